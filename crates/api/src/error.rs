@@ -1,0 +1,64 @@
+//! The error object and the codes of contract part 7.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A stable, machine-readable name of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// 400: the request breaks a rule; the message names the field and the rule. Nothing was changed.
+    InvalidRequest,
+    /// 401: the credential is missing, invalid, expired or revoked.
+    Unauthorized,
+    /// 402: credits or the monthly allowance do not cover the run.
+    PaymentRequired,
+    /// 403: the role is too small, or the organization is suspended.
+    Forbidden,
+    /// 404: no such resource in this organization, or no such route.
+    NotFound,
+    /// 405: the route exists with other methods, which `Allow` lists.
+    MethodNotAllowed,
+    /// 409: the request conflicts with the current state.
+    Conflict,
+    /// 410: the content was never kept or is deleted.
+    Gone,
+    /// 413: the body is larger than the route takes.
+    PayloadTooLarge,
+    /// 429: wait as long as `Retry-After` says.
+    RateLimited,
+    /// 500: a bug or a broken node; the request id leads to the log.
+    Internal,
+    /// 503: a dependency is away for the moment; retry with back-off.
+    Unavailable,
+}
+
+impl ErrorCode {
+    /// The HTTP status that goes with the code.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::InvalidRequest => 400,
+            Self::Unauthorized => 401,
+            Self::PaymentRequired => 402,
+            Self::Forbidden => 403,
+            Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::Conflict => 409,
+            Self::Gone => 410,
+            Self::PayloadTooLarge => 413,
+            Self::RateLimited => 429,
+            Self::Internal => 500,
+            Self::Unavailable => 503,
+        }
+    }
+}
+
+/// The body of every failure (contract 2.8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// What was wrong, where, and what the rule is.
+    #[schema(example = "timeout_seconds: must be from 1 to 3600")]
+    pub error: String,
+    /// The machine-readable name.
+    pub code: ErrorCode,
+}

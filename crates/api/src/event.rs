@@ -1,0 +1,184 @@
+//! The recorded events of a run (contract part 6.1 and the decided rest): what is stored, streamed and replayed.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::{money::Micros, status::RunStatus, time::Timestamp};
+
+/// One recorded event as a client sees it (contract 2.4).
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Position in the run: 1, 2, 3 … without gaps. What `Last-Event-ID` takes.
+    #[schema(minimum = 1, example = 1)]
+    pub id: i64,
+    /// The kind of event. New kinds may be added: ignore those you do not know.
+    #[serde(rename = "type")]
+    #[schema(example = "status")]
+    pub kind: String,
+    /// What happened; its fields depend on `type`.
+    #[schema(value_type = Object)]
+    pub data: Box<RawValue>,
+    /// When it was recorded.
+    pub created_at: Timestamp,
+}
+
+/// The content of an event: its type and its typed data.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type", content = "data", rename_all = "snake_case")]
+pub enum EventType {
+    /// The run moved to another status.
+    Status {
+        /// The new status.
+        status: RunStatus,
+        /// On a final status that is not a success: why.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// A worker has the run and its agent begins.
+    WorkerStarted {
+        /// The isolation level in use: `namespaces`, `landlock`, `none`.
+        runtime: &'static str,
+        /// The deployment mode.
+        mode: crate::Mode,
+        /// Whether the agent may run shell commands.
+        shell: bool,
+    },
+    /// A model call has ended.
+    ModelCall(ModelCall),
+    /// What the assistant said in one turn.
+    Message {
+        /// The text.
+        text: String,
+        /// The turn, from 1.
+        step: u32,
+    },
+    /// A tool begins.
+    ToolStart {
+        /// The tool's name.
+        tool: String,
+        /// The call's id, the same in `tool_end`.
+        id: String,
+        /// The arguments, a JSON object.
+        arguments: Box<RawValue>,
+    },
+    /// A tool has ended.
+    ToolEnd(ToolEnd),
+    /// Something is tried again.
+    Retry {
+        /// What is tried again.
+        what: String,
+        /// The attempt that comes next, from 2.
+        attempt: u32,
+        /// How long it waits first, in milliseconds.
+        delay_ms: u64,
+        /// Why the last attempt failed.
+        reason: String,
+    },
+    /// 80 % of the budget is spent.
+    BudgetWarning(Spent),
+    /// The budget is spent.
+    BudgetReached(Spent),
+    /// The worker was lost, or the node was stopped.
+    Interrupted {
+        /// `worker_lost` or `shutdown`.
+        reason: &'static str,
+    },
+    /// An answer did not match `output_schema`.
+    OutputRejected {
+        /// What did not match, as in the error message.
+        errors: Vec<String>,
+        /// Which answer it was, from 1.
+        attempt: u32,
+    },
+    /// The final answer.
+    Result {
+        /// The answer, cut at 1 MiB.
+        output: String,
+    },
+    /// The final answer was longer than the limit.
+    OutputTruncated {
+        /// The limit, in bytes.
+        limit_bytes: u64,
+        /// The whole answer, in bytes.
+        output_bytes: u64,
+    },
+}
+
+/// Data of `model_call`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelCall {
+    /// The model's id.
+    pub model: String,
+    /// The turn, from 1.
+    pub step: u32,
+    /// Tokens read, without those from a cache.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// Tokens read from the provider's cache.
+    pub cache_read_tokens: u64,
+    /// Tokens written to the provider's cache.
+    pub cache_write_tokens: u64,
+    /// What the call cost.
+    pub cost_micros: Micros,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+    /// Why the model stopped: `end_turn`, `tool_use`, `max_tokens`, `refusal`.
+    pub stop_reason: &'static str,
+}
+
+/// Data of `tool_end`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ToolEnd {
+    /// The tool's name.
+    pub tool: String,
+    /// The call's id.
+    pub id: String,
+    /// Whether the model was told of a failure.
+    pub is_error: bool,
+    /// What the model was told, cut at [`TOOL_OUTPUT_BYTES`].
+    pub output: String,
+    /// The whole output, in bytes.
+    pub output_bytes: u64,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// Data of `budget_warning` and `budget_reached`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Spent {
+    /// Spent so far.
+    pub spent_micros: Micros,
+    /// The run's budget.
+    pub limit_micros: Micros,
+}
+
+/// How much of a tool's output an event keeps, in bytes.
+pub const TOOL_OUTPUT_BYTES: usize = 16 * 1024;
+
+impl EventType {
+    /// The `type` on the wire and in the store.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Status { .. } => "status",
+            Self::WorkerStarted { .. } => "worker_started",
+            Self::ModelCall(_) => "model_call",
+            Self::Message { .. } => "message",
+            Self::ToolStart { .. } => "tool_start",
+            Self::ToolEnd(_) => "tool_end",
+            Self::Retry { .. } => "retry",
+            Self::BudgetWarning(_) => "budget_warning",
+            Self::BudgetReached(_) => "budget_reached",
+            Self::Interrupted { .. } => "interrupted",
+            Self::OutputRejected { .. } => "output_rejected",
+            Self::Result { .. } => "result",
+            Self::OutputTruncated { .. } => "output_truncated",
+        }
+    }
+
+    /// A move to `status` without an error.
+    pub const fn status(status: RunStatus) -> Self {
+        Self::Status { status, error: None }
+    }
+}

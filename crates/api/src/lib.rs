@@ -1,0 +1,28 @@
+//! The wire: every type that crosses the HTTP boundary, with its limits and its rules of form.
+//!
+//! No I/O, no clock and no randomness of its own: times and random bytes are arguments. The server, the
+//! command line, the store and the tests share these types, so a field exists in one place.
+
+pub mod error;
+pub mod event;
+pub mod id;
+pub mod key;
+pub mod limits;
+pub mod model;
+pub mod money;
+pub mod organization;
+pub mod request;
+pub mod run;
+pub mod secret;
+pub mod status;
+pub mod time;
+
+pub use error::{ErrorBody, ErrorCode};
+pub use event::{Event, EventType};
+pub use id::{KeyId, OrgId, RunId};
+pub use money::Micros;
+pub use organization::{Mode, OrganizationInfo, Role};
+pub use request::RunRequest;
+pub use run::{Run, RunDefinition, RunPage};
+pub use status::RunStatus;
+pub use time::Timestamp;

@@ -1,0 +1,50 @@
+//! The limits of contract part 8, and those that part leaves open, in one place.
+
+/// `prompt`, in bytes of UTF-8.
+pub const PROMPT_BYTES: usize = 128 * 1024;
+/// `input`, in bytes of JSON as sent.
+pub const INPUT_BYTES: usize = 1024 * 1024;
+/// `output`, in bytes of UTF-8; a longer answer is cut.
+pub const OUTPUT_BYTES: usize = 1024 * 1024;
+/// Entries of `files`.
+pub const FILES: usize = 32;
+/// All inline file contents of a run together, in bytes.
+pub const INLINE_FILES_BYTES: usize = 8 * 1024 * 1024;
+/// `files[].path`, in bytes.
+pub const FILE_PATH_BYTES: usize = 1_024;
+/// A saved file's name, in bytes.
+pub const FILE_NAME_BYTES: usize = 255;
+/// Entries of `connections`.
+pub const CONNECTIONS: usize = 16;
+/// `description`, in characters.
+pub const DESCRIPTION_CHARS: usize = 500;
+/// A workflow's or connection's name, in characters.
+pub const NAME_CHARS: usize = 100;
+/// `timeout_seconds`, least.
+pub const TIMEOUT_SECONDS_MIN: u32 = 1;
+/// `timeout_seconds`, most.
+pub const TIMEOUT_SECONDS_MAX: u32 = 3_600;
+/// `timeout_seconds` when none is sent.
+pub const TIMEOUT_SECONDS_DEFAULT: u32 = 300;
+/// `max_cost_micros`, most.
+pub const MAX_COST_MICROS: i64 = 100_000_000;
+/// `Idempotency-Key`, in characters.
+pub const IDEMPOTENCY_KEY_CHARS: usize = 200;
+/// `input_schema` and `output_schema`, in bytes of JSON each.
+pub const SCHEMA_BYTES: usize = 64 * 1024;
+/// `callback.url`, in characters.
+pub const CALLBACK_URL_CHARS: usize = 2_048;
+/// `callback.secret`, in characters.
+pub const CALLBACK_SECRET_CHARS: usize = 256;
+/// Entries of `web.allow`.
+pub const WEB_DOMAINS: usize = 100;
+/// The whole body of a run request, in bytes: what the fields together may hold, with room for JSON escapes.
+pub const BODY_BYTES: usize = 24 * 1024 * 1024;
+/// Runs on one page, most, and without pagination.
+pub const PAGE: u32 = 100;
+/// A key's name, in characters.
+pub const KEY_NAME_CHARS: usize = 200;
+/// Requests a minute with a bearer credential.
+pub const REQUESTS_PER_MINUTE: u32 = 600;
+/// Requests a minute without a credential, per client address.
+pub const ANONYMOUS_REQUESTS_PER_MINUTE: u32 = 120;

@@ -1,0 +1,88 @@
+//! The organization behind a credential (contract 2.6).
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{id::OrgId, money::Micros};
+
+/// How the service is deployed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// One installation for many organizations, which pay with credits.
+    Hosted,
+    /// One's own installation.
+    SelfHosted,
+}
+
+impl Mode {
+    /// The name on the wire and in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hosted => "hosted",
+            Self::SelfHosted => "self-hosted",
+        }
+    }
+}
+
+/// What a credential may do. The order is that of power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Works with runs.
+    Member,
+    /// Also changes keys and connections.
+    Admin,
+    /// Also owns the organization.
+    Owner,
+}
+
+/// A text that is not a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be one of member, admin, owner")]
+pub struct UnknownRole;
+
+impl Role {
+    /// The name on the wire and in the store.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Admin => "admin",
+            Self::Owner => "owner",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRole> {
+        [Self::Member, Self::Admin, Self::Owner]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+            .ok_or(UnknownRole)
+    }
+}
+
+/// Answer of `GET /v1/me`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct OrganizationInfo {
+    /// The organization of the credential.
+    pub organization_id: OrgId,
+    /// The credential's role.
+    pub role: Role,
+    /// The deployment mode.
+    pub mode: Mode,
+    /// Compute price per second of a run, in micros.
+    pub compute_micros_per_second: Micros,
+    /// Budget of a run that names none, in micros.
+    pub default_max_cost_micros: Micros,
+}

@@ -1,0 +1,343 @@
+//! The run request (contract 2.1): its form. What a field may hold beyond its form is checked by the engine's intake.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+/// Reads an optional field that may be absent but not `null`: absence is how this API says "none".
+pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Body of `POST /v1/runs`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunRequest {
+    /// The task. Required unless `workflow` is set, whose saved prompt it then replaces. At most 128 KiB.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, example = "Summarise sales.csv by region.")]
+    pub prompt: Option<String>,
+    /// Task data passed to the agent as JSON, kept as sent. At most 1 MiB.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(schema_with = any_json)]
+    pub input: Option<Box<RawValue>>,
+    /// Name of a saved workflow. Other definition fields sent replace the saved ones whole.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub workflow: Option<String>,
+    /// Model ID. Default: `default_model` of `GET /v1/models`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, example = "runbook")]
+    pub model: Option<String>,
+    /// Files laid into the working directory before the agent begins.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, max_items = 32)]
+    pub files: Option<Vec<RunFile>>,
+    /// APIs and MCP servers the agent may call, keyed by the name it sees. At most 16.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub connections: Option<BTreeMap<String, RunConnection>>,
+    /// What the run does, for people and agents. At most 500 characters.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, max_length = 500)]
+    pub description: Option<String>,
+    /// A JSON Schema that `input` must match. At most 64 KiB; only local `$ref`s.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Object, nullable = false)]
+    pub input_schema: Option<Box<RawValue>>,
+    /// A JSON Schema the run's output must match. At most 64 KiB; only local `$ref`s.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Object, nullable = false)]
+    pub output_schema: Option<Box<RawValue>>,
+    /// Time limit from `started_at`, in seconds. Default 300.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, minimum = 1, maximum = 3600)]
+    pub timeout_seconds: Option<i64>,
+    /// Lets the agent run shell commands and write files in its working directory. Default `true`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub shell: Option<bool>,
+    /// Lets the agent fetch pages, call public APIs and search. Default off.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub web: Option<Web>,
+    /// Nothing of the run's content is stored. Default `false`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub zero_data_retention: Option<bool>,
+    /// Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, minimum = 1, maximum = 100_000_000)]
+    pub max_cost_micros: Option<i64>,
+    /// Where a signed request is sent when the run is final.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub callback: Option<Callback>,
+}
+
+/// `input` may be any JSON. An empty schema, because generators of clients stumble over the boolean one.
+fn any_json() -> utoipa::openapi::schema::Object {
+    utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::schema::SchemaType::AnyValue)
+        .description(Some(
+            "Task data passed to the agent as JSON, kept as sent. At most 1 MiB.",
+        ))
+        .build()
+}
+
+/// A file for the working directory: a saved one by `file`, or its text by `content`; exactly one of the two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunFile {
+    /// Where it goes: relative, `/`-separated, no `..`, at most 1,024 bytes, unique in the run.
+    #[schema(example = "data/sales.csv")]
+    pub path: String,
+    /// A saved file's ID or name.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub file: Option<String>,
+    /// Inline text, UTF-8; all inline contents of a run together at most 8 MiB.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub content: Option<String>,
+}
+
+/// A connection of a run: a saved one by `ref`, or an inline definition by `type` and `url`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunConnection {
+    /// Name of a saved connection.
+    #[serde(
+        rename = "ref",
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub reference: Option<String>,
+    /// Kind of an inline definition: `http`.
+    #[serde(
+        rename = "type",
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub kind: Option<String>,
+    /// Base URL of an inline definition.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub url: Option<String>,
+    /// The only HTTP methods the agent may use.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub allowed_methods: Option<Vec<String>>,
+    /// The only MCP tools the agent may use.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub allowed_tools: Option<Vec<String>>,
+}
+
+/// `web`: a switch, or a restriction that switches it on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Web {
+    /// On for every public address, or off.
+    Switch(bool),
+    /// On for some domains.
+    Restricted(WebRestriction),
+}
+
+/// Where the agent may go on the web.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebRestriction {
+    /// Domains with their subdomains. Absent: every public address.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub allow: Option<Vec<String>>,
+    /// Whether the agent may search. Default `true`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub search: Option<bool>,
+}
+
+impl<'de> Deserialize<'de> for Web {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Web;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a boolean, or an object with `allow` and `search`")
+            }
+
+            fn visit_bool<E>(self, on: bool) -> Result<Web, E> {
+                Ok(Web::Switch(on))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Web, A::Error> {
+                WebRestriction::deserialize(de::value::MapAccessDeserializer::new(map)).map(Web::Restricted)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// Where the completion callback goes (contract 6.2).
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Callback {
+    /// http or https, without user info, at most 2,048 characters.
+    #[schema(example = "https://example.com/hooks/sortie")]
+    pub url: String,
+    /// Key of the signature, 1 to 256 characters.
+    #[schema(min_length = 1, max_length = 256)]
+    pub secret: String,
+}
+
+/// Leaves the secret out.
+impl std::fmt::Debug for Callback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Callback")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(body: &str) -> String {
+        serde_json::from_str::<RunRequest>(body).map_or_else(|e| e.to_string(), |r| format!("accepted {r:?}"))
+    }
+
+    #[test]
+    fn an_unknown_field_is_named() {
+        assert!(refusal(r#"{"prompt":"x","promt":"y"}"#).contains("unknown field `promt`"));
+        assert!(refusal(r#"{"web":{"alow":[]}}"#).contains("unknown field `alow`"));
+        assert!(refusal(r#"{"files":[{"path":"a","text":"b"}]}"#).contains("unknown field `text`"));
+    }
+
+    #[test]
+    fn null_is_not_absence() {
+        assert!(refusal(r#"{"prompt":null}"#).contains("invalid type: null"));
+    }
+
+    #[test]
+    fn a_field_sent_twice_is_refused() {
+        assert!(refusal(r#"{"prompt":"a","prompt":"b"}"#).contains("duplicate field `prompt`"));
+    }
+
+    #[test]
+    fn input_is_kept_as_sent_also_null_and_large_numbers() {
+        for input in ["null", "12345678901234567890123", r#"{"a" : [1,2 ]}"#] {
+            let request: Result<RunRequest, _> = serde_json::from_str(&format!(r#"{{"input":{input}}}"#));
+            let kept = request.ok().and_then(|r| r.input).map(|raw| raw.get().to_owned());
+            assert_eq!(kept.as_deref(), Some(input));
+        }
+    }
+
+    #[test]
+    fn web_takes_a_boolean_or_an_object_and_says_so() {
+        assert!(refusal(r#"{"web":"yes"}"#).contains("a boolean, or an object"));
+        assert!(refusal(r#"{"web":true}"#).contains("Switch(true)"));
+    }
+}

@@ -1,0 +1,129 @@
+//! Secrets: a prefix, 43 base62 characters (256 bits) and a 6-character base62 CRC-32 of what stands before.
+//!
+//! The fixed form lets secret scanners find one, and the checksum refuses a typo without a look-up. Only the
+//! SHA-256 of a secret is ever stored.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const BODY_LEN: usize = 43;
+const CHECK_LEN: usize = 6;
+
+/// Prefix of a self-hosted engine's API key.
+pub const SELF_HOSTED_KEY: &str = "sts_";
+/// Prefix of a hosted API key.
+pub const HOSTED_KEY: &str = "sth_";
+
+/// A secret in clear. `Debug` shows the prefix only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+/// A text that does not have the form of a secret, or whose checksum does not match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a valid credential")]
+pub struct InvalidSecret;
+
+/// Writes `value` (big-endian bytes) as `len` base62 characters, most significant first.
+fn base62(mut value: Vec<u8>, len: usize) -> String {
+    let mut digits = vec![b'0'; len];
+    for digit in digits.iter_mut().rev() {
+        let mut remainder = 0_u32;
+        for byte in &mut value {
+            let current = remainder << 8 | u32::from(*byte);
+            *byte = u8::try_from(current / 62).unwrap_or(0);
+            remainder = current % 62;
+        }
+        *digit = usize::try_from(remainder)
+            .ok()
+            .and_then(|at| ALPHABET.get(at))
+            .copied()
+            .unwrap_or(b'0');
+    }
+    String::from_utf8(digits).unwrap_or_default()
+}
+
+fn checksum(text: &str) -> String {
+    base62(crc32fast::hash(text.as_bytes()).to_be_bytes().to_vec(), CHECK_LEN)
+}
+
+impl Secret {
+    /// A new secret of the kind `prefix` from 32 random bytes.
+    pub fn new(prefix: &str, random: [u8; 32]) -> Self {
+        let mut text = format!("{prefix}{}", base62(random.to_vec(), BODY_LEN));
+        text.push_str(&checksum(&text));
+        Self(text)
+    }
+
+    /// Reads a secret of the kind `prefix`, checking its form and its checksum.
+    pub fn parse(prefix: &str, text: &str) -> Result<Self, InvalidSecret> {
+        let body = text.strip_prefix(prefix).ok_or(InvalidSecret)?;
+        if body.len() != BODY_LEN + CHECK_LEN || !body.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            return Err(InvalidSecret);
+        }
+        let (signed, check) = text.split_at(text.len() - CHECK_LEN);
+        if checksum(signed) == check {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidSecret)
+        }
+    }
+
+    /// The secret in clear: for the answer that shows it once, and for nothing else.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// What is stored and looked up.
+    pub fn hash(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", self.0.get(..4).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_secret_is_read_back(random: [u8; 32]) {
+            let secret = Secret::new(SELF_HOSTED_KEY, random);
+            prop_assert_eq!(secret.expose().len(), 4 + 43 + 6);
+            prop_assert_eq!(Secret::parse(SELF_HOSTED_KEY, secret.expose()), Ok(secret.clone()));
+            prop_assert_eq!(Secret::parse(HOSTED_KEY, secret.expose()), Err(InvalidSecret));
+        }
+
+        #[test]
+        fn one_changed_character_is_refused(random: [u8; 32], at in 4_usize..53, to in 0_usize..62) {
+            let secret = Secret::new(SELF_HOSTED_KEY, random);
+            let mut text = secret.expose().to_owned().into_bytes();
+            prop_assume!(text[at] != ALPHABET[to]);
+            text[at] = ALPHABET[to];
+            let text = String::from_utf8(text).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            prop_assert_eq!(Secret::parse(SELF_HOSTED_KEY, &text), Err(InvalidSecret));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC*") {
+            let _read = Secret::parse(SELF_HOSTED_KEY, &text);
+        }
+    }
+
+    #[test]
+    fn different_bytes_give_different_secrets() {
+        assert_ne!(
+            Secret::new(SELF_HOSTED_KEY, [0; 32]),
+            Secret::new(SELF_HOSTED_KEY, [1; 32])
+        );
+        assert!(!format!("{:?}", Secret::new(SELF_HOSTED_KEY, [9; 32])).contains("000"));
+    }
+}

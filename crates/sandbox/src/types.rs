@@ -1,0 +1,211 @@
+//! What a sandbox is to everyone else: a backend that opens one per run, commands in it, and what came out.
+//!
+//! Host paths, process ids and descriptors stay behind these traits, so that a heavier backend can stand in.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::workdir::Workdir;
+
+/// How strongly commands are confined, from not at all upwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Not at all: only where the operator insists.
+    None,
+    /// Landlock and seccomp, in the host's namespaces.
+    Landlock,
+    /// Own user, mount, pid, network, ipc and uts namespaces, besides Landlock and seccomp.
+    Namespaces,
+}
+
+impl Level {
+    /// The name in the configuration, in `worker_started` and in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Landlock => "landlock",
+            Self::Namespaces => "namespaces",
+        }
+    }
+}
+
+/// How a limit is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enforcement {
+    /// By the kernel: it cannot be passed.
+    Hard,
+    /// By watching: it can be passed for a moment, then everything is killed.
+    Soft,
+}
+
+impl Enforcement {
+    /// The name in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hard => "hard",
+            Self::Soft => "soft",
+        }
+    }
+}
+
+/// What the host gives, found out by a real probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The level in use.
+    pub level: Level,
+    /// How the memory limit is kept.
+    pub memory: Enforcement,
+    /// How the disk limit is kept.
+    pub disk: Enforcement,
+    /// What the host does not give, one sentence each, for the log and `sortie doctor`.
+    pub missing: Vec<String>,
+}
+
+/// What one run may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Processes and threads at once.
+    pub processes: u32,
+    /// Open files of one process.
+    pub open_files: u32,
+    /// Size of one file, in bytes.
+    pub file_bytes: u64,
+    /// Memory of all processes together, in bytes.
+    pub memory_bytes: u64,
+    /// The working directory, in bytes.
+    pub disk_bytes: u64,
+    /// Files and folders in the working directory.
+    pub disk_entries: u64,
+    /// `/tmp`, in bytes.
+    pub tmp_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            processes: 256,
+            open_files: 1_024,
+            file_bytes: 256 << 20,
+            memory_bytes: 1 << 30,
+            disk_bytes: 1 << 30,
+            disk_entries: 100_000,
+            tmp_bytes: 128 << 20,
+        }
+    }
+}
+
+/// How a sandbox is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Spec {
+    /// What the run may use.
+    pub limits: Limits,
+    /// Variables beside the fixed `PATH`, `HOME`, `LANG`, `TMPDIR`.
+    pub env: Vec<(String, String)>,
+}
+
+/// One command.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// Program and arguments. The program is looked up in the sandbox's `PATH`.
+    pub argv: Vec<String>,
+    /// Killed, with everything it started, when it runs longer.
+    pub timeout: Duration,
+    /// How much of each of its two streams is kept, in bytes: the first half and the last half of this.
+    pub keep_bytes: usize,
+}
+
+/// One stream of a finished command. Bytes as they came: they need not be UTF-8.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamOutput {
+    /// The beginning.
+    pub head: Vec<u8>,
+    /// The end; empty while all of it fits into `head`.
+    pub tail: Vec<u8>,
+    /// Everything that was written, in bytes, also what was not kept.
+    pub total_bytes: u64,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitKind {
+    /// It exited with this code.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// It ran longer than its time.
+    TimedOut,
+    /// The run's memory limit was reached.
+    Memory,
+    /// The run's disk limit was reached.
+    Disk,
+}
+
+/// A command that has ended.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// How.
+    pub exit: ExitKind,
+    /// Standard output.
+    pub stdout: StreamOutput,
+    /// Standard error.
+    pub stderr: StreamOutput,
+    /// From start to end.
+    pub duration: Duration,
+}
+
+/// What a run has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes in the working directory.
+    pub disk_bytes: u64,
+    /// Memory in use, in bytes, where the host tells.
+    pub memory_bytes: Option<u64>,
+    /// Processes alive.
+    pub processes: Option<u32>,
+}
+
+/// Why the sandbox itself failed; a command's own failure is a [`Finished`].
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The host does not allow the configured level. `hint` is what to do about it.
+    #[error("{reason}. {hint}")]
+    Unavailable {
+        /// What the host refused.
+        reason: String,
+        /// What an operator can do.
+        hint: String,
+    },
+    /// One sandbox could not be set up.
+    #[error("sandbox setup failed: {0}")]
+    Setup(String),
+    /// The program does not exist or cannot be executed.
+    #[error("{0}")]
+    NotExecutable(String),
+    /// The sandbox died under the command.
+    #[error("the sandbox was lost: {0}")]
+    Lost(String),
+}
+
+/// Opens sandboxes at one level.
+pub trait Backend: Send + Sync {
+    /// What the host gives.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Opens the sandbox of one run over its working directory.
+    fn open<'a>(&'a self, workdir: &'a Workdir, spec: Spec)
+    -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>>;
+}
+
+/// The open sandbox of one run. Dropping it kills everything in it at once, without waiting.
+pub trait Sandbox: Send {
+    /// Runs a command to its end. Background processes that it leaves live on until [`close`](Self::close).
+    /// Dropping the future kills the command.
+    fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>>;
+
+    /// What the run uses now.
+    fn usage(&mut self) -> BoxFuture<'_, Result<Usage, Error>>;
+
+    /// Kills everything in the sandbox and returns when nothing of it is left alive.
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>>;
+}
