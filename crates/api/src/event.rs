@@ -23,9 +23,9 @@ pub struct Event {
     pub created_at: Timestamp,
 }
 
-/// The content of an event: its type and its typed data.
+/// The content of an event. It serializes as its data; [`kind`](Self::kind) is its type.
 #[derive(Clone, Debug, Serialize)]
-#[serde(tag = "type", content = "data", rename_all = "snake_case")]
+#[serde(untagged)]
 pub enum EventType {
     /// The run moved to another status.
     Status {

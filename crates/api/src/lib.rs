@@ -6,6 +6,7 @@
 pub mod error;
 pub mod event;
 pub mod id;
+pub mod json;
 pub mod key;
 pub mod limits;
 pub mod model;
@@ -19,7 +20,7 @@ pub mod time;
 
 pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
-pub use id::{KeyId, OrgId, RunId};
+pub use id::{KeyId, OrgId, RunId, ScheduleId};
 pub use money::Micros;
 pub use organization::{Mode, OrganizationInfo, Role};
 pub use request::RunRequest;

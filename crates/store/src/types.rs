@@ -1,0 +1,210 @@
+//! What goes into the store's commands and what comes out.
+
+use std::sync::Arc;
+
+use sortie_api::{
+    Micros, OrgId, Role, Run, RunId, RunStatus, ScheduleId, Timestamp, event::EventType, id::KeyId,
+};
+
+/// Result of a store command.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a command did nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such row in this organization.
+    #[error("not found")]
+    NotFound,
+    /// The current state forbids it; the text says which rule.
+    #[error("{0}")]
+    Conflict(&'static str),
+    /// The worker no longer owns the run: it was cancelled, taken over or declared lost.
+    #[error("the run is no longer this worker's")]
+    Fenced,
+    /// The database is away or overloaded for the moment.
+    #[error("the database is unavailable: {0}")]
+    Unavailable(String),
+    /// A stored value cannot be read.
+    #[error("corrupt row: {0}")]
+    Corrupt(String),
+    /// Anything else the database says.
+    #[error("database error: {0}")]
+    Database(String),
+}
+
+/// A started process of Sortie; a new one at each start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeId(pub i64);
+
+/// A node that starts.
+#[derive(Clone, Debug)]
+pub struct NewNode {
+    /// Random, positive.
+    pub id: NodeId,
+    /// The same at each start of the same node: what is left of an earlier start under this name is lost.
+    pub name: String,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When its lease ends unless renewed.
+    pub lease_until: Timestamp,
+}
+
+/// A key to add.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Its id.
+    pub id: KeyId,
+    /// Whose it is.
+    pub org: OrgId,
+    /// What it is for.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// SHA-256 of the secret.
+    pub hash: [u8; 32],
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// Who stands behind a credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// The key.
+    pub id: KeyId,
+    /// Its organization.
+    pub org: OrgId,
+    /// Its role.
+    pub role: Role,
+}
+
+/// A run to record.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// Its id.
+    pub id: RunId,
+    /// Whose it is.
+    pub org: OrgId,
+    /// The client's idempotency key.
+    pub idempotency_key: Option<String>,
+    /// The JSON of the resolved `RunRequest`.
+    pub definition: Arc<str>,
+    /// The budget.
+    pub max_cost: Micros,
+    /// The time limit from the claim, in seconds.
+    pub timeout_seconds: u32,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+}
+
+/// What `create_run` found.
+#[derive(Clone, Debug)]
+pub enum Created {
+    /// The new run, `queued`.
+    New(Run),
+    /// The run that already has the idempotency key; nothing was created.
+    Existing(Run),
+}
+
+/// What `cancel_run` found.
+#[derive(Clone, Debug)]
+pub enum Cancelled {
+    /// It was cancelled now.
+    Now(Run),
+    /// It was final already.
+    AlreadyFinal(Run),
+}
+
+/// Which runs to list.
+#[derive(Clone, Copy, Debug)]
+pub struct RunFilter {
+    /// Only this status.
+    pub status: Option<RunStatus>,
+    /// Only runs of this schedule.
+    pub schedule: Option<ScheduleId>,
+    /// Only runs before this position, exclusive.
+    pub before: Option<(Timestamp, RunId)>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// A recorded event as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRow {
+    /// Position in the run, from 1.
+    pub seq: i64,
+    /// Its type.
+    pub kind: String,
+    /// Its data, a JSON object.
+    pub data: String,
+    /// When it was recorded.
+    pub created_at: Timestamp,
+}
+
+/// An event to append.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// Its type.
+    pub kind: &'static str,
+    /// Its data, a JSON object.
+    pub data: String,
+    /// When it happened.
+    pub at: Timestamp,
+}
+
+impl NewEvent {
+    /// The stored form of an event.
+    pub fn new(event: &EventType, at: Timestamp) -> std::result::Result<Self, serde_json::Error> {
+        Ok(Self {
+            kind: event.kind(),
+            data: sortie_api::json::to_line(event)?,
+            at,
+        })
+    }
+}
+
+/// What a worker shows with every write: it holds the run in this attempt, and has recorded this many events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The run.
+    pub run: RunId,
+    /// Which claim of the run this is, from 1.
+    pub attempt: i64,
+    /// The last event recorded so far: the next one is `last_event + 1`.
+    pub last_event: i64,
+}
+
+/// A claimed run, with all a worker needs to begin.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// What to show with every write.
+    pub fence: Fence,
+    /// Whose run it is.
+    pub org: OrgId,
+    /// The stored definition: the JSON of a resolved `RunRequest`.
+    pub definition: String,
+    /// The budget.
+    pub max_cost: Micros,
+    /// When it was claimed: the time limit and the compute cost count from here.
+    pub started_at: Timestamp,
+    /// The time limit, in seconds.
+    pub timeout_seconds: u32,
+    /// The `starting` event as recorded by the claim.
+    pub event: EventRow,
+}
+
+/// The end of a run.
+#[derive(Clone, Debug)]
+pub struct Finish {
+    /// A final status.
+    pub status: RunStatus,
+    /// The answer, without U+0000.
+    pub output: Option<String>,
+    /// Why it did not succeed.
+    pub error: Option<String>,
+    /// The final cost.
+    pub cost: Micros,
+    /// The last events, the final status among them.
+    pub events: Vec<NewEvent>,
+    /// When it ended.
+    pub at: Timestamp,
+}
