@@ -26,7 +26,8 @@ mod tests {
         #[test]
         fn any_text_becomes_one_line_and_is_read_back(text in any::<String>()) {
             let line = to_line(&text).map_err(|e| TestCaseError::fail(e.to_string()))?;
-            prop_assert!(!line.contains(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']));
+            let breaks = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
+            prop_assert!(!line.contains(breaks));
             prop_assert_eq!(serde_json::from_str::<String>(&line).ok(), Some(text));
         }
     }
