@@ -1,0 +1,36 @@
+//! Why the engine did nothing. One conversion in the server turns it into the contract's error table.
+
+/// An engine command's failure. The text of `Invalid`, `Conflict`, `Gone` and `Unavailable` is for the client.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// 400: the field and the rule it breaks.
+    #[error("{0}")]
+    Invalid(String),
+    /// 404: no such resource in this organization.
+    #[error("not found")]
+    NotFound,
+    /// 409: the current state forbids it.
+    #[error("{0}")]
+    Conflict(String),
+    /// 410: never kept.
+    #[error("{0}")]
+    Gone(String),
+    /// 503: a dependency is away for the moment.
+    #[error("{0}")]
+    Unavailable(String),
+    /// 500: for the log only.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl From<sortie_store::Error> for Error {
+    fn from(error: sortie_store::Error) -> Self {
+        use sortie_store::Error as Store;
+        match error {
+            Store::NotFound => Self::NotFound,
+            Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
+            Store::Unavailable(_) => Self::Unavailable("the database is unavailable, retry later".to_owned()),
+            Store::Fenced | Store::Corrupt(_) | Store::Database(_) => Self::Internal(error.to_string()),
+        }
+    }
+}

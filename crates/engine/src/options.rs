@@ -1,0 +1,51 @@
+//! What a node is told at its start.
+
+use std::{path::PathBuf, time::Duration};
+
+use sortie_api::{Micros, Mode};
+use sortie_sandbox::Limits;
+
+/// A node's settings. [`Default`] is a self-hosted node.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The deployment mode.
+    pub mode: Mode,
+    /// Where working directories live.
+    pub data_dir: PathBuf,
+    /// The node's name, the same at each start: runs that an earlier start left are ended at once.
+    pub node_name: String,
+    /// Runs at work at once on this node.
+    pub concurrency: u32,
+    /// Runs of one organization at work at once on all nodes; `None`: unlimited.
+    pub organization_concurrency: Option<u32>,
+    /// Price of a second of a run.
+    pub compute_micros_per_second: Micros,
+    /// Budget of a run that names none.
+    pub default_max_cost: Micros,
+    /// What one run's commands may use.
+    pub sandbox_limits: Limits,
+    /// How long a node may be silent before its runs are given up.
+    pub lease: Duration,
+    /// How often a node renews its lease.
+    pub heartbeat: Duration,
+    /// How long runs may go on when the node is told to stop.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mode: Mode::SelfHosted,
+            data_dir: PathBuf::from("data"),
+            node_name: "local".to_owned(),
+            concurrency: 10_000,
+            organization_concurrency: None,
+            compute_micros_per_second: Micros::ZERO,
+            default_max_cost: Micros::new(1_000_000).unwrap_or_default(),
+            sandbox_limits: Limits::default(),
+            lease: Duration::from_secs(10),
+            heartbeat: Duration::from_secs(3),
+            shutdown_grace: Duration::from_secs(30),
+        }
+    }
+}
