@@ -1,6 +1,6 @@
 //! The tool calls of one turn: in order, those that change nothing side by side; each recorded before and after.
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use serde_json::value::{RawValue, to_raw_value};
 use sortie_api::{
     EventType,
@@ -36,9 +36,9 @@ impl ToolRunner<'_> {
     pub(crate) async fn run(&self, calls: &[ToolCall]) -> Result<Vec<ToolResult>, Stop> {
         let mut results = Vec::with_capacity(calls.len());
         for group in calls.chunk_by(|a, b| self.is_free(a) && self.is_free(b)) {
-            let ended = stream::iter(group.iter().map(|call| self.call(call)))
-                .buffered(SIDE_BY_SIDE)
-                .try_collect::<Vec<_>>();
+            // Boxed as what they are: `Send` is not seen through a stream of borrowing closures.
+            let group: Vec<BoxFuture<'_, _>> = group.iter().map(|call| self.call(call).boxed()).collect();
+            let ended = stream::iter(group).buffered(SIDE_BY_SIDE).try_collect::<Vec<_>>();
             results.extend(self.meter.while_funded(ended).await??);
             self.meter.report().await?;
         }
