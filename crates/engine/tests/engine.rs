@@ -1,4 +1,11 @@
 //! A whole engine on a SQLite file: runs of the offline model from creation to their end.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::{sync::Arc, time::Duration};
 
