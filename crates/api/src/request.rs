@@ -6,6 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::object::objects;
+
+objects!(RunRequest RunFile RunConnection Callback);
+
 /// Reads an optional field that may be absent but not `null`: absence is how this API says "none".
 pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
@@ -15,9 +19,39 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
+/// Reads a map in which no name stands twice: the last one would win in silence.
+fn unique<'de, D, T>(deserializer: D) -> Result<Option<BTreeMap<String, T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Visitor<T>(std::marker::PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+        type Value = BTreeMap<String, T>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut read = BTreeMap::new();
+            while let Some((name, value)) = map.next_entry::<String, T>()? {
+                if read.contains_key(&name) {
+                    return Err(de::Error::custom(format!("duplicate field `{name}`")));
+                }
+                read.insert(name, value);
+            }
+            Ok(read)
+        }
+    }
+
+    deserializer.deserialize_map(Visitor(std::marker::PhantomData)).map(Some)
+}
+
 /// Body of `POST /v1/runs`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunRequest {
     /// The task. Required unless `workflow` is set, whose saved prompt it then replaces. At most 128 KiB.
     #[serde(
@@ -62,7 +96,7 @@ pub struct RunRequest {
     /// APIs and MCP servers the agent may call, keyed by the name it sees. At most 16.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "unique",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false)]
@@ -153,7 +187,7 @@ fn any_json() -> utoipa::openapi::schema::Object {
 
 /// A file for the working directory: a saved one by `file`, or its text by `content`; exactly one of the two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunFile {
     /// Where it goes: relative, `/`-separated, no `..`, at most 1,024 bytes, unique in the run.
     #[schema(example = "data/sales.csv")]
@@ -178,7 +212,7 @@ pub struct RunFile {
 
 /// A connection of a run: a saved one by `ref`, or an inline definition by `type` and `url`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunConnection {
     /// Name of a saved connection.
     #[serde(
@@ -282,7 +316,7 @@ impl<'de> Deserialize<'de> for Web {
 
 /// Where the completion callback goes (contract 6.2).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Callback {
     /// http or https, without user info, at most 2,048 characters.
     #[schema(example = "https://example.com/hooks/sortie")]

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_integer_is_plain_and_in_range() {
-        let read = |query| Pairs(query).integer("limit", 1, 100).map_err(|_| ());
+        let read = |query: &str| Pairs(query).integer("limit", 1, 100).map_err(|_| ());
         assert_eq!(read("limit=1"), Ok(Some(1)));
         assert_eq!(read("limit=100"), Ok(Some(100)));
         assert_eq!(read(""), Ok(None));
