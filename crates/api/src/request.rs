@@ -46,7 +46,9 @@ where
         }
     }
 
-    deserializer.deserialize_map(Visitor(std::marker::PhantomData)).map(Some)
+    deserializer
+        .deserialize_map(Visitor(std::marker::PhantomData))
+        .map(Some)
 }
 
 /// Body of `POST /v1/runs`.
@@ -59,7 +61,13 @@ pub struct RunRequest {
         deserialize_with = "present",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(nullable = false, example = "Summarise sales.csv by region.")]
+    #[schema(
+        nullable = false,
+        min_length = 1,
+        max_length = 131_072,
+        pattern = r"\S",
+        example = "Summarise sales.csv by region."
+    )]
     pub prompt: Option<String>,
     /// Task data passed to the agent as JSON, kept as sent. At most 1 MiB.
     #[serde(
@@ -75,7 +83,7 @@ pub struct RunRequest {
         deserialize_with = "present",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(nullable = false)]
+    #[schema(nullable = false, pattern = "^[a-z0-9][a-z0-9._-]{0,99}$")]
     pub workflow: Option<String>,
     /// Model ID. Default: `default_model` of `GET /v1/models`.
     #[serde(
@@ -94,11 +102,7 @@ pub struct RunRequest {
     #[schema(nullable = false, max_items = 32)]
     pub files: Option<Vec<RunFile>>,
     /// APIs and MCP servers the agent may call, keyed by the name it sees. At most 16.
-    #[serde(
-        default,
-        deserialize_with = "unique",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "unique", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub connections: Option<BTreeMap<String, RunConnection>>,
     /// What the run does, for people and agents. At most 500 characters.
@@ -190,7 +194,7 @@ fn any_json() -> utoipa::openapi::schema::Object {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunFile {
     /// Where it goes: relative, `/`-separated, no `..`, at most 1,024 bytes, unique in the run.
-    #[schema(example = "data/sales.csv")]
+    #[schema(min_length = 1, max_length = 1_024, example = "data/sales.csv")]
     pub path: String,
     /// A saved file's ID or name.
     #[serde(
@@ -278,7 +282,7 @@ pub struct WebRestriction {
         deserialize_with = "present",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(nullable = false)]
+    #[schema(nullable = false, max_items = 100)]
     pub allow: Option<Vec<String>>,
     /// Whether the agent may search. Default `true`.
     #[serde(
@@ -314,12 +318,16 @@ impl<'de> Deserialize<'de> for Web {
     }
 }
 
-/// Where the completion callback goes (contract 6.2).
+/// Where the completion callback goes.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct Callback {
     /// http or https, without user info, at most 2,048 characters.
-    #[schema(example = "https://example.com/hooks/sortie")]
+    #[schema(
+        max_length = 2_048,
+        pattern = "^https?://",
+        example = "https://example.com/hooks/sortie"
+    )]
     pub url: String,
     /// Key of the signature, 1 to 256 characters.
     #[schema(min_length = 1, max_length = 256)]

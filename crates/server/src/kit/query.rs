@@ -184,7 +184,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_read_back(value in "[^\0]{0,20}") {
-            let encoded: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            let encoded = value.bytes().fold(String::new(), |text, byte| format!("{text}%{byte:02X}"));
             prop_assert_eq!(get(&format!("a=b&v={encoded}&c"), "v"), Ok(Some(value)));
         }
 

@@ -165,8 +165,8 @@ pub(crate) async fn list_runs(
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = items.len() > size;
     items.truncate(size);
-    let last = items.last().filter(|_| more);
-    let next_cursor = last.map(|run| list.cursor_after(run)).unwrap_or_default();
+    let next_cursor = items.last().filter(|_| more).map(|run| list.cursor_after(run));
+    let next_cursor = next_cursor.unwrap_or_default();
     Ok(Json(RunList::Page(RunPage { items, next_cursor })))
 }
 
