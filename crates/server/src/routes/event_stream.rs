@@ -132,8 +132,8 @@ mod tests {
 
     use super::*;
 
-    fn frame(text: &'static str) -> Result<Frame, Error> {
-        Ok(Frame::Events(Bytes::from_static(text.as_bytes())))
+    fn frame(text: &'static str) -> Frame {
+        Frame::Events(Bytes::from_static(text.as_bytes()))
     }
 
     fn body(frames: impl futures_util::Stream<Item = Result<Frame, Error>> + Send + 'static) -> EventStream {
@@ -147,8 +147,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_ready_goes_out_in_one_chunk_behind_the_opening() {
-        let done = Ok(Frame::Done(Bytes::from_static(b"event: done\ndata: {}\n\n")));
-        let frames = stream::iter([frame("id: 1\ndata: a\n\n"), frame("id: 2\ndata: b\n\n"), done]);
+        let done = Frame::Done(Bytes::from_static(b"event: done\ndata: {}\n\n"));
+        let frames = stream::iter([frame("id: 1\ndata: a\n\n"), frame("id: 2\ndata: b\n\n"), done].map(Ok));
         let mut body = body(frames);
         let expected =
             ": connected\nretry: 2000\nid: 1\ndata: a\n\nid: 2\ndata: b\n\nevent: done\ndata: {}\n\n";
@@ -199,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_breaks_the_stream_off_instead_of_ending_it() {
-        let frames = stream::iter([frame("data: a\n\n"), Err(Error::Internal("disk".into()))]);
+        let frames = stream::iter([Ok(frame("data: a\n\n")), Err(Error::Internal("disk".into()))]);
         let mut body = body(frames);
         assert!(body.frame().await.unwrap().is_err());
         assert!(body.frame().await.is_none());
