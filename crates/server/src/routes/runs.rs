@@ -8,8 +8,7 @@ use axum::{
 };
 use http::{HeaderName, StatusCode, request::Parts};
 use sortie_api::{Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, limits};
-use sortie_engine::Created;
-use sortie_store::RunFilter;
+use sortie_store::{Created, RunFilter};
 
 use super::cursor::List;
 use crate::{
