@@ -15,7 +15,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::gate::Gate;
 
 /// Time for the header of a request, counted from the answer before it: also how long a connection may be idle.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Time a request at work at the stop has to finish.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);

@@ -3,8 +3,13 @@
 //! Handlers describe what is theirs. The answers that follow from how they are built (a key is needed, there is a
 //! body, the path has an id) and the headers of every answer are added here, so that no route can forget them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of a JSON value of our own making: the document is the same at each start and a test builds it"
+)]
+
 use serde_json::{Map, Value, json};
-use sortie_api::ErrorCode;
+use sortie_api::{ErrorCode, limits};
 
 use crate::{kit::WINDOW_SECONDS, routes};
 
@@ -88,6 +93,10 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
             complete(path, operation);
         }
     }
+    // What the derive has no words for.
+    let connections = &mut document["components"]["schemas"]["RunRequest"]["properties"]["connections"];
+    connections["maxProperties"] = limits::CONNECTIONS.into();
+    connections["propertyNames"] = json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,99}$"});
     document["components"]["responses"] = failures();
     document["components"]["headers"] = headers();
     document["components"]["securitySchemes"] = json!({"api_key": {
@@ -135,7 +144,11 @@ fn complete(path: &str, operation: &mut Value) {
             ErrorCode::PayloadTooLarge => has_body,
             ErrorCode::RateLimited => !probe,
             ErrorCode::Unavailable => path != routes::HEALTHZ,
-            _ => true,
+            ErrorCode::Internal
+            | ErrorCode::PaymentRequired
+            | ErrorCode::MethodNotAllowed
+            | ErrorCode::Conflict
+            | ErrorCode::Gone => true,
         };
         if possible {
             operation["responses"][code.status().to_string()] = reference("responses", name);
@@ -182,10 +195,12 @@ fn failures() -> Value {
     FAILURES
         .iter()
         .map(|(code, name, description, message)| {
-            let more: &[&str] = match code {
-                ErrorCode::RateLimited => &["Retry-After"],
-                ErrorCode::Unauthorized => &["WWW-Authenticate"],
-                _ => &[],
+            let more: &[&str] = if *code == ErrorCode::RateLimited {
+                &["Retry-After"]
+            } else if *code == ErrorCode::Unauthorized {
+                &["WWW-Authenticate"]
+            } else {
+                &[]
             };
             let response = json!({
                 "description": description,

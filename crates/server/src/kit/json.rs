@@ -23,7 +23,10 @@ use sortie_api::limits::BODY_BYTES;
 use super::{ApiError, ApiResult, json_text};
 
 /// How long a client may take to send its body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How long what is too large is read on.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A message is cut here: it may quote what the client sent.
 const MESSAGE_CHARS: usize = 500;
@@ -91,19 +94,13 @@ async fn read(mut body: Body, headers: &HeaderMap) -> ApiResult<Bytes> {
         let frame = frame.map_err(|_| ApiError::invalid_request("the body could not be read"))?;
         let Ok(chunk) = frame.into_data() else { continue };
         length = length.saturating_add(chunk.len());
-        if length <= BODY_BYTES {
-            chunks.push(chunk);
-            continue;
+        if length > BODY_BYTES {
+            drop(chunks);
+            // However it ends, the answer is the same.
+            let _drained = tokio::time::timeout(DRAIN_TIMEOUT, drain(body)).await;
+            return Err(ApiError::payload_too_large(BODY_BYTES));
         }
-        // Many clients see only a broken connection unless they may send to the end: what is somewhat too large is
-        // read and dropped.
-        chunks = Vec::new();
-        if length > 2 * BODY_BYTES {
-            break;
-        }
-    }
-    if length > BODY_BYTES {
-        return Err(ApiError::payload_too_large(BODY_BYTES));
+        chunks.push(chunk);
     }
     if chunks.len() == 1 {
         return Ok(chunks.pop().unwrap_or_default());
@@ -113,6 +110,18 @@ async fn read(mut body: Body, headers: &HeaderMap) -> ApiResult<Bytes> {
         whole.extend_from_slice(&chunk);
     }
     Ok(whole.freeze())
+}
+
+/// Reads on for a moment and drops what comes: many clients see only a broken connection, not our answer, unless they
+/// may send to the end.
+async fn drain(mut body: Body) {
+    let mut length = 0_usize;
+    while let Some(Ok(frame)) = body.frame().await {
+        length = length.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+        if length > BODY_BYTES {
+            return;
+        }
+    }
 }
 
 /// A body's bytes as `T`.

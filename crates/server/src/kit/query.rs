@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_integer_is_plain_and_in_range() {
-        let read = |query| Pairs(query).integer("limit", 1, 100).map_err(|_| ());
+        let read = |query: &str| Pairs(query).integer("limit", 1, 100).map_err(|_| ());
         assert_eq!(read("limit=1"), Ok(Some(1)));
         assert_eq!(read("limit=100"), Ok(Some(100)));
         assert_eq!(read(""), Ok(None));
@@ -184,7 +184,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_read_back(value in "[^\0]{0,20}") {
-            let encoded: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            let encoded = value.bytes().fold(String::new(), |text, byte| format!("{text}%{byte:02X}"));
             prop_assert_eq!(get(&format!("a=b&v={encoded}&c"), "v"), Ok(Some(value)));
         }
 

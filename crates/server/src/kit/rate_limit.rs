@@ -112,7 +112,7 @@ impl RateLimits {
 
     /// Where the network stands, without counting.
     pub(crate) fn peek_network(&self, network: IpAddr, now_seconds: u64) -> Standing {
-        self.networks.peek(network, self.anonymous.requests, now_seconds)
+        self.networks.peek(&network, self.anonymous.requests, now_seconds)
     }
 }
 
@@ -188,10 +188,10 @@ impl<K: Hash + Eq> Windows<K> {
         standing(before.unwrap_or(u32::MAX), quota, reset)
     }
 
-    fn peek(&self, key: K, quota: u32, now_seconds: u64) -> Standing {
+    fn peek(&self, key: &K, quota: u32, now_seconds: u64) -> Standing {
         let (window, reset) = window_at(now_seconds);
-        let shard = self.shard(&key, window);
-        let count = shard.map_or(u32::MAX, |shard| shard.counts.get(&key).copied().unwrap_or(0));
+        let shard = self.shard(key, window);
+        let count = shard.map_or(u32::MAX, |shard| shard.counts.get(key).copied().unwrap_or(0));
         Standing {
             remaining: quota.saturating_sub(count),
             reset,

@@ -62,13 +62,18 @@ fn record(parts: &Parts) -> ApiResult<KeyRecord> {
         Some(Credential::Invalid) => Err(ApiError::unauthorized(
             "the credential is invalid, expired or revoked",
         )),
-        Some(Credential::Unchecked(error)) => Err(match &**error {
-            sortie_engine::Error::Unavailable(reason) => ApiError::unavailable(reason.clone()),
-            other => ApiError::internal(other.to_string()),
-        }),
+        Some(Credential::Unchecked(error)) => Err(unchecked(error)),
         Some(Credential::Missing) | None => Err(ApiError::unauthorized(
             "a credential is required: send Authorization: Bearer <API key>",
         )),
+    }
+}
+
+fn unchecked(error: &sortie_engine::Error) -> ApiError {
+    if let sortie_engine::Error::Unavailable(reason) = error {
+        ApiError::unavailable(reason.clone())
+    } else {
+        ApiError::internal(error.to_string())
     }
 }
 

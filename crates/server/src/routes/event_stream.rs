@@ -124,3 +124,84 @@ impl HttpBody for EventStream {
         self.state == State::Ended
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    fn frame(text: &'static str) -> Frame {
+        Frame::Events(Bytes::from_static(text.as_bytes()))
+    }
+
+    fn body(frames: impl futures_util::Stream<Item = Result<Frame, Error>> + Send + 'static) -> EventStream {
+        EventStream::new(frames.boxed(), CancellationToken::new())
+    }
+
+    async fn chunk(body: &mut EventStream) -> Option<String> {
+        let frame = body.frame().await?.unwrap();
+        Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_is_ready_goes_out_in_one_chunk_behind_the_opening() {
+        let done = Frame::Done(Bytes::from_static(b"event: done\ndata: {}\n\n"));
+        let frames = stream::iter([frame("id: 1\ndata: a\n\n"), frame("id: 2\ndata: b\n\n"), done].map(Ok));
+        let mut body = body(frames);
+        let expected =
+            ": connected\nretry: 2000\nid: 1\ndata: a\n\nid: 2\ndata: b\n\nevent: done\ndata: {}\n\n";
+        assert_eq!(chunk(&mut body).await.as_deref(), Some(expected));
+        assert!(body.is_end_stream());
+        assert_eq!(chunk(&mut body).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_stream_opens_at_once_and_beats_every_15_seconds_without_a_blank_line() {
+        let mut body = body(stream::pending());
+        let begun = Instant::now();
+        assert_eq!(
+            chunk(&mut body).await.as_deref(),
+            Some(": connected\nretry: 2000\n")
+        );
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        for beat in 1..=3 {
+            assert_eq!(chunk(&mut body).await.as_deref(), Some(": heartbeat\n"));
+            assert_eq!(begun.elapsed().as_secs(), 15 * beat);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_backlog_is_cut_into_chunks() {
+        let large = Bytes::from(vec![b'x'; 40 * 1024]);
+        let frames = (0..10).map(move |_| Ok(Frame::Events(large.clone())));
+        let mut body = body(stream::iter(frames));
+        let mut sizes = Vec::new();
+        while let Some(text) = chunk(&mut body).await {
+            sizes.push(text.len());
+        }
+        assert!(
+            sizes.iter().all(|size| *size <= CHUNK_BYTES + 40 * 1024),
+            "{sizes:?}"
+        );
+        assert_eq!(sizes.iter().sum::<usize>(), OPENING.len() + 10 * 40 * 1024);
+    }
+
+    #[tokio::test]
+    async fn the_stop_of_the_node_ends_a_stream_at_once() {
+        let stop = CancellationToken::new();
+        let mut body = EventStream::new(stream::pending().boxed(), stop.clone());
+        assert!(chunk(&mut body).await.is_some());
+        stop.cancel();
+        assert_eq!(chunk(&mut body).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_failure_breaks_the_stream_off_instead_of_ending_it() {
+        let frames = stream::iter([Ok(frame("data: a\n\n")), Err(Error::Internal("disk".into()))]);
+        let mut body = body(frames);
+        assert!(body.frame().await.unwrap().is_err());
+        assert!(body.frame().await.is_none());
+    }
+}

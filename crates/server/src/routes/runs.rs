@@ -8,8 +8,7 @@ use axum::{
 };
 use http::{HeaderName, StatusCode, request::Parts};
 use sortie_api::{Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, limits};
-use sortie_engine::Created;
-use sortie_store::RunFilter;
+use sortie_store::{Created, RunFilter};
 
 use super::cursor::List;
 use crate::{
@@ -165,8 +164,8 @@ pub(crate) async fn list_runs(
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = items.len() > size;
     items.truncate(size);
-    let last = items.last().filter(|_| more);
-    let next_cursor = last.map(|run| list.cursor_after(run)).unwrap_or_default();
+    let next_cursor = items.last().filter(|_| more).map(|run| list.cursor_after(run));
+    let next_cursor = next_cursor.unwrap_or_default();
     Ok(Json(RunList::Page(RunPage { items, next_cursor })))
 }
 
