@@ -14,6 +14,11 @@ impl Schema {
         unimplemented!()
     }
 
+    /// The text it was compiled from.
+    pub fn text(&self) -> &str {
+        unimplemented!()
+    }
+
     /// Checks a JSON text; messages such as `input.items[2].price: not of type "number"`, at most 10, where `root`
     /// is `input` or `output`.
     pub fn check(&self, _root: &str, _instance: &str) -> Result<(), Vec<String>> {

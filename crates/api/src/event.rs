@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::{money::Micros, status::RunStatus, time::Timestamp};
 
-/// One recorded event as a client sees it (contract 2.4).
+/// One recorded event as a client sees it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     /// Position in the run: 1, 2, 3 … without gaps. What `Last-Event-ID` takes.

@@ -60,16 +60,4 @@ impl Options {
     pub(crate) fn work_dir(&self) -> PathBuf {
         self.data_dir.join("work")
     }
-
-    /// What a run that took `elapsed` has cost in the end: what its agent spent, and its time where the last report
-    /// was made before the end. Never above its budget.
-    pub(crate) fn final_cost(&self, spent: Micros, elapsed: Duration, max_cost: Micros) -> Micros {
-        let rate = u128::try_from(self.compute_micros_per_second.get()).unwrap_or(0);
-        let compute = (rate * elapsed.as_micros()).div_ceil(1_000_000);
-        let compute = u64::try_from(compute)
-            .ok()
-            .and_then(|micros| Micros::new(micros).ok())
-            .unwrap_or(max_cost);
-        spent.max(compute).min(max_cost)
-    }
 }

@@ -1,4 +1,9 @@
 //! A whole engine on a SQLite file: runs of the offline model from creation to their end.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::{sync::Arc, time::Duration};
 

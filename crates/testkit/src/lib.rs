@@ -1,1 +1,23 @@
-//! x
+//! What the tests and the load program of Sortie stand on: the real binary as a child process, an HTTP client that
+//! sees bytes as they come, and the peers a node talks to (a model server, a callback receiver), scripted.
+//!
+//! Nothing here knows the engine from inside: everything goes through the HTTP contract, signals and files. Waiting
+//! is for an event, a line of the log or the end of a process, never for a length of time.
+
+pub mod callback;
+pub mod client;
+pub mod database;
+pub mod model;
+pub mod node;
+pub mod serve;
+pub mod sse;
+
+pub use bytes::Bytes;
+pub use http;
+
+pub use callback::CallbackReceiver;
+pub use client::{Answer, Client, EventStream};
+pub use database::{Database, DatabaseUrl};
+pub use model::ScriptedModel;
+pub use node::{LogOnDrop, Node, NodeOptions};
+pub use sse::{Message, Parser};

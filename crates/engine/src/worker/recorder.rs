@@ -9,10 +9,10 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use sortie_agent::{Sink, Stopped};
+use sortie_agent::{BudgetSpec, Sink, Stopped};
 use sortie_api::{Micros, event::EventType};
 use sortie_store::{EventRow, Fence, NewEvent, Store};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::writes::until_stored;
 use crate::{Clock, hub::Hub};
@@ -42,8 +42,27 @@ pub(crate) struct Recorder {
 struct Pending {
     events: Vec<NewEvent>,
     bytes: usize,
-    spent: Micros,
+    spent: Spent,
     state: State,
+}
+
+/// What the agent has spent, compute included, as last told.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Spent {
+    cost: Micros,
+    at: Option<Instant>,
+}
+
+impl Spent {
+    /// The cost at `end`: what was told, and the compute time since. Never above the budget.
+    pub(crate) fn until(self, end: Instant, budget: &BudgetSpec) -> Micros {
+        let told = self.at.map_or(Micros::ZERO, |at| budget.compute(at));
+        let since = budget.compute(end).saturating_sub(told);
+        self.cost
+            .checked_add(since)
+            .unwrap_or(budget.max_cost)
+            .min(budget.max_cost)
+    }
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -105,7 +124,7 @@ impl Recorder {
                 continue;
             }
             let rows = numbered(&fence, &events);
-            let append = || self.store.append_events(fence, events.clone(), spent);
+            let append = || self.store.append_events(fence, events.clone(), spent.cost);
             until_stored(&self.store, fence, rows.len(), append)
                 .await
                 .inspect_err(|_| self.lose())?;
@@ -121,7 +140,7 @@ impl Recorder {
     }
 
     /// What was gathered and not appended, and what the agent has spent.
-    pub(crate) fn rest(&self) -> (Vec<NewEvent>, Micros) {
+    pub(crate) fn rest(&self) -> (Vec<NewEvent>, Spent) {
         let mut pending = self.pending();
         (std::mem::take(&mut pending.events), pending.spent)
     }
@@ -165,7 +184,10 @@ impl Sink for Recorder {
     }
 
     fn spent(&self, cost: Micros) {
-        self.pending().spent = cost;
+        self.pending().spent = Spent {
+            cost,
+            at: Some(Instant::now()),
+        };
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use sortie_agent::{BudgetSpec, Model, Outcome, RunSpec, Shell, Workspace, schema::Schema};
 use sortie_api::{RunRequest, RunStatus, event::EventType};
 use sortie_sandbox::{Backend, RelPath};
@@ -71,7 +72,7 @@ impl Attempt<'_> {
         );
         let prepared = tokio::select! {
             biased;
-            prepared = prepare(self.worker, self.claim, self.started, &mut workspace) => prepared.map_err(Ended::Failed),
+            prepared = prepare(self.worker, self.claim, self.budget(), &mut workspace) => prepared.map_err(Ended::Failed),
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
@@ -95,9 +96,9 @@ impl Attempt<'_> {
         workspace: &mut Workspace,
     ) -> Result<(Ended, Fence), StoreError> {
         let first = self.running_events(spec.shell)?;
-        let mut keep = std::pin::pin!(self.recorder.keep(self.claim.fence, first));
+        let mut keep = self.recorder.keep(self.claim.fence, first).boxed();
         let ended = {
-            let mut agent = Box::pin(sortie_agent::run(spec, model, workspace, &self.recorder));
+            let mut agent = sortie_agent::run(spec, model, workspace, &self.recorder).boxed();
             tokio::select! {
                 biased;
                 // First, so that the start of the run is on its way to the store while the agent begins.
@@ -129,13 +130,18 @@ impl Attempt<'_> {
         .collect()
     }
 
+    fn budget(&self) -> BudgetSpec {
+        BudgetSpec {
+            max_cost: self.claim.max_cost,
+            compute_micros_per_second: self.worker.options.compute_micros_per_second,
+            started: self.started,
+        }
+    }
+
     async fn finish(self, ended: Ended, fence: Fence) -> Result<(), StoreError> {
         let (gathered, spent) = self.recorder.rest();
         let now = self.worker.clock.now();
-        let cost =
-            self.worker
-                .options
-                .final_cost(spent, now.since(self.claim.started_at), self.claim.max_cost);
+        let cost = spent.until(Instant::now(), &self.budget());
         let finish = final_events(ended, self.claim, gathered, cost, now)
             .map_err(|error| StoreError::Corrupt(error.to_string()))?
             .ok_or(StoreError::Fenced)?;
@@ -158,7 +164,7 @@ impl Attempt<'_> {
 async fn prepare(
     worker: &Worker,
     claim: &Claim,
-    started: Instant,
+    budget: BudgetSpec,
     workspace: &mut Workspace,
 ) -> Result<(RunSpec, Arc<dyn Model>), String> {
     let request: RunRequest = serde_json::from_str(&claim.definition)
@@ -197,11 +203,7 @@ async fn prepare(
         input: request.input,
         output_schema: output_schema.map(Arc::new),
         shell,
-        budget: BudgetSpec {
-            max_cost: claim.max_cost,
-            compute_micros_per_second: worker.options.compute_micros_per_second,
-            started,
-        },
+        budget,
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
     };
     Ok((spec, Arc::clone(model)))

@@ -1,0 +1,395 @@
+//! An HTTP client for tests: one connection per request, answers as they came, nothing retried and nothing hidden.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sortie_api::{ErrorBody, Event, Run, RunStatus};
+use tokio::{net::TcpStream, task::JoinSet, time::timeout};
+
+use crate::sse::{Item, Message, Parser};
+
+/// No single answer and no single message of a stream takes longer in a healthy node.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A client of one node with one credential, or none.
+#[derive(Clone, Debug)]
+pub struct Client {
+    address: SocketAddr,
+    key: Option<String>,
+    headers: HeaderMap,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body as it came.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The body as JSON.
+    pub fn json(&self) -> Result<Value> {
+        self.read()
+    }
+
+    /// The body as a wire type.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_slice(&self.body).with_context(|| format!("unexpected body: {}", self.text()))
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// This answer, if it has the status.
+    pub fn expect(self, status: u16) -> Result<Self> {
+        ensure!(
+            self.status == status,
+            "expected {status}, got {}: {}",
+            self.status,
+            self.text()
+        );
+        Ok(self)
+    }
+
+    /// The error body, if the answer is that failure in full: status, code and content type (contract part 7).
+    pub fn failure(&self, status: u16, code: &str) -> Result<ErrorBody> {
+        ensure!(
+            self.status == status,
+            "expected {status} {code}, got {}: {}",
+            self.status,
+            self.text()
+        );
+        ensure!(
+            self.json()?.get("code").is_some_and(|is| is == code),
+            "expected {code}: {}",
+            self.text()
+        );
+        let content_type = self.header("content-type")?;
+        ensure!(
+            content_type.starts_with("application/json"),
+            "an error of type {content_type}"
+        );
+        self.read()
+    }
+
+    /// A header's text.
+    pub fn header(&self, name: &str) -> Result<&str> {
+        let value = self
+            .headers
+            .get(name)
+            .with_context(|| format!("no {name} in {:?}", self.headers))?;
+        value.to_str().with_context(|| format!("{name} is not text"))
+    }
+}
+
+impl Client {
+    /// A client of the node at `address`.
+    pub fn new(address: SocketAddr, key: Option<String>) -> Self {
+        Self {
+            address,
+            key,
+            headers: HeaderMap::new(),
+        }
+    }
+
+    /// The same node with another credential.
+    #[must_use]
+    pub fn with_key(&self, key: &str) -> Self {
+        Self {
+            key: Some(key.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// The same node without a credential.
+    #[must_use]
+    pub fn anonymous(&self) -> Self {
+        Self {
+            key: None,
+            ..self.clone()
+        }
+    }
+
+    /// The same client with one more header on each request.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: HeaderValue) -> Self {
+        self.headers.append(HeaderName::from_static(name), value);
+        self
+    }
+
+    /// `GET path`.
+    pub async fn get(&self, path: &str) -> Result<Answer> {
+        self.send(Method::GET, path, Bytes::new()).await
+    }
+
+    /// `POST path` with a JSON body.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Answer> {
+        self.send(Method::POST, path, serde_json::to_vec(body)?.into())
+            .await
+    }
+
+    /// Any request; a body is sent as JSON unless the client's own headers say otherwise.
+    pub async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Answer> {
+        let (mut connection, response) = self.open(method, path, body).await?;
+        let (parts, body) = response.into_parts();
+        let body = timeout(PATIENCE, body.collect())
+            .await
+            .context("the body does not end")??
+            .to_bytes();
+        connection.abort_all();
+        Ok(Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+        })
+    }
+
+    async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(JoinSet<()>, Response<Incoming>)> {
+        let stream = TcpStream::connect(self.address).await.context("cannot connect")?;
+        stream.set_nodelay(true)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // A broken connection shows as the error of the request or of its body.
+            let _ended = connection.await;
+        });
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, self.address.to_string());
+        if let Some(key) = &self.key {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+        }
+        if !body.is_empty() && !self.headers.contains_key(header::CONTENT_TYPE) {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let response = timeout(PATIENCE, sender.send_request(request.body(Full::new(body))?));
+        let response = response.await.with_context(|| format!("no answer to {path}"))??;
+        Ok((task, response))
+    }
+
+    /// Creates a run; an error unless it is accepted as new.
+    pub async fn create(&self, request: &Value) -> Result<Run> {
+        self.post("/v1/runs", request).await?.expect(202)?.read()
+    }
+
+    /// A run as it stands.
+    pub async fn run(&self, id: &str) -> Result<Run> {
+        self.get(&format!("/v1/runs/{id}")).await?.expect(200)?.read()
+    }
+
+    /// Cancels a run.
+    pub async fn cancel(&self, id: &str) -> Result<Run> {
+        self.send(Method::POST, &format!("/v1/runs/{id}/cancel"), Bytes::new())
+            .await?
+            .expect(200)?
+            .read()
+    }
+
+    /// The most recent runs that match `query` (without `?`).
+    pub async fn list(&self, query: &str) -> Result<Vec<Run>> {
+        self.get(&format!("/v1/runs?{query}")).await?.expect(200)?.read()
+    }
+
+    /// Opens a run's event stream, after event `after` if given.
+    pub async fn follow(&self, id: &str, after: Option<i64>) -> Result<EventStream> {
+        let mut client = self.clone();
+        if let Some(after) = after {
+            client.headers.insert("last-event-id", HeaderValue::from(after));
+        }
+        let path = format!("/v1/runs/{id}/events");
+        let (connection, response) = client.open(Method::GET, &path, Bytes::new()).await?;
+        if response.status() != 200 {
+            bail!(
+                "{path}: {} {:?}",
+                response.status(),
+                response.into_body().collect().await?.to_bytes()
+            );
+        }
+        Ok(EventStream {
+            _connection: connection,
+            headers: response.headers().clone(),
+            body: response.into_body(),
+            parser: Parser::default(),
+            waiting: Vec::new().into_iter(),
+            raw: Vec::new(),
+            last: after.unwrap_or(0),
+            status: None,
+        })
+    }
+
+    /// Follows a run to its end: its events from the first, and the final run.
+    pub async fn finished(&self, id: &str) -> Result<(Vec<Event>, Run)> {
+        self.follow(id, None).await?.to_done().await
+    }
+
+    /// Creates a run and follows it to its end.
+    pub async fn complete(&self, request: &Value) -> Result<(Vec<Event>, Run)> {
+        let run = self.create(request).await?;
+        self.finished(&run.id.to_string()).await
+    }
+}
+
+/// An open event stream. Each recorded event is checked as it comes: its id is one more than the one before, its
+/// frame says what its data says, and a status is one the last status may become.
+#[derive(Debug)]
+pub struct EventStream {
+    _connection: JoinSet<()>,
+    /// The answer's headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+    parser: Parser,
+    waiting: std::vec::IntoIter<Item>,
+    raw: Vec<u8>,
+    last: i64,
+    status: Option<RunStatus>,
+}
+
+/// What comes next on a stream.
+#[derive(Clone, Debug)]
+pub enum Next {
+    /// A recorded event.
+    Event(Event),
+    /// The final run, as JSON; the stream closes after it.
+    Done(Value),
+    /// The stream was closed without `done`.
+    Closed,
+}
+
+impl EventStream {
+    /// Every byte received so far.
+    pub fn raw(&self) -> &[u8] {
+        &self.raw
+    }
+
+    /// The next line-level item, or `None` at the end of the stream.
+    pub async fn item(&mut self) -> Result<Option<Item>> {
+        loop {
+            if let Some(item) = self.waiting.next() {
+                return Ok(Some(item));
+            }
+            let Some(frame) = timeout(PATIENCE, self.body.frame())
+                .await
+                .context("the stream is silent")?
+            else {
+                return Ok(None);
+            };
+            if let Ok(bytes) = frame.context("the stream broke")?.into_data() {
+                self.raw.extend_from_slice(&bytes);
+                self.waiting = self.parser.push(&bytes).into_iter();
+            }
+        }
+    }
+
+    /// The next message: a checked event, `done`, or the end.
+    pub async fn next(&mut self) -> Result<Next> {
+        loop {
+            return match self.item().await? {
+                None => Ok(Next::Closed),
+                Some(Item::Comment(_) | Item::Retry(_)) => continue,
+                Some(Item::Message(message)) if message.event == "done" => {
+                    ensure!(message.id.is_none(), "done carries an id: {message:?}");
+                    Ok(Next::Done(serde_json::from_str(&message.data)?))
+                }
+                Some(Item::Message(message)) => self.event(&message).map(Next::Event),
+            };
+        }
+    }
+
+    fn event(&mut self, message: &Message) -> Result<Event> {
+        let event: Event =
+            serde_json::from_str(&message.data).with_context(|| format!("not an event: {message:?}"))?;
+        self.last += 1;
+        ensure!(
+            event.id == self.last,
+            "event {} where {} was due",
+            event.id,
+            self.last
+        );
+        ensure!(
+            message.id.as_deref() == Some(&event.id.to_string()),
+            "the frame has another id: {message:?}"
+        );
+        ensure!(
+            message.event == event.kind,
+            "the frame has another type: {message:?}"
+        );
+        if let Some(status) = status_of(&event) {
+            let before = self.status.replace(status);
+            let allowed = before.map_or(true, |before| before.may_become(status));
+            ensure!(allowed, "{before:?} became {status}");
+        }
+        Ok(event)
+    }
+
+    /// Reads up to the event for which `wanted` holds; an error when the stream ends before.
+    pub async fn until(&mut self, wanted: impl Fn(&Event) -> bool) -> Result<Event> {
+        loop {
+            match self.next().await? {
+                Next::Event(event) if wanted(&event) => return Ok(event),
+                Next::Event(_) => {}
+                Next::Done(run) => bail!("the run ended before the event: {run}"),
+                Next::Closed => bail!("the stream closed before the event"),
+            }
+        }
+    }
+
+    /// Reads up to the event that says the run has this status.
+    pub async fn until_status(&mut self, status: RunStatus) -> Result<Event> {
+        self.until(|event| status_of(event) == Some(status)).await
+    }
+
+    /// Reads to the end: the events from here on, and the final run. Nothing may follow `done`.
+    pub async fn to_done(&mut self) -> Result<(Vec<Event>, Run)> {
+        let mut events = Vec::new();
+        loop {
+            match self.next().await? {
+                Next::Event(event) => events.push(event),
+                Next::Done(run) => {
+                    ensure!(self.item().await?.is_none(), "the stream goes on after done");
+                    return Ok((events, serde_json::from_value(run)?));
+                }
+                Next::Closed => bail!("the stream closed without done, after event {}", self.last),
+            }
+        }
+    }
+}
+
+/// The status a `status` event tells; `None` for every other event.
+pub fn status_of(event: &Event) -> Option<RunStatus> {
+    if event.kind != "status" {
+        return None;
+    }
+    data(event).get("status")?.as_str()?.parse().ok()
+}
+
+/// An event's data as a JSON value.
+pub fn data(event: &Event) -> Value {
+    serde_json::from_str(event.data.get()).unwrap_or_default()
+}
+
+/// The types of events, in order.
+pub fn kinds(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.kind.as_str()).collect()
+}

@@ -1,0 +1,337 @@
+//! A model server that speaks the OpenAI-compatible Chat Completions protocol, streaming, and says what a script
+//! tells it: each request takes the next answer. It keeps every request for the test to look at.
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::serve::Serving;
+
+/// One scripted answer.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    text: Vec<String>,
+    tool_calls: Vec<(String, Value)>,
+    usage: Usage,
+    delay: Duration,
+    fault: Option<Fault>,
+}
+
+/// What the provider says it counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of the request.
+    pub input: u64,
+    /// Tokens of the answer.
+    pub output: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// A failure instead of a stream, with `Retry-After` in seconds if any.
+    Status(StatusCode, Option<u32>),
+    /// The connection breaks after so many chunks.
+    CutAfter(usize),
+}
+
+impl Turn {
+    /// The assistant says this, in one delta per element.
+    pub fn says<S: Into<String>>(deltas: impl IntoIterator<Item = S>) -> Self {
+        Self {
+            text: deltas.into_iter().map(Into::into).collect(),
+            tool_calls: Vec::new(),
+            usage: Usage { input: 10, output: 5 },
+            delay: Duration::ZERO,
+            fault: None,
+        }
+    }
+
+    /// The assistant calls a tool.
+    pub fn calls(tool: &str, arguments: Value) -> Self {
+        Self::says([] as [&str; 0]).and_calls(tool, arguments)
+    }
+
+    /// A failure with this status, and `Retry-After` in seconds if any.
+    pub fn fails(status: StatusCode, retry_after: Option<u32>) -> Self {
+        Self {
+            fault: Some(Fault::Status(status, retry_after)),
+            ..Self::says([] as [&str; 0])
+        }
+    }
+
+    /// One more tool call in the same turn.
+    #[must_use]
+    pub fn and_calls(mut self, tool: &str, arguments: Value) -> Self {
+        self.tool_calls.push((tool.to_owned(), arguments));
+        self
+    }
+
+    /// The provider reports this usage.
+    #[must_use]
+    pub fn using(mut self, input: u64, output: u64) -> Self {
+        self.usage = Usage { input, output };
+        self
+    }
+
+    /// The provider waits this long before its first byte.
+    #[must_use]
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// The connection breaks after so many chunks of the stream.
+    #[must_use]
+    pub fn cut_after(mut self, chunks: usize) -> Self {
+        self.fault = Some(Fault::CutAfter(chunks));
+        self
+    }
+
+    fn chunks(&self) -> Vec<Value> {
+        let mut deltas = vec![json!({"role": "assistant", "content": ""})];
+        deltas.extend(self.text.iter().map(|text| json!({"content": text})));
+        for (index, (tool, arguments)) in self.tool_calls.iter().enumerate() {
+            let call = |function: Value| json!({"tool_calls": [{"index": index, "function": function}]});
+            deltas.push(json!({"tool_calls": [{
+                "index": index, "id": format!("call_{index}"), "type": "function",
+                "function": {"name": tool, "arguments": ""},
+            }]}));
+            // The arguments come in two halves, as real servers send them.
+            let arguments = arguments.to_string();
+            let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
+            deltas.push(call(json!({"arguments": head})));
+            deltas.push(call(json!({"arguments": tail})));
+        }
+        let reason = if self.tool_calls.is_empty() {
+            "stop"
+        } else {
+            "tool_calls"
+        };
+        let mut choices: Vec<Value> = deltas
+            .into_iter()
+            .map(|delta| json!([{"index": 0, "delta": delta, "finish_reason": null}]))
+            .collect();
+        choices.push(json!([{"index": 0, "delta": {}, "finish_reason": reason}]));
+        let usage = json!({
+            "prompt_tokens": self.usage.input,
+            "completion_tokens": self.usage.output,
+            "total_tokens": self.usage.input + self.usage.output,
+        });
+        let mut chunks: Vec<Value> = choices
+            .iter()
+            .map(|choices| chunk(choices, &Value::Null))
+            .collect();
+        chunks.push(chunk(&json!([]), &usage));
+        chunks
+    }
+}
+
+fn chunk(choices: &Value, usage: &Value) -> Value {
+    json!({
+        "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "scripted",
+        "choices": choices, "usage": usage,
+    })
+}
+
+/// A running model server.
+#[derive(Debug)]
+pub struct ScriptedModel {
+    server: Serving,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    script: Mutex<VecDeque<Turn>>,
+    requests: Mutex<Vec<Value>>,
+}
+
+impl ScriptedModel {
+    /// Starts a server that gives these answers, one per request; a request beyond them is answered with 500.
+    pub async fn start(script: impl IntoIterator<Item = Turn>) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            script: Mutex::new(script.into_iter().collect()),
+            ..Shared::default()
+        });
+        let router = Router::new()
+            .route("/v1/chat/completions", post(complete))
+            .with_state(Arc::clone(&shared));
+        Ok(Self {
+            server: Serving::start(router).await?,
+            shared,
+        })
+    }
+
+    /// What `OPENAI_BASE_URL` takes.
+    pub fn base_url(&self) -> String {
+        format!("{}/v1", self.server.base_url())
+    }
+
+    /// The bodies of the requests so far.
+    pub fn requests(&self) -> Vec<Value> {
+        self.shared
+            .requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// How many answers nobody has asked for yet.
+    pub fn left(&self) -> usize {
+        self.shared
+            .script
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+}
+
+async fn complete(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+    let Ok(request) = serde_json::from_slice::<Value>(&body) else {
+        return failure(StatusCode::BAD_REQUEST, "the body is not JSON", None);
+    };
+    let streams = request.get("stream").is_some_and(|streams| streams == true);
+    shared
+        .requests
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(request);
+    if !streams {
+        return failure(StatusCode::BAD_REQUEST, "this server only streams", None);
+    }
+    let turn = shared
+        .script
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .pop_front();
+    let Some(turn) = turn else {
+        return failure(StatusCode::INTERNAL_SERVER_ERROR, "the script is over", None);
+    };
+    tokio::time::sleep(turn.delay).await;
+    match turn.fault {
+        Some(Fault::Status(status, retry_after)) => failure(status, "as scripted", retry_after),
+        Some(Fault::CutAfter(chunks)) => stream_of(&turn, Some(chunks)),
+        None => stream_of(&turn, None),
+    }
+}
+
+fn failure(status: StatusCode, message: &str, retry_after: Option<u32>) -> Response {
+    let body =
+        json!({"error": {"message": message, "type": "scripted", "code": status.as_u16()}}).to_string();
+    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+fn stream_of(turn: &Turn, cut: Option<usize>) -> Response {
+    let all = turn.chunks();
+    let kept = cut.unwrap_or(all.len());
+    let lines = all
+        .into_iter()
+        .take(kept)
+        .map(|chunk| Ok(Bytes::from(format!("data: {chunk}\n\n"))));
+    let end = match cut {
+        None => Ok(Bytes::from_static(b"data: [DONE]\n\n")),
+        Some(_) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+    };
+    let frames: Vec<io::Result<Bytes>> = lines.chain([end]).collect();
+    // One frame per turn of the runtime, so that a client sees them come one by one.
+    let body = stream::iter(frames).then(|frame| async move {
+        tokio::task::yield_now().await;
+        frame
+    });
+    (
+        [(header::CONTENT_TYPE, "text/event-stream")],
+        Body::from_stream(body),
+    )
+        .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, Parser, sse::Item};
+
+    async fn ask(model: &ScriptedModel) -> anyhow::Result<crate::Answer> {
+        let address = model.server.base_url()["http://".len()..].parse()?;
+        let request = json!({"model": "scripted", "stream": true, "messages": []});
+        Client::new(address, None)
+            .post("/v1/chat/completions", &request)
+            .await
+    }
+
+    fn chunks(answer: &crate::Answer) -> Vec<Value> {
+        let items = Parser::default().push(&answer.body);
+        let data = items.into_iter().filter_map(|item| match item {
+            Item::Message(message) => serde_json::from_str(&message.data).ok(),
+            Item::Comment(_) | Item::Retry(_) => None,
+        });
+        data.collect()
+    }
+
+    #[tokio::test]
+    async fn text_comes_in_its_deltas_with_usage_in_the_last_chunk() -> anyhow::Result<()> {
+        let model = ScriptedModel::start([Turn::says(["Hel", "lo"]).using(7, 2)]).await?;
+        let answer = ask(&model).await?;
+        let chunks = chunks(&answer);
+        let text: String = chunks
+            .iter()
+            .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str())
+            .collect();
+        assert_eq!(text, "Hello");
+        assert_eq!(chunks.last().unwrap()["usage"]["total_tokens"], 9);
+        assert!(answer.text().ends_with("data: [DONE]\n\n"));
+        assert_eq!((model.requests().len(), model.left()), (1, 0));
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn the_arguments_of_a_tool_call_add_up() -> anyhow::Result<()> {
+        let arguments = json!({"command": "ls ä"});
+        let model = ScriptedModel::start([Turn::calls("shell", arguments.clone())]).await?;
+        let chunks = chunks(&ask(&model).await?);
+        let joined: String = chunks
+            .iter()
+            .filter_map(|chunk| {
+                chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"].as_str()
+            })
+            .collect();
+        assert_eq!(serde_json::from_str::<Value>(&joined)?, arguments);
+        assert_eq!(
+            chunks[chunks.len() - 2]["choices"][0]["finish_reason"],
+            "tool_calls"
+        );
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_failure_a_cut_stream_and_the_end_of_the_script_come_as_scripted() -> anyhow::Result<()> {
+        let script = [
+            Turn::fails(StatusCode::TOO_MANY_REQUESTS, Some(3)),
+            Turn::says(["a", "b"]).cut_after(2),
+        ];
+        let model = ScriptedModel::start(script).await?;
+        let limited = ask(&model).await?;
+        assert_eq!((limited.status, limited.header("retry-after")?), (429, "3"));
+        assert!(ask(&model).await.is_err(), "the cut stream reads as whole");
+        assert_eq!(ask(&model).await?.status, 500);
+        Ok(())
+    }
+}

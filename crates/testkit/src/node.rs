@@ -1,0 +1,411 @@
+//! The real binary as a child process: started on a free port, known to be ready when it says so, killed on drop.
+//!
+//! Its log is kept, and shown when the test that owns it fails.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::{sync::watch, time::timeout};
+
+use crate::{
+    client::{Client, PATIENCE},
+    database::{Database, DatabaseUrl},
+};
+
+/// How a node is started, beyond the defaults of a test.
+#[derive(Clone, Debug, Default)]
+pub struct NodeOptions {
+    /// Further arguments of `sortie serve`.
+    pub arguments: Vec<String>,
+    /// Further environment; wins over the defaults of a test.
+    pub environment: Vec<(String, String)>,
+    /// What becomes of the log when the node is dropped.
+    pub log: LogOnDrop,
+}
+
+/// What becomes of a node's log when it is dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogOnDrop {
+    /// Its end is printed; the test runner shows it for a test that failed.
+    #[default]
+    Print,
+    /// It is forgotten.
+    Forget,
+}
+
+/// How much of the end of a log is printed.
+const PRINTED_LINES: usize = 300;
+
+impl NodeOptions {
+    /// One more variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+}
+
+/// A node: a data folder, a database, and the process on them, if one is up.
+#[derive(Debug)]
+pub struct Node {
+    binary: PathBuf,
+    options: NodeOptions,
+    data: TempDir,
+    database: DatabaseUrl,
+    key: String,
+    process: Option<Process>,
+    /// What earlier processes of this node wrote.
+    earlier_log: String,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    address: SocketAddr,
+    log: Log,
+}
+
+impl Node {
+    /// Starts the binary on an empty database of the kind and waits until it is ready.
+    pub async fn start(binary: &str, database: Database) -> Result<Self> {
+        Self::start_with(binary, database, NodeOptions::default()).await
+    }
+
+    /// The same with options.
+    pub async fn start_with(binary: &str, database: Database, options: NodeOptions) -> Result<Self> {
+        Self::on(binary, database.fresh().await?, options, None).await
+    }
+
+    /// Another node on the same PostgreSQL database, with a data folder of its own.
+    pub async fn beside(&self) -> Result<Self> {
+        ensure!(
+            self.database != DatabaseUrl::Default,
+            "two nodes cannot share one SQLite file"
+        );
+        let key = Some(self.key.clone());
+        Self::on(
+            &self.binary.to_string_lossy(),
+            self.database.clone(),
+            self.options.clone(),
+            key,
+        )
+        .await
+    }
+
+    async fn on(
+        binary: &str,
+        database: DatabaseUrl,
+        options: NodeOptions,
+        key: Option<String>,
+    ) -> Result<Self> {
+        let data = tempfile::Builder::new().prefix("sortie-test-").tempdir()?;
+        let mut node = Self {
+            binary: binary.into(),
+            options,
+            data,
+            database,
+            key: String::new(),
+            process: None,
+            earlier_log: String::new(),
+        };
+        node.restart().await?;
+        node.key = match key {
+            Some(key) => key,
+            None => std::fs::read_to_string(node.data_dir().join("admin.key"))
+                .context("the node wrote no admin.key")?
+                .trim()
+                .to_owned(),
+        };
+        Ok(node)
+    }
+
+    /// Starts the process again, on the same data, after [`kill`](Self::kill) or [`stop`](Self::stop), and waits
+    /// until it is ready. Returns how long that took.
+    pub async fn restart(&mut self) -> Result<Duration> {
+        ensure!(self.process.is_none(), "the node is up");
+        let begun = Instant::now();
+        let mut child = self
+            .command()
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.binary.display()))?;
+        let log = Log::of(&mut child);
+        let listening = log.wait_for(address_in).await;
+        // The process is owned from here on, so that it is killed and its log is shown whatever goes wrong.
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = listening.as_ref().ok().copied().unwrap_or(nowhere);
+        self.process = Some(Process { child, address, log });
+        listening.context("the node tells no address")?;
+        self.wait_until_ready().await?;
+        Ok(begun.elapsed())
+    }
+
+    async fn wait_until_ready(&self) -> Result<()> {
+        let client = Client::new(self.address()?, None);
+        let ready = async {
+            while !client
+                .get("/readyz")
+                .await
+                .is_ok_and(|answer| answer.status == 200)
+            {
+                // The socket is open already; what is left is a node that says itself that it is not ready yet.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, ready)
+            .await
+            .context("the node does not become ready")
+    }
+
+    fn command(&self) -> Command {
+        let mut command = self.sortie();
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(self.data.path());
+        if let DatabaseUrl::Postgres(url) = &self.database {
+            command.args(["--database-url", url]);
+        }
+        command.args(&self.options.arguments);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// The binary with the environment of a test and no arguments: the command line beside this node.
+    #[expect(clippy::disallowed_methods, reason = "the tests run the real binary")]
+    pub fn sortie(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.env("SORTIE_RATE_LIMIT_PER_MINUTE", "10000000");
+        command.env("SORTIE_SANDBOX_MINIMUM", "landlock");
+        for variable in [
+            "ANTHROPIC_API_KEY",
+            "OPENAI_API_KEY",
+            "GEMINI_API_KEY",
+            "SORTIE_URL",
+        ] {
+            command.env_remove(variable);
+        }
+        command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// The folder of the node's data.
+    pub fn data_dir(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// The first admin key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Where the node listens; an error when it is down.
+    pub fn address(&self) -> Result<SocketAddr> {
+        Ok(self.process.as_ref().context("the node is down")?.address)
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> Result<String> {
+        Ok(format!("http://{}", self.address()?))
+    }
+
+    /// A client with the first admin key.
+    pub fn client(&self) -> Result<Client> {
+        Ok(Client::new(self.address()?, Some(self.key.clone())))
+    }
+
+    /// The process id; an error when it is down.
+    pub fn pid(&self) -> Result<u32> {
+        Ok(self.process.as_ref().context("the node is down")?.child.id())
+    }
+
+    /// Everything the node wrote so far, over all its starts.
+    pub fn log(&self) -> String {
+        let now = self
+            .process
+            .as_ref()
+            .map(|process| process.log.text())
+            .unwrap_or_default();
+        format!("{}{now}", self.earlier_log)
+    }
+
+    /// Changes what the next start is given.
+    pub fn options_mut(&mut self) -> &mut NodeOptions {
+        &mut self.options
+    }
+
+    /// Kills the process as a power cut would, and waits until it is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        let mut process = self.process.take().context("the node is down")?;
+        process.child.kill()?;
+        process.child.wait()?;
+        self.earlier_log.push_str(&process.log.text());
+        Ok(())
+    }
+
+    /// Asks the process to stop (SIGTERM) and returns at once.
+    pub fn terminate(&self) -> Result<()> {
+        let pid = i32::try_from(self.pid()?)
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("no process id")?;
+        Ok(kill_process(pid, Signal::TERM)?)
+    }
+
+    /// Waits until the process has ended by itself.
+    pub async fn ended(&mut self) -> Result<ExitStatus> {
+        let process = self.process.as_mut().context("the node is down")?;
+        timeout(PATIENCE, process.log.ended())
+            .await
+            .context("the node does not end")?;
+        let status = process.child.wait()?;
+        self.earlier_log.push_str(&process.log.text());
+        self.process = None;
+        Ok(status)
+    }
+
+    /// Stops the process in good order; an error unless it exits with status 0.
+    pub async fn stop(&mut self) -> Result<()> {
+        self.terminate()?;
+        let status = self.ended().await?;
+        if !status.success() {
+            bail!("the node stopped with {status}");
+        }
+        Ok(())
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "the log of a node belongs to the report of the test that failed with it"
+)]
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            // Already gone is as good.
+            let _killed = process.child.kill();
+            let _reaped = process.child.wait();
+        }
+        if self.options.log == LogOnDrop::Print {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let end = lines
+                .get(lines.len().saturating_sub(PRINTED_LINES)..)
+                .unwrap_or_default();
+            eprintln!("--- end of the node's log ---\n{}", end.join("\n"));
+        }
+    }
+}
+
+/// The address in a line such as `listening on http://127.0.0.1:8080`.
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once("http://")?;
+    let end = rest
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':'))
+        .unwrap_or(rest.len());
+    rest.get(..end)?
+        .trim_end_matches(['.', ':'])
+        .parse()
+        .ok()
+        .filter(|address: &SocketAddr| address.port() != 0)
+}
+
+/// Both output streams of a process, line by line, as they come.
+#[derive(Debug)]
+struct Log {
+    lines: Arc<Mutex<Vec<String>>>,
+    /// How many lines there are.
+    count: watch::Receiver<usize>,
+}
+
+impl Log {
+    fn of(child: &mut Child) -> Self {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (told, count) = watch::channel(0);
+        let told = Arc::new(told);
+        let streams: [Option<Box<dyn Read + Send>>; 2] = [
+            child.stdout.take().map(|stream| Box::new(stream) as _),
+            child.stderr.take().map(|stream| Box::new(stream) as _),
+        ];
+        for stream in streams.into_iter().flatten() {
+            let (lines, told) = (Arc::clone(&lines), Arc::clone(&told));
+            thread::spawn(move || {
+                for line in BufReader::new(stream)
+                    .split(b'\n')
+                    .map_while(std::result::Result::ok)
+                {
+                    let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+                    lines.push(String::from_utf8_lossy(&line).into_owned());
+                    told.send_replace(lines.len());
+                }
+            });
+        }
+        Self { lines, count }
+    }
+
+    fn text(&self) -> String {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().flat_map(|line| [line, "\n"]).collect()
+    }
+
+    /// The first thing `find` finds in a line; an error when the process ends before.
+    async fn wait_for<T>(&self, find: impl Fn(&str) -> Option<T>) -> Result<T> {
+        let mut count = self.count.clone();
+        loop {
+            let open = count.has_changed().is_ok();
+            count.mark_unchanged();
+            let found = {
+                let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+                lines.iter().find_map(|line| find(line))
+            };
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            ensure!(open, "the process ended:\n{}", self.text());
+            let changed = timeout(PATIENCE, count.changed()).await;
+            // Closed channels are seen at the top of the loop, after a last look at the lines.
+            let _closed = changed.with_context(|| format!("the process is silent:\n{}", self.text()))?;
+        }
+    }
+
+    /// Returns when both streams are closed.
+    async fn ended(&self) {
+        let mut count = self.count.clone();
+        while count.changed().await.is_ok() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_found_in_text_and_in_json() {
+        let expected = Some(SocketAddr::from(([127, 0, 0, 1], 4711)));
+        assert_eq!(address_in("Sortie listens on http://127.0.0.1:4711"), expected);
+        assert_eq!(
+            address_in(r#"{"message":"listening","url":"http://127.0.0.1:4711"}"#),
+            expected
+        );
+        assert_eq!(address_in("listening on http://127.0.0.1:4711."), expected);
+        assert_eq!(address_in("listen = http://127.0.0.1:0"), None);
+    }
+}
