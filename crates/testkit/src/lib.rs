@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! What the tests and the load program of Sortie stand on: the real binary as a child process, an HTTP client that
 //! sees bytes as they come, and the peers a node talks to (a model server, a callback receiver), scripted.
 //!
@@ -21,3 +22,8 @@ pub use database::{Database, DatabaseUrl};
 pub use model::ScriptedModel;
 pub use node::{LogOnDrop, Node, NodeOptions};
 pub use sse::{Message, Parser};
+=======
+//! x
+
+pub mod postgres;
+>>>>>>> store
