@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! What the tests and the load program of Sortie stand on: the real binary as a child process, an HTTP client that
 //! sees bytes as they come, and the peers a node talks to (a model server, a callback receiver), scripted.
 //!
@@ -10,6 +9,7 @@ pub mod client;
 pub mod database;
 pub mod model;
 pub mod node;
+pub mod postgres;
 pub mod serve;
 pub mod sse;
 
@@ -22,8 +22,3 @@ pub use database::{Database, DatabaseUrl};
 pub use model::ScriptedModel;
 pub use node::{LogOnDrop, Node, NodeOptions};
 pub use sse::{Message, Parser};
-=======
-//! x
-
-pub mod postgres;
->>>>>>> store
