@@ -24,7 +24,9 @@ const NAME_FILE: &str = "node_name";
 pub(crate) enum Purpose {
     /// `sortie serve`: it stays, and takes the runs of other commands.
     Serve,
-    /// One command's own: it goes when the command is done.
+    /// The own engine of a `sortie run`: it goes when the run is done.
+    OneRun,
+    /// The own engine of another command: it works on no runs, and goes when the command is done.
     OneCommand,
 }
 
@@ -63,7 +65,9 @@ fn private() -> OpenOptions {
 
 impl DataDir {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self {
+            path: path.to_owned(),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -95,7 +99,8 @@ impl DataDir {
         match file.try_lock() {
             Ok(()) => Ok(Owner { file }),
             Err(TryLockError::WouldBlock) => {
-                let by = read_engine(&file).map_or_else(String::new, |engine| format!(" (process {})", engine.pid));
+                let by = read_engine(&file)
+                    .map_or_else(String::new, |engine| format!(" (process {})", engine.pid));
                 Err(Failure::unavailable(format!(
                     "the data folder {} is in use by another engine{by}; stop it, or name another folder by --data-dir",
                     self.path.display()
@@ -125,7 +130,9 @@ impl DataDir {
         }
         let mut random = [0_u8; 8];
         getrandom::fill(&mut random).map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
-        let name = random.iter().fold("node-".to_owned(), |name, byte| format!("{name}{byte:02x}"));
+        let name = random
+            .iter()
+            .fold("node-".to_owned(), |name, byte| format!("{name}{byte:02x}"));
         write_new(&path, &name).map_err(|e| failed("cannot write", &path, &e))?;
         Ok(name)
     }
@@ -150,7 +157,11 @@ impl DataDir {
         let file = private()
             .create_new(true)
             .open(&path)
-            .and_then(|mut file| file.write_all(&[b' '; 128]).and_then(|()| file.sync_all()).map(|()| file))
+            .and_then(|mut file| {
+                file.write_all(&[b' '; 128])
+                    .and_then(|()| file.sync_all())
+                    .map(|()| file)
+            })
             .map_err(|e| failed("cannot write", &path, &e))?;
         Ok(PreparedKey {
             file,
@@ -276,8 +287,14 @@ mod tests {
             data.prepare_admin_key().unwrap().keep(key).unwrap();
         }
         assert_eq!(data.admin_key().as_deref(), Some("three"));
-        assert_eq!(fs::read_to_string(data.path().join("admin.key.1")).unwrap(), "one\n");
-        assert_eq!(fs::read_to_string(data.path().join("admin.key.2")).unwrap(), "two\n");
+        assert_eq!(
+            fs::read_to_string(data.path().join("admin.key.1")).unwrap(),
+            "one\n"
+        );
+        assert_eq!(
+            fs::read_to_string(data.path().join("admin.key.2")).unwrap(),
+            "two\n"
+        );
     }
 
     #[test]
@@ -293,9 +310,16 @@ mod tests {
         owner.announce(&engine).unwrap();
         assert_eq!(data.running_engine(), Some(engine));
         let refusal = data.own().unwrap_err().to_string();
-        assert!(refusal.contains("in use by another engine (process 42)"), "{refusal}");
+        assert!(
+            refusal.contains("in use by another engine (process 42)"),
+            "{refusal}"
+        );
         drop(owner);
-        assert_eq!(data.running_engine(), None, "what a killed engine left behind is not running");
+        assert_eq!(
+            data.running_engine(),
+            None,
+            "what a killed engine left behind is not running"
+        );
         assert!(data.own().is_ok());
     }
 

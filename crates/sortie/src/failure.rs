@@ -27,6 +27,8 @@ pub(crate) enum Exit {
     Denied = 77,
     /// The configuration is wrong.
     Configuration = 78,
+    /// The user wanted to leave at once.
+    Left = 130,
 }
 
 impl From<Exit> for ExitCode {
@@ -71,6 +73,11 @@ impl Failure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
+    }
+
+    /// The user wanted to leave at once: nothing is to be said.
+    pub(crate) fn left() -> Self {
+        Self::new(Exit::Left, "")
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {

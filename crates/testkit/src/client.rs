@@ -337,7 +337,7 @@ impl EventStream {
         );
         if let Some(status) = status_of(&event) {
             let before = self.status.replace(status);
-            let allowed = before.map_or(true, |before| before.may_become(status));
+            let allowed = before.is_none_or(|before| before.may_become(status));
             ensure!(allowed, "{before:?} became {status}");
         }
         Ok(event)

@@ -125,7 +125,8 @@ impl Layers {
                     self.add_table(&format!("{path}."), inner, source)?;
                 }
                 value => {
-                    let key = known(&path).ok_or_else(|| Error(format!("{source}: {}", unknown_key(&path))))?;
+                    let key =
+                        known(&path).ok_or_else(|| Error(format!("{source}: {}", unknown_key(&path))))?;
                     self.set(key.0, value, source.clone());
                 }
             }
@@ -137,8 +138,10 @@ impl Layers {
     pub(super) fn add_environment(&mut self, environment: &Environment) -> Result<(), Error> {
         for name in environment.names_with("SORTIE_") {
             let is_key = KEYS.iter().any(|(key, _)| variable(key) == name);
-            if !is_key && !OTHER_VARIABLES.contains(&name) && !of_orchestrator(name) {
-                return Err(Error(format!("{name}: no such setting; `sortie config default` lists all keys")));
+            if !is_key && !OTHER_VARIABLES.contains(&name) && !of_others(name) {
+                return Err(Error(format!(
+                    "{name}: no such setting; `sortie config default` lists all keys"
+                )));
             }
         }
         for (key, kind) in KEYS {
@@ -162,9 +165,13 @@ impl Layers {
     }
 }
 
-/// Variables that Kubernetes makes of a service called `sortie`.
-fn of_orchestrator(name: &str) -> bool {
-    name.starts_with("SORTIE_SERVICE_") || name == "SORTIE_PORT" || name.starts_with("SORTIE_PORT_")
+/// Variables that are not ours in spite of the prefix: Kubernetes makes the first ones of a service called `sortie`,
+/// the last ones are for the project's tests.
+fn of_others(name: &str) -> bool {
+    name.starts_with("SORTIE_SERVICE_")
+        || name == "SORTIE_PORT"
+        || name.starts_with("SORTIE_PORT_")
+        || name.starts_with("SORTIE_TEST_")
 }
 
 fn known(path: &str) -> Option<&'static (&'static str, Kind)> {
@@ -205,8 +212,14 @@ fn distance(one: &str, other: &str) -> usize {
 fn read(kind: Kind, text: &str) -> Result<Value, &'static str> {
     match kind {
         Kind::Text => Ok(Value::String(text.to_owned())),
-        Kind::Integer => text.parse().map(Value::Integer).map_err(|_| "must be a whole number"),
-        Kind::Switch => text.parse().map(Value::Boolean).map_err(|_| "must be true or false"),
+        Kind::Integer => text
+            .parse()
+            .map(Value::Integer)
+            .map_err(|_| "must be a whole number"),
+        Kind::Switch => text
+            .parse()
+            .map(Value::Boolean)
+            .map_err(|_| "must be true or false"),
         Kind::List => Ok(Value::Array(
             text.split(',')
                 .map(str::trim)

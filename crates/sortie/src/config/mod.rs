@@ -128,7 +128,10 @@ impl Config {
         let read = values::Reader(&layers);
         let data_dir = PathBuf::from(read.text("data_dir")?);
         let config = Self {
-            listen: read.parsed("listen", "must be an IP address and a port, such as 127.0.0.1:8080")?,
+            listen: read.parsed(
+                "listen",
+                "must be an IP address and a port, such as 127.0.0.1:8080",
+            )?,
             mode: read.mode()?,
             database_url: read.database_url(&data_dir)?,
             node_name: read.node_name()?,
@@ -136,7 +139,11 @@ impl Config {
             concurrency: read.at_least_one("concurrency")?,
             organization_concurrency: read.optional_at_least_one("organization_concurrency")?,
             compute_micros_per_second: read.micros("compute_micros_per_second", 0, i64::MAX)?,
-            default_max_cost: read.micros("default_max_cost_micros", 1, sortie_api::limits::MAX_COST_MICROS)?,
+            default_max_cost: read.micros(
+                "default_max_cost_micros",
+                1,
+                sortie_api::limits::MAX_COST_MICROS,
+            )?,
             rate_limit_per_minute: read.at_least_one("rate_limit_per_minute")?,
             anonymous_rate_limit_per_minute: read.at_least_one("anonymous_rate_limit_per_minute")?,
             trusted_proxies: read.addresses("trusted_proxies")?,
@@ -184,7 +191,11 @@ fn relax_sandbox(layers: &mut Layers, policy: SandboxPolicy) {
             .get("sandbox.i_understand_commands_run_unsandboxed")
             .is_some_and(|setting| setting.value.as_bool() == Some(true));
         let level = if confirmed { Level::None } else { Level::Landlock };
-        layers.set("sandbox.minimum", Value::String(level.as_str().to_owned()), Source::Default);
+        layers.set(
+            "sandbox.minimum",
+            Value::String(level.as_str().to_owned()),
+            Source::Default,
+        );
     }
 }
 

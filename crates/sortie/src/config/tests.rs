@@ -9,7 +9,12 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
         .collect()
 }
 
-fn load(file: &str, variables: &[(&str, &str)], flags: &Flags, policy: SandboxPolicy) -> Result<Config, Error> {
+fn load(
+    file: &str,
+    variables: &[(&str, &str)],
+    flags: &Flags,
+    policy: SandboxPolicy,
+) -> Result<Config, Error> {
     let file = Some((Path::new("sortie.toml"), file)).filter(|(_, text)| !text.is_empty());
     Config::from_layers(stack(file, flags, &environment(variables))?, policy)
 }
@@ -36,7 +41,10 @@ fn without_any_configuration_a_node_is_self_hosted_on_the_loopback_with_sqlite()
     assert_eq!(config.database_url.expose(), "sqlite:data/sortie.db");
     assert_eq!(config.sandbox_minimum, Level::Namespaces);
     assert_eq!(config.sandbox_limits, Limits::default());
-    assert_eq!(config.rate_limit_per_minute, sortie_api::limits::REQUESTS_PER_MINUTE);
+    assert_eq!(
+        config.rate_limit_per_minute,
+        sortie_api::limits::REQUESTS_PER_MINUTE
+    );
     assert_eq!(config.organization_concurrency, None);
 }
 
@@ -57,7 +65,11 @@ fn a_flag_wins_over_the_environment_over_the_file_over_the_default() {
     assert_eq!(port(file, &[], &listening(None)), 1);
     assert_eq!(port(file, &variable, &listening(None)), 2);
     assert_eq!(port(file, &variable, &flag), 3);
-    assert_eq!(port(file, &[("SORTIE_LISTEN", "")], &listening(None)), 1, "an empty variable is not set");
+    assert_eq!(
+        port(file, &[("SORTIE_LISTEN", "")], &listening(None)),
+        1,
+        "an empty variable is not set"
+    );
 }
 
 #[test]
@@ -85,7 +97,10 @@ fn every_key_can_be_set_by_its_variable() {
 
 #[test]
 fn an_unknown_key_is_refused_with_its_place_and_the_nearest_one() {
-    assert_eq!(refusal("listn = 1"), "sortie.toml: unknown key `listn`; did you mean `listen`?");
+    assert_eq!(
+        refusal("listn = 1"),
+        "sortie.toml: unknown key `listn`; did you mean `listen`?"
+    );
     assert_eq!(
         refusal("[sandbox]\nminimun = \"none\""),
         "sortie.toml: unknown key `sandbox.minimun`; did you mean `sandbox.minimum`?"
@@ -94,7 +109,10 @@ fn an_unknown_key_is_refused_with_its_place_and_the_nearest_one() {
         refusal("[stripe]\nsecret = 1"),
         "sortie.toml: unknown key `stripe`; `sortie config default` lists all keys"
     );
-    assert_eq!(refusal("sandbox = 1"), "sortie.toml: unknown key `sandbox`; `sortie config default` lists all keys");
+    assert_eq!(
+        refusal("sandbox = 1"),
+        "sortie.toml: unknown key `sandbox`; `sortie config default` lists all keys"
+    );
 }
 
 #[test]
@@ -112,7 +130,13 @@ fn an_unknown_variable_is_refused_but_not_those_of_the_command_line_or_of_kubern
         with("SORTIE_LISTN").map_err(|error| error.0).unwrap_err(),
         "SORTIE_LISTN: no such setting; `sortie config default` lists all keys"
     );
-    for name in ["SORTIE_URL", "SORTIE_API_KEY", "SORTIE_SERVICE_HOST", "SORTIE_PORT_8080_TCP", "OTHER"] {
+    for name in [
+        "SORTIE_URL",
+        "SORTIE_API_KEY",
+        "SORTIE_SERVICE_HOST",
+        "SORTIE_PORT_8080_TCP",
+        "OTHER",
+    ] {
         assert!(with(name).is_ok(), "{name}");
     }
 }
@@ -126,8 +150,14 @@ fn a_broken_file_is_refused_with_its_line() {
 #[test]
 fn every_rule_is_one_sentence_with_the_key_and_its_source() {
     for (file, sentence) in [
-        ("listen = \"8080\"", "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080"),
-        ("listen = 8080", "listen (sortie.toml): must be a text that is not empty"),
+        (
+            "listen = \"8080\"",
+            "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080",
+        ),
+        (
+            "listen = 8080",
+            "listen (sortie.toml): must be a text that is not empty",
+        ),
         (
             "mode = \"hosted\"",
             "mode (sortie.toml): `hosted` needs accounts and credits, which this version does not have; use `self-hosted`",
@@ -137,7 +167,10 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
             "database_url = \"mysql://x\"",
             "database_url (sortie.toml): must be `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`",
         ),
-        ("concurrency = 0", "concurrency (sortie.toml): must be a whole number from 1 to 4294967295"),
+        (
+            "concurrency = 0",
+            "concurrency (sortie.toml): must be a whole number from 1 to 4294967295",
+        ),
         (
             "default_max_cost_micros = 100000001",
             "default_max_cost_micros (sortie.toml): must be a whole number from 1 to 100000000",
@@ -146,7 +179,10 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
             "compute_micros_per_second = -1",
             "compute_micros_per_second (sortie.toml): must be a whole number, at least 0",
         ),
-        ("trusted_proxies = [\"proxy\"]", "trusted_proxies (sortie.toml): must be a list of IP addresses"),
+        (
+            "trusted_proxies = [\"proxy\"]",
+            "trusted_proxies (sortie.toml): must be a list of IP addresses",
+        ),
         (
             "node_name = \"a b\"",
             "node_name (sortie.toml): must be 1 to 100 letters, digits, dots, dashes or underscores",
@@ -166,7 +202,10 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
             "sandbox.limits.file_bytes (sortie.toml): is larger than sandbox.limits.disk_bytes, so that no file \
              could ever reach it; lower it",
         ),
-        ("[log]\nformat = \"xml\"", "log.format (sortie.toml): must be `text` or `json`"),
+        (
+            "[log]\nformat = \"xml\"",
+            "log.format (sortie.toml): must be `text` or `json`",
+        ),
     ] {
         assert_eq!(refusal(file), sentence);
     }
@@ -182,7 +221,10 @@ fn on_ones_own_machine_landlock_will_do_unless_a_minimum_is_configured() {
     };
     assert_eq!(level("", &[], false), Ok(Level::Landlock));
     assert_eq!(level("", &[], true), Ok(Level::None));
-    assert_eq!(level("[sandbox]\nminimum = \"namespaces\"", &[], false), Ok(Level::Namespaces));
+    assert_eq!(
+        level("[sandbox]\nminimum = \"namespaces\"", &[], false),
+        Ok(Level::Namespaces)
+    );
     assert!(level("", &[("SORTIE_SANDBOX_MINIMUM", "namespaces")], true).is_err());
 }
 
@@ -195,7 +237,11 @@ fn a_password_is_never_shown() {
     ] {
         let config = of_file(&format!("database_url = \"{url}\"")).unwrap();
         assert_eq!(config.database_url.expose(), url);
-        for shown in [config.to_toml(), config.to_json().to_string(), config.database_url.to_string()] {
+        for shown in [
+            config.to_toml(),
+            config.to_json().to_string(),
+            config.database_url.to_string(),
+        ] {
             assert!(!shown.contains("hush"), "{shown}");
         }
         assert!(!format!("{:?}", config.database_url).contains("hush"));

@@ -1,11 +1,6 @@
 //! From settings to typed values: the rule of every key.
 
-use std::{
-    fmt,
-    net::IpAddr,
-    path::Path,
-    str::FromStr,
-};
+use std::{fmt, net::IpAddr, path::Path, str::FromStr};
 
 use sortie_api::{Micros, Mode};
 use sortie_sandbox::{Level, Limits};
@@ -134,7 +129,11 @@ impl Reader<'_> {
         };
         items
             .iter()
-            .map(|item| item.as_str().and_then(|text| text.parse().ok()).ok_or_else(|| self.wrong(key, rule)))
+            .map(|item| {
+                item.as_str()
+                    .and_then(|text| text.parse().ok())
+                    .ok_or_else(|| self.wrong(key, rule))
+            })
             .collect()
     }
 
@@ -152,14 +151,22 @@ impl Reader<'_> {
     pub(super) fn database_url(&self, data_dir: &Path) -> Result<DatabaseUrl, Error> {
         let key = "database_url";
         let Some(url) = self.optional_text(key)? else {
-            return Ok(DatabaseUrl(format!("sqlite:{}", data_dir.join("sortie.db").display())));
+            return Ok(DatabaseUrl(format!(
+                "sqlite:{}",
+                data_dir.join("sortie.db").display()
+            )));
         };
         let sqlite_file = url.strip_prefix("sqlite:").is_some_and(|path| !path.is_empty());
-        let postgres = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
+        let postgres = ["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme));
         if sqlite_file || (postgres && url::Url::parse(url).is_ok()) {
             Ok(DatabaseUrl(url.to_owned()))
         } else {
-            Err(self.wrong(key, "must be `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`"))
+            Err(self.wrong(
+                key,
+                "must be `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`",
+            ))
         }
     }
 
@@ -170,7 +177,10 @@ impl Reader<'_> {
         if is_node_name(name) {
             Ok(Some(name.to_owned()))
         } else {
-            Err(self.wrong("node_name", "must be 1 to 100 letters, digits, dots, dashes or underscores"))
+            Err(self.wrong(
+                "node_name",
+                "must be 1 to 100 letters, digits, dots, dashes or underscores",
+            ))
         }
     }
 
@@ -189,7 +199,10 @@ impl Reader<'_> {
         if plain {
             Ok(Some(text.trim_end_matches('/').to_owned()))
         } else {
-            Err(self.wrong(key, "must be an http:// or https:// address without user, query or fragment"))
+            Err(self.wrong(
+                key,
+                "must be an http:// or https:// address without user, query or fragment",
+            ))
         }
     }
 
@@ -203,11 +216,15 @@ impl Reader<'_> {
         match (level, self.switch(confirmation)?) {
             (Level::None, false) => Err(self.wrong(
                 key,
-                &format!("`none` lets runs do whatever this user can; set {confirmation} = true to accept that"),
+                &format!(
+                    "`none` lets runs do whatever this user can; set {confirmation} = true to accept that"
+                ),
             )),
             (Level::Landlock | Level::Namespaces, true) => Err(self.wrong(
                 confirmation,
-                &format!("is true, but {key} is `{text}`; set {key} = \"none\", or take the confirmation back"),
+                &format!(
+                    "is true, but {key} is `{text}`; set {key} = \"none\", or take the confirmation back"
+                ),
             )),
             (level, _) => Ok(level),
         }
@@ -244,5 +261,7 @@ impl Reader<'_> {
 /// Whether a text may name a node.
 pub(crate) fn is_node_name(name: &str) -> bool {
     (1..=100).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
 }

@@ -1,0 +1,116 @@
+//! `/v1/admin/keys` (decisions 4) and what a key may do (contract part 5).
+
+use anyhow::ensure;
+use serde_json::json;
+use sortie_testkit::{Bytes, Database, http::Method};
+
+use crate::{Checked, both_databases, kit::plain, node};
+
+both_databases![a_key_is_shown_once_works_and_is_revoked];
+
+async fn a_key_is_shown_once_works_and_is_revoked(database: Database) -> Checked {
+    let node = node(database).await?;
+    let admin = node.client()?;
+    let created = admin
+        .post("/v1/admin/keys", &json!({"name": " deploy "}))
+        .await?
+        .expect(201)?
+        .json()?;
+    assert_eq!(
+        (&created["name"], &created["role"]),
+        (&json!("deploy"), &json!("member"))
+    );
+    let secret = created["key"].as_str().unwrap_or_default();
+    ensure!(secret.starts_with("sts_") && secret.len() == 53, "{created}");
+    let listed = admin.get("/v1/admin/keys").await?.expect(200)?;
+    assert_eq!(listed.json()?.as_array().map(Vec::len), Some(2));
+    ensure!(
+        !listed.text().contains(secret) && !listed.text().contains("\"key\""),
+        "a secret is listed"
+    );
+
+    let member = admin.with_key(secret);
+    assert_eq!(member.get("/v1/me").await?.expect(200)?.json()?["role"], "member");
+    member.create(&plain("a member's run")).await?;
+    for (method, path) in [(Method::GET, "/v1/admin/keys"), (Method::POST, "/v1/admin/keys")] {
+        let body = if method == Method::POST {
+            r#"{"name":"x"}"#
+        } else {
+            ""
+        };
+        member
+            .send(method, path, Bytes::from(body))
+            .await?
+            .failure(403, "forbidden")?;
+    }
+
+    let path = format!("/v1/admin/keys/{}", created["id"].as_str().unwrap_or_default());
+    member
+        .send(Method::DELETE, &path, Bytes::new())
+        .await?
+        .failure(403, "forbidden")?;
+    admin
+        .send(Method::DELETE, &path, Bytes::new())
+        .await?
+        .expect(204)?;
+    member.get("/v1/me").await?.failure(401, "unauthorized")?;
+    admin
+        .send(Method::DELETE, &path, Bytes::new())
+        .await?
+        .failure(404, "not_found")?;
+    Ok(())
+}
+
+/// Decisions 4: nobody locks himself out.
+#[tokio::test]
+async fn the_last_admin_key_cannot_be_deleted() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let admin = node.client()?;
+    let keys = admin.get("/v1/admin/keys").await?.expect(200)?.json()?;
+    let path = format!("/v1/admin/keys/{}", keys[0]["id"].as_str().unwrap_or_default());
+    admin
+        .send(Method::DELETE, &path, Bytes::new())
+        .await?
+        .failure(409, "conflict")?;
+    let second = json!({"name": "second", "role": "admin"});
+    let second = admin.post("/v1/admin/keys", &second).await?.expect(201)?.json()?;
+    admin
+        .send(Method::DELETE, &path, Bytes::new())
+        .await?
+        .expect(204)?;
+    let second = admin.with_key(second["key"].as_str().unwrap_or_default());
+    assert_eq!(second.get("/v1/me").await?.expect(200)?.json()?["role"], "admin");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_without_a_name_or_with_another_role_is_refused() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let admin = node.client()?;
+    for (body, field) in [
+        (json!({}), "name"),
+        (json!({"name": ""}), "name"),
+        (json!({"name": "  "}), "name"),
+        (json!({"name": "n".repeat(201)}), "name"),
+        (json!({"name": 7}), "name"),
+        (json!({"name": "x", "role": "owner"}), "role"),
+        (json!({"name": "x", "role": "root"}), "role"),
+        (json!({"name": "x", "admin": true}), "admin"),
+    ] {
+        let refusal = admin
+            .post("/v1/admin/keys", &body)
+            .await?
+            .failure(400, "invalid_request")?;
+        ensure!(refusal.error.contains(field), "{body}: {}", refusal.error);
+    }
+    assert_eq!(
+        admin
+            .get("/v1/admin/keys")
+            .await?
+            .json()?
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+    Ok(())
+}

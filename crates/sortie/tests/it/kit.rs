@@ -1,0 +1,54 @@
+//! Requests and looks that many tests share.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use sortie_api::{Event, Run, RunStatus};
+use sortie_testkit::{Client, client::status_of};
+
+/// A run without tools: the offline model answers with the prompt itself.
+pub(crate) fn plain(text: &str) -> Value {
+    json!({"prompt": text})
+}
+
+/// A run whose commands are these blocks, one after another.
+pub(crate) fn commands(blocks: &[&str]) -> Value {
+    let blocks: Vec<String> = blocks
+        .iter()
+        .map(|block| format!("```sh\n{block}\n```\n"))
+        .collect();
+    json!({"prompt": blocks.concat()})
+}
+
+/// A run that waits so long that a test ends it.
+pub(crate) fn waiting() -> Value {
+    json!({"prompt": "```wait 600000\n```\n", "timeout_seconds": 900})
+}
+
+/// Creates a run that waits and returns once it is at work.
+pub(crate) async fn at_work(client: &Client) -> Result<Run> {
+    let run = client.create(&waiting()).await?;
+    client
+        .follow(&run.id.to_string(), None)
+        .await?
+        .until_status(RunStatus::Running)
+        .await?;
+    Ok(run)
+}
+
+/// The statuses that a run's events tell, in order.
+pub(crate) fn statuses(events: &[Event]) -> Vec<RunStatus> {
+    events.iter().filter_map(status_of).collect()
+}
+
+/// How many of the events tell a final status.
+pub(crate) fn finals(events: &[Event]) -> usize {
+    statuses(events)
+        .into_iter()
+        .filter(|status| status.is_final())
+        .count()
+}
+
+/// The events of one type.
+pub(crate) fn of_kind<'a>(events: &'a [Event], kind: &str) -> Vec<&'a Event> {
+    events.iter().filter(|event| event.kind == kind).collect()
+}

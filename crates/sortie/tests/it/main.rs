@@ -1,0 +1,51 @@
+//! The real binary over HTTP, on a real port and on both databases. The modules mirror the paths of the API; what
+//! concerns a whole node (the command line, shutdown, recovery) stands beside them.
+//!
+//! A test that checks the API document names its section. Where the store matters, a test takes the [`Database`]
+//! and is listed in `both_databases!`: it then runs once on each.
+#![cfg(test)]
+
+mod cli;
+mod errors;
+mod keys;
+mod kit;
+mod me;
+mod models;
+mod openapi;
+mod rate_limit;
+mod recovery;
+mod runs;
+mod shutdown;
+
+use sortie_testkit::{Database, Node, NodeOptions};
+
+/// What a test returns: the first thing that went wrong, with its context.
+type Checked = anyhow::Result<()>;
+
+/// A node on an empty database.
+async fn node(database: Database) -> anyhow::Result<Node> {
+    Node::start(env!("CARGO_BIN_EXE_sortie"), database).await
+}
+
+/// A node on an empty database, started in its own way.
+async fn node_with(database: Database, options: NodeOptions) -> anyhow::Result<Node> {
+    Node::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await
+}
+
+/// Runs each of the named tests on SQLite and on PostgreSQL.
+macro_rules! both_databases {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[tokio::test]
+            async fn on_sqlite() -> crate::Checked {
+                super::$name(sortie_testkit::Database::Sqlite).await
+            }
+
+            #[tokio::test]
+            async fn on_postgres() -> crate::Checked {
+                super::$name(sortie_testkit::Database::Postgres).await
+            }
+        }
+    )+};
+}
+use both_databases;

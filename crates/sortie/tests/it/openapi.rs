@@ -1,0 +1,106 @@
+//! `/openapi.json` (contract part 9), held against the node it describes.
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use sortie_testkit::{Bytes, Database, http::Method};
+
+use crate::{Checked, node};
+
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
+/// Every operation of the document: method, path, description.
+fn operations(document: &Value) -> Vec<(String, String, Value)> {
+    let paths = document["paths"].as_object().into_iter().flatten();
+    paths
+        .flat_map(|(path, item)| {
+            let operations = METHODS
+                .iter()
+                .filter_map(move |method| Some((method, item.get(method)?)));
+            operations
+                .map(move |(method, operation)| (method.to_uppercase(), path.clone(), operation.clone()))
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn the_document_is_openapi_3_1_and_describes_every_operation() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let document = node
+        .client()?
+        .anonymous()
+        .get("/openapi.json")
+        .await?
+        .expect(200)?
+        .json()?;
+    ensure!(
+        document["openapi"]
+            .as_str()
+            .is_some_and(|version| version.starts_with("3.1."))
+    );
+    let operations = operations(&document);
+    let expected = [
+        ("GET", "/v1/me"),
+        ("POST", "/v1/runs"),
+        ("GET", "/v1/runs"),
+        ("GET", "/v1/runs/{id}"),
+        ("POST", "/v1/runs/{id}/cancel"),
+        ("GET", "/v1/runs/{id}/events"),
+        ("GET", "/v1/runs/{id}/definition"),
+        ("GET", "/v1/models"),
+    ];
+    for (method, path) in expected {
+        ensure!(
+            operations.iter().any(|(m, p, _)| m == method && p == path),
+            "{method} {path} is not described"
+        );
+    }
+    let mut names = Vec::new();
+    for (method, path, operation) in &operations {
+        for field in ["operationId", "summary"] {
+            ensure!(operation[field].is_string(), "{method} {path} has no {field}");
+        }
+        names.push(operation["operationId"].clone());
+        let responses = operation["responses"].as_object().context("no responses")?;
+        ensure!(
+            responses.keys().any(|status| status.starts_with('2')),
+            "{method} {path}"
+        );
+        ensure!(
+            responses
+                .values()
+                .all(|response| response["description"].is_string() || response["$ref"].is_string()),
+            "{method} {path}: a response without a description"
+        );
+    }
+    let count = names.len();
+    names.sort_by_key(ToString::to_string);
+    names.dedup();
+    assert_eq!(names.len(), count, "an operationId is there twice");
+    Ok(())
+}
+
+/// Whoever adds an operation decides here who may call it.
+#[tokio::test]
+async fn every_operation_answers_without_a_key_as_the_document_says() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let nobody = node.client()?.anonymous();
+    let document = nobody.get("/openapi.json").await?.expect(200)?.json()?;
+    for (method, path, operation) in operations(&document) {
+        let concrete = path.replace("{id}", "run_01hf7yat31e4ar9bcdefghjkmn");
+        let answer = nobody
+            .send(Method::from_bytes(method.as_bytes())?, &concrete, Bytes::new())
+            .await?;
+        let security = operation.get("security").or_else(|| document.get("security"));
+        let open = security.and_then(Value::as_array).is_none_or(Vec::is_empty);
+        if open {
+            answer
+                .expect(200)
+                .with_context(|| format!("{method} {path} is described as open"))?;
+        } else {
+            answer
+                .failure(401, "unauthorized")
+                .with_context(|| format!("{method} {path}"))?;
+        }
+    }
+    Ok(())
+}

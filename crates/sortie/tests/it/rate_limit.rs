@@ -1,0 +1,128 @@
+//! Rate limits and their headers (contract part 8).
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use sortie_testkit::{Answer, Bytes, Client, Database, NodeOptions, http::Method};
+
+use crate::{Checked, kit::plain, node, node_with};
+
+/// The three numbers, after checking that every header says the same.
+fn limits(answer: &Answer) -> anyhow::Result<(u64, u64, u64)> {
+    let number = |name: &str| -> anyhow::Result<u64> { Ok(answer.header(name)?.parse()?) };
+    let (limit, remaining, reset) = (
+        number("x-ratelimit-limit")?,
+        number("x-ratelimit-remaining")?,
+        number("x-ratelimit-reset")?,
+    );
+    assert_eq!(
+        answer.header("ratelimit-policy")?,
+        format!(r#""default";q={limit};w=60"#)
+    );
+    assert_eq!(
+        answer.header("ratelimit")?,
+        format!(r#""default";r={remaining};t={reset}"#)
+    );
+    ensure!(remaining <= limit && reset <= 60, "{:?}", answer.headers);
+    Ok((limit, remaining, reset))
+}
+
+/// Waits until a minute has begun recently enough that a few requests fall into it together.
+async fn early_in_a_minute(client: &Client) -> Checked {
+    let (_, _, reset) = limits(&client.get("/v1/nothing").await?)?;
+    if reset < 10 {
+        tokio::time::sleep(Duration::from_secs(reset + 1)).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_engine_answer_carries_the_rate_limit_headers() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let run = client.create(&plain("x")).await?;
+    for (method, path, status) in [
+        (Method::GET, "/v1/me".to_owned(), 200),
+        (Method::GET, format!("/v1/runs/{}", run.id), 200),
+        (Method::POST, format!("/v1/runs/{}/cancel", run.id), 200),
+        (Method::GET, format!("/v1/runs/{}/definition", run.id), 200),
+        (Method::GET, "/v1/runs?limit=0".to_owned(), 400),
+        (Method::GET, "/v1/runs/x".to_owned(), 404),
+        (Method::GET, "/v1/nothing".to_owned(), 404),
+        (Method::DELETE, "/v1/runs".to_owned(), 405),
+        (Method::POST, "/v1/runs".to_owned(), 400),
+    ] {
+        let answer = client.send(method, &path, Bytes::new()).await?.expect(status)?;
+        limits(&answer).with_context(|| path.clone())?;
+    }
+    let nobody = client.anonymous();
+    limits(&nobody.get("/v1/me").await?.expect(401)?)?;
+    limits(&nobody.get("/v1/models").await?.expect(200)?)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn past_the_limit_a_credential_is_told_when_to_come_back() -> Checked {
+    let node = node_with(
+        Database::Sqlite,
+        NodeOptions::default().env("SORTIE_RATE_LIMIT_PER_MINUTE", "5"),
+    )
+    .await?;
+    let client = node.client()?;
+    early_in_a_minute(&client.anonymous()).await?;
+    for expected in (0..5).rev() {
+        let (limit, remaining, _) = limits(&client.get("/v1/me").await?.expect(200)?)?;
+        assert_eq!((limit, remaining), (5, expected));
+    }
+    let refused = client.post("/v1/runs", &plain("x")).await?;
+    refused.failure(429, "rate_limited")?;
+    let (limit, remaining, reset) = limits(&refused)?;
+    assert_eq!((limit, remaining), (5, 0));
+    let retry_after: u64 = refused.header("retry-after")?.parse()?;
+    ensure!(
+        retry_after >= reset.max(1) && retry_after <= 60,
+        "{retry_after} {reset}"
+    );
+    // One without a credential has a count of its own.
+    client.anonymous().get("/v1/models").await?.expect(200)?;
+    Ok(())
+}
+
+/// Contract part 8: 120 per minute per client address, also for those who guess at keys.
+#[tokio::test]
+async fn without_a_credential_an_address_has_120_requests_a_minute() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let nobody = node.client()?.anonymous();
+    early_in_a_minute(&nobody).await?;
+    let mut remaining = limits(&nobody.get("/v1/models").await?)?.1;
+    assert_eq!(limits(&nobody.get("/v1/models").await?)?.0, 120);
+    while remaining > 0 {
+        remaining = limits(&nobody.with_key("sts_guess").get("/v1/me").await?.expect(401)?)?.1;
+    }
+    nobody
+        .with_key("sts_guess")
+        .get("/v1/me")
+        .await?
+        .failure(429, "rate_limited")?;
+    nobody.get("/v1/models").await?.failure(429, "rate_limited")?;
+    // One with a credential goes on.
+    node.client()?.get("/v1/me").await?.expect(200)?;
+    Ok(())
+}
+
+/// Contract part 8: a stream counts once, not per event.
+#[tokio::test]
+async fn an_event_stream_counts_once() -> Checked {
+    let node = node_with(
+        Database::Sqlite,
+        NodeOptions::default().env("SORTIE_RATE_LIMIT_PER_MINUTE", "50"),
+    )
+    .await?;
+    let client = node.client()?;
+    early_in_a_minute(&client.anonymous()).await?;
+    let before = limits(&client.get("/v1/me").await?)?.1;
+    client.complete(&plain("x")).await?;
+    let after = limits(&client.get("/v1/me").await?)?.1;
+    assert_eq!(before - after, 3, "the create, the stream and the look itself");
+    Ok(())
+}

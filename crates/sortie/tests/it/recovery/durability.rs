@@ -1,0 +1,151 @@
+//! kill -9 under load, counted: every acknowledged run exists afterwards and reaches one final status, its events
+//! are numbered without a gap, and none is executed again once it has ended.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+use sortie_api::{Event, Run, RunStatus};
+use sortie_testkit::{Client, Database};
+use tokio::task::JoinSet;
+
+use crate::{
+    Checked, both_databases,
+    kit::{finals, of_kind},
+    node,
+};
+
+both_databases![no_acknowledged_run_is_lost_when_the_node_is_killed_under_load];
+
+/// How many times the node is killed in the ordinary run of the tests.
+const ROUNDS: usize = 3;
+/// Set to a number of rounds by the long form of this test.
+const ROUNDS_VARIABLE: &str = "SORTIE_DURABILITY_ROUNDS";
+/// Clients that create runs at once.
+const CLIENTS: usize = 8;
+/// The node is killed after this long at the least, and after twice as long at the most.
+const ROUND: Duration = Duration::from_millis(600);
+
+fn rounds() -> Result<usize> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the long form of the test is asked for in the environment"
+    )]
+    match std::env::var(ROUNDS_VARIABLE) {
+        Ok(rounds) => rounds.parse().context(ROUNDS_VARIABLE),
+        Err(_) => Ok(ROUNDS),
+    }
+}
+
+/// The mix of the load: most runs end at once, some work in a shell, some are still waiting when the node dies.
+fn request(n: usize) -> Value {
+    let prompt = match n % 8 {
+        0 => "```sh\necho a > a; cat a\n```\n".to_owned(),
+        1 => "```wait 300\n```\n".to_owned(),
+        2 => "```sh\nsleep 0.2\n```\n```sh\necho end\n```\n".to_owned(),
+        _ => format!("run {n}"),
+    };
+    json!({"prompt": prompt})
+}
+
+type Acknowledged = Arc<Mutex<Vec<String>>>;
+
+/// Creates runs until the node is gone; what it acknowledged is kept.
+async fn create_until_gone(client: Client, first: usize, acknowledged: Acknowledged) {
+    for n in (first..).step_by(CLIENTS) {
+        match client.create(&request(n)).await {
+            Ok(run) => acknowledged
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(run.id.to_string()),
+            Err(_) => return,
+        }
+    }
+}
+
+/// What the events of a run must say whatever happened to it.
+fn check(events: &[Event], run: &Run) -> Checked {
+    ensure!(run.status.is_final(), "{run:?}");
+    ensure!(finals(events) == 1, "{} final statuses", finals(events));
+    // The stream has checked already that the ids are 1, 2, 3 … and that each status follows from the one before.
+    let starts = of_kind(events, "worker_started").len();
+    ensure!(starts <= 1, "executed {starts} times");
+    let last = events.last().context("no events")?;
+    ensure!(last.kind == "status", "{} after the end", last.kind);
+    let expected = [RunStatus::Succeeded, RunStatus::Interrupted];
+    ensure!(expected.contains(&run.status), "{}: {:?}", run.status, run.error);
+    Ok(())
+}
+
+async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database: Database) -> Checked {
+    let mut node = node(database).await?;
+    let rounds = rounds()?;
+    let acknowledged = Acknowledged::default();
+    for round in 0..rounds {
+        let mut load = JoinSet::new();
+        for first in 0..CLIENTS {
+            load.spawn(create_until_gone(
+                node.client()?,
+                first,
+                Arc::clone(&acknowledged),
+            ));
+        }
+        // The moment of the kill is the test: spread over a round, another one each time.
+        let part = u32::try_from(round * 7 % 20)?;
+        tokio::time::sleep(ROUND + ROUND * part / 20).await;
+        node.kill()?;
+        while load.join_next().await.is_some() {}
+        node.restart().await?;
+    }
+    let begun = Instant::now();
+    let ids = std::mem::take(&mut *acknowledged.lock().unwrap_or_else(PoisonError::into_inner));
+    let client = node.client()?;
+    let checks = ids.iter().map(|id| {
+        let client = &client;
+        async move {
+            let (events, run) = client
+                .finished(id)
+                .await
+                .with_context(|| format!("{id} was acknowledged"))?;
+            check(&events, &run).with_context(|| id.clone())?;
+            Ok::<_, anyhow::Error>(run.status)
+        }
+    });
+    let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    let mut checks = stream::iter(checks).buffer_unordered(16);
+    while let Some(checked) = checks.next().await {
+        match checked {
+            Ok(status) => *ends.entry(status.as_str()).or_default() += 1,
+            Err(error) => wrong.push(format!("{error:#}")),
+        }
+    }
+    println!(
+        "{}: {rounds} kills, {} acknowledged runs, all final {:.1} s after the last restart: {ends:?}; {} wrong",
+        database.as_str(),
+        ids.len(),
+        begun.elapsed().as_secs_f64(),
+        wrong.len()
+    );
+    ensure!(
+        ids.len() > rounds * CLIENTS,
+        "hardly any load: {} runs",
+        ids.len()
+    );
+    ensure!(
+        wrong.is_empty(),
+        "{} runs:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(20)].join("\n")
+    );
+    // Nothing that has ended moves again.
+    tokio::task::yield_now().await;
+    let moving = client.list("status=running").await?.len() + client.list("status=queued").await?.len();
+    ensure!(moving == 0, "{moving} runs are still on their way");
+    Ok(())
+}

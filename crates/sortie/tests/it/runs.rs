@@ -1,0 +1,13 @@
+//! `/v1/runs` and what lies below it.
+
+mod agent;
+mod bodies;
+mod cancel;
+mod create;
+mod definition;
+mod events;
+mod get;
+mod idempotency;
+mod list;
+mod output_schema;
+mod rules;

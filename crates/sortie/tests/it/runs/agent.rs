@@ -1,0 +1,179 @@
+//! What a run can do: commands, files, input, time, and an answer of any length.
+
+use std::time::Duration;
+
+use serde_json::json;
+use sortie_api::RunStatus;
+use sortie_testkit::{
+    Database,
+    client::{data, kinds},
+};
+
+use crate::{
+    Checked, both_databases,
+    kit::{commands, of_kind, statuses},
+    node,
+};
+
+both_databases![
+    commands_run_one_after_another_in_one_directory,
+    an_answer_beyond_one_mebibyte_is_cut_and_said_to_be,
+    a_run_is_timed_out_when_its_time_is_over,
+];
+
+async fn commands_run_one_after_another_in_one_directory(database: Database) -> Checked {
+    let node = node(database).await?;
+    let request = commands(&["mkdir out && printf 'a\\nb\\n' > out/list", "wc -l < out/list"]);
+    let (events, run) = node.client()?.complete(&request).await?;
+    assert_eq!((run.status, run.error.as_deref()), (RunStatus::Succeeded, None));
+    assert_eq!(run.output.as_deref().map(str::trim), Some("2"));
+    let (starts, ends) = (of_kind(&events, "tool_start"), of_kind(&events, "tool_end"));
+    assert_eq!((starts.len(), ends.len()), (2, 2), "{:?}", kinds(&events));
+    for (start, end) in starts.iter().zip(&ends) {
+        let (start, end) = (data(start), data(end));
+        assert_eq!(start["tool"], "shell");
+        assert_eq!(start["id"], end["id"]);
+        assert!(start["arguments"].is_object(), "{start}");
+        assert_eq!(end["is_error"], false);
+        assert!(
+            end["output"].is_string() && end["output_bytes"].is_u64() && end["duration_ms"].is_u64(),
+            "{end}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn files_and_input_are_in_the_working_directory() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let mut request = commands(&["cat data/sales.csv input.json", "test \"$(pwd)\" != /"]);
+    request["files"] = json!([{"path": "data/sales.csv", "content": "region,sum\nnörd,3\n"}]);
+    request["input"] = json!({"year": 2026});
+    request["prompt"] = format!(
+        "{}```answer\n{{{{1}}}}```\n",
+        request["prompt"].as_str().unwrap_or_default()
+    )
+    .into();
+    let (_, run) = node.client()?.complete(&request).await?;
+    assert_eq!((run.status, run.error.as_deref()), (RunStatus::Succeeded, None));
+    let output = run.output.unwrap_or_default();
+    assert!(
+        output.contains("region,sum\nnörd,3\n") && output.contains(r#"{"year":2026}"#),
+        "{output}"
+    );
+    Ok(())
+}
+
+/// Decisions 4, the offline model.
+#[tokio::test]
+async fn a_command_that_fails_ends_the_run_as_failed_with_its_last_words() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let request = commands(&[
+        "true",
+        "echo first >&2; echo 'no such region' >&2; exit 3",
+        "echo never",
+    ]);
+    let (events, run) = node.client()?.complete(&request).await?;
+    assert_eq!(run.status, RunStatus::Failed);
+    assert_eq!(
+        run.error.as_deref(),
+        Some("block 2 exited with status 3: no such region")
+    );
+    assert_eq!(run.output, None);
+    assert_eq!(of_kind(&events, "tool_start").len(), 2, "block 3 ran as well");
+    let last = events.last().map(data).unwrap_or_default();
+    assert_eq!(last["error"], "block 2 exited with status 3: no such region");
+    Ok(())
+}
+
+/// Contract 2.1, `shell`.
+#[tokio::test]
+async fn a_run_without_shell_runs_no_command_and_writes_no_file() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let write = json!({"prompt": "```tool write_file\n{\"path\": \"a\", \"content\": \"b\"}\n```\n"});
+    for mut request in [commands(&["echo hello"]), write] {
+        request["shell"] = false.into();
+        let (events, run) = client.complete(&request).await?;
+        assert_eq!(run.status, RunStatus::Failed, "{run:?}");
+        assert_eq!(data(of_kind(&events, "worker_started")[0])["shell"], false);
+        assert!(
+            of_kind(&events, "tool_end")
+                .iter()
+                .all(|end| data(end)["is_error"] == true)
+        );
+    }
+    let mut reading = json!({"prompt": "```tool read_file\n{\"path\": \"note\"}\n```\n", "shell": false});
+    reading["files"] = json!([{"path": "note", "content": "still readable"}]);
+    let (_, run) = client.complete(&reading).await?;
+    assert_eq!((run.status, run.error), (RunStatus::Succeeded, None));
+    assert!(run.output.unwrap_or_default().contains("still readable"));
+    Ok(())
+}
+
+/// Contract 2.2, `output`, and 6.1, `output_truncated`.
+async fn an_answer_beyond_one_mebibyte_is_cut_and_said_to_be(database: Database) -> Checked {
+    let node = node(database).await?;
+    // The first byte moves every two-byte character across the limit.
+    let mut prompt = "```sh\nprintf 'ä%.0s' $(seq 4096)\n```\n```answer\nx".to_owned();
+    prompt.push_str(&"{{1}}".repeat(150));
+    prompt.push_str("\n```\n");
+    let (events, run) = node.client()?.complete(&json!({"prompt": prompt})).await?;
+    assert_eq!((run.status, run.error.as_deref()), (RunStatus::Succeeded, None));
+    let output = run.output.unwrap_or_default();
+    assert_eq!(
+        output.len(),
+        1024 * 1024 - 1,
+        "cut at the limit, on a whole character"
+    );
+    assert!(output.starts_with("xä") && output.ends_with('ä'));
+    let truncated = of_kind(&events, "output_truncated");
+    assert_eq!(truncated.len(), 1);
+    let truncated = data(truncated[0]);
+    assert_eq!(truncated["limit_bytes"], 1024 * 1024);
+    assert!(
+        truncated["output_bytes"].as_u64() >= Some(150 * 8192),
+        "{truncated}"
+    );
+    assert_eq!(data(of_kind(&events, "result")[0])["output"], output);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_of_exactly_one_mebibyte_is_whole() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let answer = "{{1}}".repeat(128);
+    let prompt = format!("```sh\nprintf 'y%.0s' $(seq 8192)\n```\n```answer\n{answer}\n```\n");
+    let (events, run) = node.client()?.complete(&json!({"prompt": prompt})).await?;
+    let length = run.output.unwrap_or_default().len();
+    assert_eq!(length, 1024 * 1024);
+    assert!(of_kind(&events, "output_truncated").is_empty());
+    Ok(())
+}
+
+/// Contract 2.1, `timeout_seconds`: for a run that waits and for one in a command.
+async fn a_run_is_timed_out_when_its_time_is_over(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    for prompt in ["```wait 60000\n```\n", "```sh\nsleep 60\n```\n"] {
+        let (events, run) = client
+            .complete(&json!({"prompt": prompt, "timeout_seconds": 1}))
+            .await?;
+        assert_eq!(run.status, RunStatus::TimedOut, "{run:?}");
+        assert!(
+            run.error.as_deref().is_some_and(|error| error.contains('1')),
+            "{:?}",
+            run.error
+        );
+        let (started, finished) = (run.started_at.unwrap_or(run.created_at), run.finished_at);
+        let took = finished
+            .map(|finished| finished.since(started))
+            .unwrap_or_default();
+        assert!(
+            took >= Duration::from_secs(1) && took < Duration::from_secs(3),
+            "{took:?}"
+        );
+        assert_eq!(statuses(&events).last(), Some(&RunStatus::TimedOut));
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! `POST /v1/runs/{id}/cancel` (contract 3 and 4.1).
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use futures_util::future::try_join_all;
+use serde_json::json;
+use sortie_api::RunStatus;
+use sortie_testkit::{Database, NodeOptions};
+
+use crate::{
+    Checked, both_databases,
+    kit::{at_work, commands, finals, plain, statuses, waiting},
+    node, node_with,
+};
+
+both_databases![
+    cancel_of_a_running_run_ends_it_within_a_second,
+    cancel_of_a_queued_run_ends_it_before_it_starts,
+    cancel_of_a_finished_run_returns_it_unchanged,
+    ten_cancels_at_once_end_a_run_once,
+    a_cancel_that_races_the_end_agrees_with_it,
+];
+
+async fn cancel_of_a_running_run_ends_it_within_a_second(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let run = at_work(&client).await?;
+    let id = run.id.to_string();
+    let begun = Instant::now();
+    let cancelled = client.cancel(&id).await?;
+    assert_eq!(cancelled.status, RunStatus::Cancelled);
+    ensure!(
+        cancelled.finished_at.is_some() && !cancelled.billing_pending,
+        "{cancelled:?}"
+    );
+    let (events, done) = client.finished(&id).await?;
+    ensure!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(done, cancelled);
+    assert_eq!(
+        (statuses(&events).last(), finals(&events)),
+        (Some(&RunStatus::Cancelled), 1)
+    );
+    Ok(())
+}
+
+/// Contract part 3: the worker is stopped. So is what it started.
+#[tokio::test]
+async fn cancel_kills_the_command_that_runs() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let mark = format!("3600.{}", node.pid()?);
+    let request = commands(&[&format!("sleep {mark} & sleep {mark}")]);
+    let run = client.create(&request).await?;
+    wait_for_processes(&mark, |count| count >= 2).await?;
+    client.cancel(&run.id.to_string()).await?;
+    wait_for_processes(&mark, |count| count == 0).await
+}
+
+/// Waits until the number of processes with this argument is as wanted.
+async fn wait_for_processes(argument: &str, wanted: impl Fn(usize) -> bool) -> Checked {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let mut count = 0;
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let mut arguments = line.split(|byte| *byte == 0);
+            count += usize::from(
+                arguments.next() == Some(b"sleep") && arguments.next() == Some(argument.as_bytes()),
+            );
+        }
+        if wanted(count) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "still {count} processes");
+        // The process table tells nobody when it changes.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn cancel_of_a_queued_run_ends_it_before_it_starts(database: Database) -> Checked {
+    let node = node_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
+    let client = node.client()?;
+    let working = at_work(&client).await?;
+    let queued = client.create(&plain("never")).await?;
+    let cancelled = client.cancel(&queued.id.to_string()).await?;
+    assert_eq!(
+        (cancelled.status, cancelled.started_at),
+        (RunStatus::Cancelled, None)
+    );
+    let (events, _) = client.finished(&queued.id.to_string()).await?;
+    assert_eq!(statuses(&events), [RunStatus::Queued, RunStatus::Cancelled]);
+    // The one before it is untouched, and the one after it gets its turn.
+    let after = client.create(&plain("after")).await?;
+    client.cancel(&working.id.to_string()).await?;
+    assert_eq!(
+        client.finished(&after.id.to_string()).await?.1.status,
+        RunStatus::Succeeded
+    );
+    Ok(())
+}
+
+async fn cancel_of_a_finished_run_returns_it_unchanged(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let cancelled = client.create(&waiting()).await?;
+    client.cancel(&cancelled.id.to_string()).await?;
+    let timed_out = json!({"prompt": "```wait 60000\n```\n", "timeout_seconds": 1});
+    let mut finished = vec![client.finished(&cancelled.id.to_string()).await?.1];
+    for request in [plain("x"), commands(&["false"]), timed_out] {
+        finished.push(client.complete(&request).await?.1);
+    }
+    let statuses: Vec<_> = finished.iter().map(|run| run.status).collect();
+    assert_eq!(
+        statuses,
+        [
+            RunStatus::Cancelled,
+            RunStatus::Succeeded,
+            RunStatus::Failed,
+            RunStatus::TimedOut
+        ]
+    );
+    for run in finished {
+        let id = run.id.to_string();
+        let events = client.finished(&id).await?.0.len();
+        assert_eq!(client.cancel(&id).await?, run);
+        assert_eq!(client.run(&id).await?, run);
+        assert_eq!(
+            client.finished(&id).await?.0.len(),
+            events,
+            "the cancel was recorded"
+        );
+    }
+    Ok(())
+}
+
+async fn ten_cancels_at_once_end_a_run_once(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let id = at_work(&client).await?.id.to_string();
+    let answers = try_join_all((0..10).map(|_| client.cancel(&id))).await?;
+    ensure!(
+        answers
+            .iter()
+            .all(|run| *run == answers[0] && run.status == RunStatus::Cancelled),
+        "{answers:?}"
+    );
+    assert_eq!(finals(&client.finished(&id).await?.0), 1);
+    Ok(())
+}
+
+async fn a_cancel_that_races_the_end_agrees_with_it(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let races = (0..40).map(|n| {
+        let client = client.clone();
+        async move {
+            let id = client.create(&plain("quick")).await?.id.to_string();
+            tokio::time::sleep(Duration::from_micros(n * 250)).await;
+            let answer = client.cancel(&id).await?;
+            let (events, done) = client.finished(&id).await?;
+            ensure!(answer == done && finals(&events) == 1, "{answer:?} {events:?}");
+            Ok(done.status)
+        }
+    });
+    let ends = try_join_all(races).await.context("a race went wrong")?;
+    ensure!(
+        ends.iter()
+            .all(|status| matches!(status, RunStatus::Cancelled | RunStatus::Succeeded)),
+        "{ends:?}"
+    );
+    Ok(())
+}

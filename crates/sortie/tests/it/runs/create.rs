@@ -1,0 +1,117 @@
+//! `POST /v1/runs` (contract 4.1): what is accepted, and what a run of it looks like.
+
+use serde_json::json;
+use sortie_api::RunStatus;
+use sortie_testkit::Database;
+
+use crate::{
+    Checked, both_databases,
+    kit::{commands, plain},
+    node,
+};
+
+both_databases![
+    a_new_run_is_answered_with_202_as_queued,
+    a_prompt_without_blocks_is_answered_with_itself,
+    everything_optional_at_its_limit_is_accepted,
+];
+
+/// Contract 4.1 and 2.2.
+async fn a_new_run_is_answered_with_202_as_queued(database: Database) -> Checked {
+    let node = node(database).await?;
+    let answer = node
+        .client()?
+        .post("/v1/runs", &plain("hello"))
+        .await?
+        .expect(202)?;
+    let run = answer.json()?;
+    assert_eq!(run["status"], "queued");
+    assert_eq!(run["max_cost_micros"], 1_000_000);
+    assert_eq!(run["zero_data_retention"], false);
+    assert!(
+        run["id"]
+            .as_str()
+            .is_some_and(|id| id.starts_with("run_") && id.len() == 30),
+        "{run}"
+    );
+    let created_at = run["created_at"].as_str().unwrap_or_default();
+    assert!(
+        created_at.ends_with('Z') && created_at.len() == 24,
+        "{created_at}"
+    );
+    for absent in [
+        "output",
+        "error",
+        "started_at",
+        "finished_at",
+        "cost_micros",
+        "schedule_id",
+    ] {
+        assert!(run.get(absent).is_none(), "{absent} is there: {run}");
+    }
+    Ok(())
+}
+
+/// Contract 2.2 and part 3: the times follow each other, the cost of a free model is left out.
+async fn a_prompt_without_blocks_is_answered_with_itself(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let text = "What is 2 × 3?\u{2028}\u{85}\u{2029} \"quoted\" \\ \u{1f600}";
+    let (_, run) = client.complete(&plain(text)).await?;
+    assert_eq!((run.status, run.error.as_deref()), (RunStatus::Succeeded, None));
+    assert_eq!(run.output.as_deref(), Some(text));
+    assert!(
+        run.started_at >= Some(run.created_at) && run.finished_at >= run.started_at,
+        "{run:?}"
+    );
+    assert!(!run.billing_pending && run.cost_micros.is_zero(), "{run:?}");
+    assert_eq!(client.run(&run.id.to_string()).await?, run);
+    Ok(())
+}
+
+/// Contract part 8: a limit is inclusive.
+async fn everything_optional_at_its_limit_is_accepted(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let files: Vec<_> = (0..32)
+        .map(|n| json!({"path": format!("dir{n}/file"), "content": ""}))
+        .collect();
+    let request = json!({
+        "prompt": "p".repeat(128 * 1024),
+        "input": "i".repeat(1024 * 1024 - 2),
+        "model": "runbook",
+        "files": files,
+        "connections": {},
+        "description": "ä".repeat(500),
+        "input_schema": {"type": "string"},
+        "timeout_seconds": 3600,
+        "shell": false,
+        "web": false,
+        "zero_data_retention": false,
+        "max_cost_micros": 100_000_000,
+    });
+    let (_, run) = client.complete(&request).await?;
+    assert_eq!((run.status, run.error), (RunStatus::Succeeded, None));
+    assert_eq!(run.max_cost_micros.get(), 100_000_000);
+    let least = json!({"prompt": "x", "timeout_seconds": 1, "max_cost_micros": 1, "input": null});
+    assert_eq!(client.complete(&least).await?.1.status, RunStatus::Succeeded);
+    Ok(())
+}
+
+/// Decisions 2: the output is the agent's answer, so a run's commands are seen in it.
+#[tokio::test]
+async fn many_runs_at_once_keep_apart() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let runs = (0..12).map(|n| {
+        let client = client.clone();
+        async move {
+            let request = commands(&[&format!("echo {n} > mine"), "ls", "cat mine"]);
+            let (_, run) = client.complete(&request).await?;
+            assert_eq!(run.output.as_deref(), Some(format!("{n}\n").as_str()), "{run:?}");
+            anyhow::Ok(())
+        }
+    });
+    futures_util::future::try_join_all(runs).await?;
+    Ok(())
+}

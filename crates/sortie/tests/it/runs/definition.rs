@@ -1,0 +1,83 @@
+//! `GET /v1/runs/{id}/definition` (contract 2.5 and 4.1).
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use sortie_testkit::{Bytes, Database, http::Method};
+
+use crate::{Checked, both_databases, kit::plain, node};
+
+both_databases![the_definition_is_what_the_run_used_and_can_be_sent_again];
+
+async fn the_definition_is_what_the_run_used_and_can_be_sent_again(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let request = json!({
+        "prompt": "hello\u{2028}",
+        "input": {"b": [1, 2.50], "a": null},
+        "files": [{"path": "a/b.txt", "content": "text\n"}],
+        "description": "a greeting",
+        "input_schema": {"type": "object", "required": ["a"]},
+        "output_schema": {"type": "string"},
+        "timeout_seconds": 7,
+        "shell": false,
+        "max_cost_micros": 5,
+    });
+    let run = client.create(&request).await?;
+    let definition = client
+        .get(&format!("/v1/runs/{}/definition", run.id))
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(definition["requires_credentials"], json!([]));
+    for (field, sent) in request.as_object().into_iter().flatten() {
+        assert_eq!(&definition["request"][field], sent, "{field}");
+    }
+    for gone in ["workflow", "callback"] {
+        ensure!(definition["request"].get(gone).is_none(), "{definition}");
+    }
+    let again = client.create(&definition["request"]).await?;
+    let second = client
+        .get(&format!("/v1/runs/{}/definition", again.id))
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(second, definition);
+    Ok(())
+}
+
+/// Contract 2.5: `request` is the definition the run actually used, defaults filled in.
+#[tokio::test]
+async fn defaults_are_filled_in() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let run = client.create(&plain("x")).await?;
+    let definition = client
+        .get(&format!("/v1/runs/{}/definition", run.id))
+        .await?
+        .expect(200)?
+        .json()?;
+    let request = &definition["request"];
+    assert_eq!(request["model"], "runbook");
+    assert_eq!(request["timeout_seconds"], 300);
+    assert_eq!(request["shell"], true);
+    assert_eq!(request["max_cost_micros"], 1_000_000);
+    Ok(())
+}
+
+/// Contract 2.5: the input is kept as sent, also where a number is larger than a machine's.
+#[tokio::test]
+async fn the_input_is_kept_as_sent() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let input = r#"{"n":12345678901234567890123,"e":1e400,"twice":1,"twice":2}"#;
+    let body = format!(r#"{{"prompt":"x","input":{input}}}"#);
+    let run: Value = client
+        .send(Method::POST, "/v1/runs", Bytes::from(body))
+        .await?
+        .expect(202)?
+        .json()?;
+    let path = format!("/v1/runs/{}/definition", run["id"].as_str().unwrap_or_default());
+    let definition = client.get(&path).await?.expect(200)?.text();
+    ensure!(definition.contains(input), "{definition}");
+    Ok(())
+}

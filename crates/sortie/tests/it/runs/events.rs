@@ -1,0 +1,305 @@
+//! `GET /v1/runs/{id}/events` (contract 4.1 and 6.1; decisions 3).
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use sortie_api::RunStatus;
+use sortie_testkit::{
+    Database,
+    client::{Next, data, kinds, status_of},
+    http::HeaderValue,
+    sse::Item,
+};
+
+use crate::{
+    Checked, both_databases,
+    kit::{at_work, commands, finals, of_kind, plain, statuses, waiting},
+    node,
+};
+
+both_databases![
+    the_events_of_a_run_tell_its_whole_way,
+    a_stream_resumes_after_last_event_id,
+    new_events_come_as_they_happen_to_every_follower,
+];
+
+/// Contract 6.1.
+async fn the_events_of_a_run_tell_its_whole_way(database: Database) -> Checked {
+    let node = node(database).await?;
+    let (events, run) = node.client()?.complete(&plain("hello")).await?;
+    assert_eq!(
+        statuses(&events),
+        [
+            RunStatus::Queued,
+            RunStatus::Starting,
+            RunStatus::Running,
+            RunStatus::Succeeded
+        ]
+    );
+    let order = kinds(&events);
+    assert_eq!(
+        order.iter().filter(|kind| **kind == "worker_started").count(),
+        1,
+        "{order:?}"
+    );
+    let started = data(of_kind(&events, "worker_started")[0]);
+    assert_eq!(
+        (&started["mode"], &started["shell"]),
+        (&json!("self-hosted"), &json!(true))
+    );
+    ensure!(
+        ["namespaces", "landlock", "none"]
+            .map(Value::from)
+            .contains(&started["runtime"]),
+        "{started}"
+    );
+    assert_eq!(order[order.len() - 2..], ["result", "status"]);
+    assert_eq!(data(of_kind(&events, "result")[0]), json!({"output": "hello"}));
+    assert_eq!(data(&events[events.len() - 1]), json!({"status": "succeeded"}));
+    let call = data(of_kind(&events, "model_call")[0]);
+    for field in [
+        "step",
+        "input_tokens",
+        "output_tokens",
+        "cache_read_tokens",
+        "cost_micros",
+        "duration_ms",
+    ] {
+        ensure!(call[field].is_u64(), "{field} in {call}");
+    }
+    assert_eq!(call["model"], "runbook");
+    let times: Vec<_> = events.iter().map(|event| event.created_at).collect();
+    ensure!(
+        times.is_sorted() && times[0] == run.created_at,
+        "{times:?} of {run:?}"
+    );
+    assert_eq!(Some(times[times.len() - 1]), run.finished_at);
+    Ok(())
+}
+
+/// Contract 4.1: the bytes of the stream.
+#[tokio::test]
+async fn the_stream_is_framed_as_the_document_says() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let run = client.create(&plain("line\u{2028}separator\u{85}")).await?;
+    let mut stream = client.follow(&run.id.to_string(), None).await?;
+    stream.to_done().await?;
+    let content_type = stream.headers.get("content-type").cloned();
+    assert_eq!(content_type, Some(HeaderValue::from_static("text/event-stream")));
+    ensure!(
+        stream
+            .headers
+            .get("cache-control")
+            .is_some_and(|value| value.as_bytes().starts_with(b"no-"))
+    );
+    assert_eq!(
+        stream.headers.get("x-accel-buffering").cloned(),
+        Some(HeaderValue::from_static("no"))
+    );
+    let text = std::str::from_utf8(stream.raw())?;
+    ensure!(text.starts_with(": connected\n"), "{text}");
+    assert_eq!(text.matches("retry: 2000\n").count(), 1);
+    ensure!(
+        !text.contains(['\r', '\u{2028}', '\u{2029}', '\u{85}']),
+        "{text:?}"
+    );
+    let messages: Vec<&str> = text
+        .split("\n\n")
+        .filter(|block| block.contains("data: "))
+        .collect();
+    let (done, recorded) = messages
+        .split_last()
+        .ok_or_else(|| anyhow::anyhow!("no message in {text}"))?;
+    for (n, message) in recorded.iter().enumerate() {
+        let fields: Vec<&str> = message
+            .lines()
+            .filter(|line| !line.starts_with(':') && !line.starts_with("retry"))
+            .collect();
+        ensure!(fields.len() == 3, "{message}");
+        assert_eq!(fields[0], format!("id: {}", n + 1));
+        ensure!(
+            fields[1].starts_with("event: ") && fields[2].starts_with("data: {"),
+            "{message}"
+        );
+    }
+    ensure!(
+        done.starts_with("event: done\ndata: {") && done.lines().count() == 2,
+        "{done}"
+    );
+    ensure!(text.ends_with("}\n\n"));
+    Ok(())
+}
+
+/// Contract 4.1: `done` carries the run object, and closes the stream also for one who comes late.
+#[tokio::test]
+async fn a_final_run_is_replayed_and_done_at_once() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let (events, run) = client.complete(&commands(&["echo hi"])).await?;
+    let id = run.id.to_string();
+    let (again, done) = client.finished(&id).await?;
+    assert_eq!(kinds(&again), kinds(&events));
+    assert_eq!(done, client.run(&id).await?);
+    let whole = client.get(&format!("/v1/runs/{id}")).await?.json()?;
+    let mut stream = client.follow(&id, Some(i64::try_from(events.len())?)).await?;
+    let Next::Done(sent) = stream.next().await? else {
+        anyhow::bail!("no done")
+    };
+    assert_eq!(sent, whole);
+    Ok(())
+}
+
+/// Contract 4.1: `Last-Event-ID`.
+async fn a_stream_resumes_after_last_event_id(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let (events, run) = client.complete(&commands(&["echo one", "echo two"])).await?;
+    let id = run.id.to_string();
+    let last = i64::try_from(events.len())?;
+    for after in 0..=last {
+        let (rest, done) = client.follow(&id, Some(after)).await?.to_done().await?;
+        assert_eq!(rest.len(), usize::try_from(last - after)?, "after {after}");
+        assert_eq!(done, run);
+    }
+    // Beyond the last event nothing is replayed.
+    for after in [last + 1, i64::MAX] {
+        ensure!(
+            matches!(
+                client.follow(&id, Some(after)).await?.next().await?,
+                Next::Done(_)
+            ),
+            "after {after}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_last_event_id_that_is_no_event_id_is_refused() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let run = client.create(&plain("x")).await?;
+    for value in ["-1", "x", "1.5", "", "9223372036854775808", "1 2", "0x1", "+1"] {
+        let client = client
+            .clone()
+            .with_header("last-event-id", HeaderValue::from_static(value));
+        let refusal = client
+            .get(&format!("/v1/runs/{}/events", run.id))
+            .await?
+            .failure(400, "invalid_request")?;
+        ensure!(
+            refusal.error.to_lowercase().contains("last-event-id"),
+            "{value:?}: {}",
+            refusal.error
+        );
+    }
+    Ok(())
+}
+
+async fn new_events_come_as_they_happen_to_every_follower(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let request = json!({"prompt": "```sh\necho one\n```\n```wait 1500\n```\n```sh\necho two\n```\n"});
+    let run = client.create(&request).await?;
+    let id = run.id.to_string();
+    let mut early = client.follow(&id, None).await?;
+    let first = early.until(|event| event.kind == "tool_end").await?;
+    let seen_at = Instant::now();
+    // The first command is told while the run still waits.
+    assert_eq!(client.run(&id).await?.status, RunStatus::Running);
+    let mut late = client.follow(&id, Some(first.id)).await?;
+    let (rest, done) = early.to_done().await?;
+    ensure!(
+        seen_at.elapsed() > Duration::from_millis(800),
+        "the first command was told too late"
+    );
+    let (same, _) = late.to_done().await?;
+    assert_eq!(kinds(&rest), kinds(&same));
+    assert_eq!(done.output.as_deref(), Some("two\n"));
+    Ok(())
+}
+
+/// Contract 4.1.
+#[tokio::test]
+async fn disconnecting_does_not_cancel_the_run() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let request = json!({"prompt": "```wait 500\n```\n```sh\necho done\n```\n"});
+    let run = client.create(&request).await?;
+    let id = run.id.to_string();
+    let mut stream = client.follow(&id, None).await?;
+    stream.until_status(RunStatus::Running).await?;
+    drop(stream);
+    let (events, run) = client.finished(&id).await?;
+    assert_eq!((run.status, finals(&events)), (RunStatus::Succeeded, 1));
+    Ok(())
+}
+
+/// Contract 4.1: a heartbeat every 15 seconds. Decisions 3: one comment line without a blank line after it.
+#[tokio::test]
+async fn a_silent_stream_carries_a_heartbeat_every_15_seconds() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let run = at_work(&client).await?;
+    let mut stream = client.follow(&run.id.to_string(), None).await?;
+    let Some(Item::Comment(connected)) = stream.item().await? else {
+        anyhow::bail!("no first comment")
+    };
+    assert_eq!(connected, "connected");
+    let opened = Instant::now();
+    loop {
+        match stream.item().await? {
+            Some(Item::Comment(_)) => break,
+            Some(Item::Message(_) | Item::Retry(_)) => {}
+            None => anyhow::bail!("closed without a heartbeat"),
+        }
+    }
+    let silence = opened.elapsed();
+    ensure!(
+        silence > Duration::from_secs(13) && silence < Duration::from_secs(17),
+        "{silence:?}"
+    );
+    let text = String::from_utf8_lossy(stream.raw()).into_owned();
+    ensure!(
+        text.ends_with('\n') && !text.ends_with("\n\n"),
+        "a blank line after the heartbeat: {text:?}"
+    );
+    client.cancel(&run.id.to_string()).await?;
+    stream.until_status(RunStatus::Cancelled).await?;
+    Ok(())
+}
+
+/// A reader that takes nothing holds up neither the run nor the others.
+#[tokio::test]
+async fn a_reader_that_stands_still_holds_nobody_up() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let blocks: Vec<String> = (0..40)
+        .map(|_| "head -c 16000 /dev/zero | tr '\\0' x".to_owned())
+        .collect();
+    let blocks: Vec<&str> = blocks.iter().map(String::as_str).collect();
+    let run = client.create(&commands(&blocks)).await?;
+    let id = run.id.to_string();
+    let mut still = client.follow(&id, None).await?;
+    let (events, run) = client.finished(&id).await?;
+    assert_eq!((run.status, run.error), (RunStatus::Succeeded, None));
+    let (late, _) = still.to_done().await?;
+    assert_eq!(kinds(&late), kinds(&events));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_follower_of_a_waiting_run_sees_its_cancellation_and_done() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let run = client.create(&waiting()).await?;
+    let mut stream = client.follow(&run.id.to_string(), None).await?;
+    stream.until_status(RunStatus::Running).await?;
+    let cancelled = client.cancel(&run.id.to_string()).await?;
+    let (rest, done) = stream.to_done().await?;
+    assert_eq!(rest.last().and_then(status_of), Some(RunStatus::Cancelled));
+    assert_eq!(done, cancelled);
+    Ok(())
+}

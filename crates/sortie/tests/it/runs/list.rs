@@ -1,0 +1,225 @@
+//! `GET /v1/runs` (contract 4.1 and 2.3).
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use sortie_api::{RunPage, RunStatus};
+use sortie_testkit::{Client, Database};
+
+use crate::{
+    Checked, both_databases,
+    kit::{at_work, commands, plain},
+    node,
+};
+
+both_databases![
+    without_a_limit_the_100_most_recent_runs_are_a_plain_array,
+    pages_hold_every_run_once_newest_first_also_while_new_ones_come,
+    a_status_filter_lists_only_runs_of_that_status,
+];
+
+/// Creates runs that end at once; their ids, newest first.
+async fn some(client: &Client, count: usize) -> anyhow::Result<Vec<String>> {
+    let mut ids = Vec::new();
+    for n in 0..count {
+        ids.push(client.create(&plain(&n.to_string())).await?.id.to_string());
+    }
+    ids.reverse();
+    Ok(ids)
+}
+
+async fn page(client: &Client, query: &str) -> anyhow::Result<RunPage> {
+    client
+        .get(&format!("/v1/runs?{query}"))
+        .await?
+        .expect(200)?
+        .read()
+}
+
+async fn without_a_limit_the_100_most_recent_runs_are_a_plain_array(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    assert_eq!(client.get("/v1/runs").await?.expect(200)?.text(), "[]");
+    let ids = some(&client, 103).await?;
+    let listed: Vec<String> = client
+        .list("")
+        .await?
+        .iter()
+        .map(|run| run.id.to_string())
+        .collect();
+    assert_eq!(listed, ids[..100]);
+    Ok(())
+}
+
+/// Every page of a walk; each holds at least one run. `between` is done before each further page.
+async fn walk(
+    client: &Client,
+    limit: usize,
+    between: impl AsyncFn() -> Checked,
+) -> anyhow::Result<Vec<RunPage>> {
+    let mut pages = vec![page(client, &format!("limit={limit}")).await?];
+    while let Some(cursor) = pages
+        .last()
+        .map(|page| page.next_cursor.clone())
+        .filter(|cursor| !cursor.is_empty())
+    {
+        between().await?;
+        pages.push(page(client, &format!("limit={limit}&cursor={cursor}")).await?);
+    }
+    for page in &pages {
+        ensure!(
+            !page.items.is_empty() && page.items.len() <= limit,
+            "a page of {}",
+            page.items.len()
+        );
+    }
+    Ok(pages)
+}
+
+async fn pages_hold_every_run_once_newest_first_also_while_new_ones_come(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let ids = some(&client, 7).await?;
+    let listed = |pages: &[RunPage]| -> Vec<String> {
+        pages
+            .iter()
+            .flat_map(|page| &page.items)
+            .map(|run| run.id.to_string())
+            .collect()
+    };
+    for (limit, count) in [(1, 7), (2, 4), (3, 3), (6, 2), (7, 1), (8, 1), (100, 1)] {
+        let pages = walk(&client, limit, async || Ok(())).await?;
+        assert_eq!(
+            (pages.len(), listed(&pages)),
+            (count, ids.clone()),
+            "pages of {limit}"
+        );
+    }
+    // What comes meanwhile is newer than the first page and moves nothing.
+    let pages = walk(&client, 2, async || {
+        client.create(&plain("later")).await.map(|_| ())
+    })
+    .await?;
+    assert_eq!(listed(&pages), ids);
+    // A cursor alone turns pagination on as well.
+    let rest = page(&client, &format!("cursor={}", pages[0].next_cursor)).await?;
+    assert_eq!(rest.items.len(), 5);
+    Ok(())
+}
+
+async fn a_status_filter_lists_only_runs_of_that_status(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let (_, succeeded) = client.complete(&plain("x")).await?;
+    let (_, failed) = client.complete(&commands(&["false"])).await?;
+    let running = at_work(&client).await?;
+    let expected = [
+        (RunStatus::Succeeded, succeeded.id),
+        (RunStatus::Failed, failed.id),
+        (RunStatus::Running, running.id),
+    ];
+    for status in RunStatus::ALL {
+        let listed: Vec<_> = client
+            .list(&format!("status={status}"))
+            .await?
+            .iter()
+            .map(|run| run.id)
+            .collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .filter(|(of, _)| *of == status)
+            .map(|(_, id)| *id)
+            .collect();
+        assert_eq!(listed, expected, "{status}");
+    }
+    let other = client.list("schedule=sched_01hf7yat31e4ar9bcdefghjkmn").await?;
+    assert!(other.is_empty());
+    Ok(())
+}
+
+/// Contract 4.1: 400 for an invalid `status`, `schedule`, `limit` or `cursor`, and the message says which.
+#[tokio::test]
+async fn an_invalid_query_is_refused_by_name() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    for (query, name) in [
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("limit=-1", "limit"),
+        ("limit=ten", "limit"),
+        ("limit=", "limit"),
+        ("limit=1.5", "limit"),
+        ("limit=99999999999999999999", "limit"),
+        ("status=done", "status"),
+        ("status=", "status"),
+        ("status=SUCCEEDED", "status"),
+        ("schedule=x", "schedule"),
+        ("schedule=run_01hf7yat31e4ar9bcdefghjkmn", "schedule"),
+        ("cursor=x", "cursor"),
+        ("cursor=%00", "cursor"),
+        (
+            "cursor=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+            "cursor",
+        ),
+        ("limit=1&limit=2", "limit"),
+    ] {
+        let answer = client.get(&format!("/v1/runs?{query}")).await?;
+        let refusal = answer
+            .failure(400, "invalid_request")
+            .with_context(|| query.to_owned())?;
+        assert!(refusal.error.contains(name), "{query}: {}", refusal.error);
+    }
+    Ok(())
+}
+
+/// Contract 4.1: a cursor is valid only with the filters it was made for. Decisions 2: and only as it was made.
+#[tokio::test]
+async fn a_cursor_cannot_be_changed_nor_used_with_other_filters() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    for _ in 0..3 {
+        client.complete(&plain("x")).await?;
+    }
+    let cursor = page(&client, "limit=1&status=succeeded").await?.next_cursor;
+    page(&client, &format!("limit=2&status=succeeded&cursor={cursor}")).await?;
+    let refused = async |query: String| -> Checked {
+        let refusal = client
+            .get(&format!("/v1/runs?{query}"))
+            .await?
+            .failure(400, "invalid_request");
+        assert!(
+            refusal.with_context(|| query.clone())?.error.contains("cursor"),
+            "{query}"
+        );
+        Ok(())
+    };
+    for other in [
+        "",
+        "&status=failed",
+        "&status=succeeded&schedule=sched_01hf7yat31e4ar9bcdefghjkmn",
+    ] {
+        refused(format!("limit=1&cursor={cursor}{other}")).await?;
+    }
+    for (at, byte) in cursor.bytes().enumerate() {
+        let mut changed = cursor.clone().into_bytes();
+        changed[at] = if byte == b'A' { b'B' } else { b'A' };
+        refused(format!("status=succeeded&cursor={}", String::from_utf8(changed)?)).await?;
+    }
+    refused(format!("status=succeeded&cursor={}", &cursor[..cursor.len() - 1])).await?;
+    refused(format!("status=succeeded&cursor={cursor}A")).await?;
+    Ok(())
+}
+
+/// Contract 2.3.
+#[tokio::test]
+async fn a_page_has_items_and_next_cursor_and_nothing_else() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let page = node
+        .client()?
+        .get("/v1/runs?limit=5")
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(page, serde_json::json!({"items": [], "next_cursor": ""}));
+    assert!(matches!(page, Value::Object(fields) if fields.len() == 2));
+    Ok(())
+}
