@@ -4,14 +4,35 @@
 //! [`run`] knows a [`RunSpec`], a [`Model`], a [`Workspace`] and a [`Sink`], and returns an [`Outcome`]. Cancelling
 //! and timing out are the caller's: it drops the future, then closes the workspace, which kills what still runs.
 
+mod answer;
+mod budget;
+mod compact;
+mod content;
+mod fence;
+mod meter;
+pub mod model;
+mod model_call;
+mod models;
+mod prompt;
 pub mod schema;
+mod text;
+mod tool_call;
+mod tools;
+mod turn;
+mod workspace;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
-use sortie_api::{Micros, event::EventType, model::ModelInfo};
-use sortie_sandbox::{Backend, Limits, RelPath};
+use sortie_api::{Micros, event::EventType};
+
+pub use self::{
+    content::{CommandOutput, ToolContent},
+    model::Model,
+    models::runbook::runbook,
+    workspace::Workspace,
+};
 
 /// What one run of the agent is about.
 pub struct RunSpec {
@@ -69,45 +90,17 @@ pub trait Sink: Send + Sync {
 
     /// Tells the whole cost so far, compute included.
     fn spent(&self, cost: Micros);
-}
 
-/// A model, behind whatever provider.
-pub trait Model: Send + Sync {
-    /// Its entry in the catalog.
-    fn info(&self) -> &ModelInfo;
-}
-
-/// The offline model `runbook`.
-pub fn runbook() -> Arc<dyn Model> {
-    unimplemented!()
-}
-
-/// The working directory and the sandbox of one run, each made when first needed.
-pub struct Workspace {}
-
-impl Workspace {
-    /// A workspace that would live in the folder `name` below `root`, with sandboxes by `backend`.
-    pub fn new(_root: PathBuf, _name: String, _backend: Arc<dyn Backend>, _limits: Limits) -> Self {
-        unimplemented!()
-    }
-
-    /// Lays files before the agent begins; makes the directory.
-    pub async fn lay(&mut self, _files: Vec<(RelPath, Vec<u8>)>) -> Result<(), sortie_sandbox::FileError> {
-        unimplemented!()
-    }
-
-    /// Kills what still runs and deletes the directory. Returns when nothing is left. Cheap when nothing was opened.
-    pub async fn close(self) -> Result<(), String> {
-        unimplemented!()
-    }
+    /// A piece of the text that the model is writing in turn `step`. Not recorded; the whole follows as a `message`.
+    /// After a `retry` the text begins anew.
+    fn message_delta(&self, _step: u32, _text: &str) {}
 }
 
 /// Runs the agent to its end: the turn loop.
-pub async fn run(
-    _spec: RunSpec,
-    _model: &dyn Model,
-    _workspace: &mut Workspace,
-    _sink: &dyn Sink,
-) -> Outcome {
-    unimplemented!()
+///
+/// Dropping the future stops it where it is; the last word to [`Sink::spent`] then includes an estimate of a model
+/// call that was under way. The workspace is the caller's to close.
+pub async fn run(spec: RunSpec, model: &dyn Model, workspace: &mut Workspace, sink: &dyn Sink) -> Outcome {
+    // Boxed, so that thousands of callers do not each hold the whole loop in their own future.
+    Box::pin(turn::run(spec, model, workspace, sink)).await
 }

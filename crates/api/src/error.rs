@@ -53,7 +53,7 @@ impl ErrorCode {
     }
 }
 
-/// The body of every failure (contract 2.8).
+/// The body of every failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// What was wrong, where, and what the rule is.

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::{money::Micros, status::RunStatus, time::Timestamp};
 
-/// One recorded event as a client sees it (contract 2.4).
+/// One recorded event as a client sees it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     /// Position in the run: 1, 2, 3 … without gaps. What `Last-Event-ID` takes.
@@ -157,23 +157,40 @@ pub struct Spent {
 /// How much of a tool's output an event keeps, in bytes.
 pub const TOOL_OUTPUT_BYTES: usize = 16 * 1024;
 
+/// The names of the event types, on the wire and in the store.
+pub mod kind {
+    pub const STATUS: &str = "status";
+    pub const WORKER_STARTED: &str = "worker_started";
+    pub const MODEL_CALL: &str = "model_call";
+    pub const MESSAGE: &str = "message";
+    pub const TOOL_START: &str = "tool_start";
+    pub const TOOL_END: &str = "tool_end";
+    pub const RETRY: &str = "retry";
+    pub const BUDGET_WARNING: &str = "budget_warning";
+    pub const BUDGET_REACHED: &str = "budget_reached";
+    pub const INTERRUPTED: &str = "interrupted";
+    pub const OUTPUT_REJECTED: &str = "output_rejected";
+    pub const RESULT: &str = "result";
+    pub const OUTPUT_TRUNCATED: &str = "output_truncated";
+}
+
 impl EventType {
     /// The `type` on the wire and in the store.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Status { .. } => "status",
-            Self::WorkerStarted { .. } => "worker_started",
-            Self::ModelCall(_) => "model_call",
-            Self::Message { .. } => "message",
-            Self::ToolStart { .. } => "tool_start",
-            Self::ToolEnd(_) => "tool_end",
-            Self::Retry { .. } => "retry",
-            Self::BudgetWarning(_) => "budget_warning",
-            Self::BudgetReached(_) => "budget_reached",
-            Self::Interrupted { .. } => "interrupted",
-            Self::OutputRejected { .. } => "output_rejected",
-            Self::Result { .. } => "result",
-            Self::OutputTruncated { .. } => "output_truncated",
+            Self::Status { .. } => kind::STATUS,
+            Self::WorkerStarted { .. } => kind::WORKER_STARTED,
+            Self::ModelCall(_) => kind::MODEL_CALL,
+            Self::Message { .. } => kind::MESSAGE,
+            Self::ToolStart { .. } => kind::TOOL_START,
+            Self::ToolEnd(_) => kind::TOOL_END,
+            Self::Retry { .. } => kind::RETRY,
+            Self::BudgetWarning(_) => kind::BUDGET_WARNING,
+            Self::BudgetReached(_) => kind::BUDGET_REACHED,
+            Self::Interrupted { .. } => kind::INTERRUPTED,
+            Self::OutputRejected { .. } => kind::OUTPUT_REJECTED,
+            Self::Result { .. } => kind::RESULT,
+            Self::OutputTruncated { .. } => kind::OUTPUT_TRUNCATED,
         }
     }
 

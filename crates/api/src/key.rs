@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{id::KeyId, organization::Role, request::present, time::Timestamp};
+use crate::{id::KeyId, object::objects, organization::Role, request::present, time::Timestamp};
 
 /// An API key without its secret, which is shown once and never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -19,12 +19,28 @@ pub struct ApiKey {
     pub created_at: Timestamp,
 }
 
+/// The roles a key may have: an owner is a person.
+fn key_role() -> utoipa::openapi::schema::Object {
+    utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::schema::Type::String)
+        .enum_values(Some(["member", "admin"]))
+        .description(Some("`member` (the default) or `admin`."))
+        .build()
+}
+
+objects!(CreateKey);
+
 /// Body of `POST /v1/admin/keys`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct CreateKey {
     /// What it is for; 1 to 200 characters after trimming.
-    #[schema(min_length = 1, max_length = 200, example = "deploy pipeline")]
+    #[schema(
+        min_length = 1,
+        max_length = 200,
+        pattern = r"\S",
+        example = "deploy pipeline"
+    )]
     pub name: String,
     /// `member` (the default) or `admin`.
     #[serde(
@@ -32,7 +48,7 @@ pub struct CreateKey {
         deserialize_with = "present",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(nullable = false)]
+    #[schema(schema_with = key_role)]
     pub role: Option<Role>,
 }
 

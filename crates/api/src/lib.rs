@@ -11,6 +11,7 @@ pub mod key;
 pub mod limits;
 pub mod model;
 pub mod money;
+mod object;
 pub mod organization;
 pub mod request;
 pub mod run;

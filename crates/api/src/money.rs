@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A non-negative amount in micros (1,000,000 = one US dollar). Held in 63 bits, as both databases store it.
+/// A non-negative amount in micros (1,000,000 = one US dollar).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]

@@ -6,6 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::object::objects;
+
+objects!(RunRequest RunFile RunConnection Callback);
+
 /// Reads an optional field that may be absent but not `null`: absence is how this API says "none".
 pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
@@ -15,9 +19,41 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
+/// Reads a map in which no name stands twice: the last one would win in silence.
+fn unique<'de, D, T>(deserializer: D) -> Result<Option<BTreeMap<String, T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Visitor<T>(std::marker::PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+        type Value = BTreeMap<String, T>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut read = BTreeMap::new();
+            while let Some((name, value)) = map.next_entry::<String, T>()? {
+                if read.contains_key(&name) {
+                    return Err(de::Error::custom(format!("duplicate field `{name}`")));
+                }
+                read.insert(name, value);
+            }
+            Ok(read)
+        }
+    }
+
+    deserializer
+        .deserialize_map(Visitor(std::marker::PhantomData))
+        .map(Some)
+}
+
 /// Body of `POST /v1/runs`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunRequest {
     /// The task. Required unless `workflow` is set, whose saved prompt it then replaces. At most 128 KiB.
     #[serde(
@@ -25,7 +61,13 @@ pub struct RunRequest {
         deserialize_with = "present",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(nullable = false, example = "Summarise sales.csv by region.")]
+    #[schema(
+        nullable = false,
+        min_length = 1,
+        max_length = 131_072,
+        pattern = r"\S",
+        example = "Summarise sales.csv by region."
+    )]
     pub prompt: Option<String>,
     /// Task data passed to the agent as JSON, kept as sent. At most 1 MiB.
     #[serde(
@@ -41,7 +83,7 @@ pub struct RunRequest {
         deserialize_with = "present",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(nullable = false)]
+    #[schema(nullable = false, pattern = "^[a-z0-9][a-z0-9._-]{0,99}$")]
     pub workflow: Option<String>,
     /// Model ID. Default: `default_model` of `GET /v1/models`.
     #[serde(
@@ -60,11 +102,7 @@ pub struct RunRequest {
     #[schema(nullable = false, max_items = 32)]
     pub files: Option<Vec<RunFile>>,
     /// APIs and MCP servers the agent may call, keyed by the name it sees. At most 16.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "unique", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub connections: Option<BTreeMap<String, RunConnection>>,
     /// What the run does, for people and agents. At most 500 characters.
@@ -153,10 +191,10 @@ fn any_json() -> utoipa::openapi::schema::Object {
 
 /// A file for the working directory: a saved one by `file`, or its text by `content`; exactly one of the two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunFile {
     /// Where it goes: relative, `/`-separated, no `..`, at most 1,024 bytes, unique in the run.
-    #[schema(example = "data/sales.csv")]
+    #[schema(min_length = 1, max_length = 1_024, example = "data/sales.csv")]
     pub path: String,
     /// A saved file's ID or name.
     #[serde(
@@ -178,7 +216,7 @@ pub struct RunFile {
 
 /// A connection of a run: a saved one by `ref`, or an inline definition by `type` and `url`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunConnection {
     /// Name of a saved connection.
     #[serde(
@@ -244,7 +282,7 @@ pub struct WebRestriction {
         deserialize_with = "present",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(nullable = false)]
+    #[schema(nullable = false, max_items = 100)]
     pub allow: Option<Vec<String>>,
     /// Whether the agent may search. Default `true`.
     #[serde(
@@ -280,12 +318,16 @@ impl<'de> Deserialize<'de> for Web {
     }
 }
 
-/// Where the completion callback goes (contract 6.2).
+/// Where the completion callback goes.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Callback {
     /// http or https, without user info, at most 2,048 characters.
-    #[schema(example = "https://example.com/hooks/sortie")]
+    #[schema(
+        max_length = 2_048,
+        pattern = "^https?://",
+        example = "https://example.com/hooks/sortie"
+    )]
     pub url: String,
     /// Key of the signature, 1 to 256 characters.
     #[schema(min_length = 1, max_length = 256)]

@@ -1,137 +1,288 @@
 //! What a node does: takes runs in, queues them, works on them, tells what happens, and cleans up after the lost.
 //!
-//! [`Engine`] is the handle the server and the command line hold. It is cheap to clone; every clone is the same node.
+//! [`Engine`] is the handle that the server and the command line hold. It is cheap to clone; every clone is the same
+//! node. Channels carry hints only: what is true is in the store, and is read again from there.
 
+mod clock;
 mod error;
+mod hub;
+mod intake;
+mod keys;
+mod models;
+mod no_sandbox;
+mod node;
 mod options;
-
-pub use error::Error;
-pub use options::Options;
+mod worker;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use sortie_api::{
-    Mode, OrgId, OrganizationInfo, Role, Run, RunId, RunRequest,
+    KeyId, Mode, OrgId, OrganizationInfo, Role, Run, RunId, RunRequest,
     key::{CreateKey, CreatedKey},
     model::ModelCatalog,
+    secret::Secret,
 };
-use sortie_sandbox::Backend;
-use sortie_store::{KeyRecord, Store};
+use sortie_sandbox::{Backend, Level};
+use sortie_store::{Cancelled, Created, KeyRecord, NewRun, Store};
+use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub use clock::Clock;
+pub use error::Error;
+pub use hub::Frame;
+pub use options::Options;
+
+use crate::{
+    clock::random,
+    hub::Hub,
+    intake::{Intake, idempotency_key},
+    keys::Keys,
+    models::Models,
+    no_sandbox::NoSandbox,
+    node::Lifeline,
+    worker::{Active, Dispatcher, StopReason, Worker},
+};
 
 /// A node's engine.
 #[derive(Clone)]
-pub struct Engine {}
+pub struct Engine(Arc<Inner>);
 
-/// What `create_run` did.
-#[derive(Clone, Debug)]
-pub enum Created {
-    /// The run is new and queued.
-    New(Run),
-    /// The run that already has the idempotency key.
-    Existing(Run),
-}
-
-/// The first key of a new store.
-pub struct FirstKey {
-    /// The secret in clear: shown once.
-    pub key: sortie_api::secret::Secret,
-}
-
-/// One message of a run's stream, serialized once for all its readers.
-#[derive(Clone, Debug)]
-pub enum Frame {
-    /// One or more recorded events, ready to send (`id:`, `event:`, `data:` and the blank line of each).
-    Events(Bytes),
-    /// The `done` message; the stream ends after it.
-    Done(Bytes),
+struct Inner {
+    options: Arc<Options>,
+    store: Store,
+    keys: Keys,
+    models: Arc<Models>,
+    hub: Hub,
+    active: Active,
+    /// A sentence for people where commands cannot be run.
+    commands: Result<Level, String>,
+    /// Wakes the dispatcher.
+    work: Arc<Notify>,
+    tracker: TaskTracker,
+    /// No more runs are taken.
+    closing: CancellationToken,
+    /// The dispatcher has claimed its last run.
+    dispatched: CancellationToken,
+    /// Everything ends.
+    closed: CancellationToken,
 }
 
 impl Engine {
     /// Starts the node: registers it, ends what an earlier start of it left behind, and begins to take runs.
-    /// `sandbox` is `None` where the host cannot confine commands: runs with `shell` are then refused.
+    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused.
     pub async fn start(
-        _options: Options,
-        _store: Store,
-        _sandbox: Result<Arc<dyn Backend>, String>,
+        options: Options,
+        store: Store,
+        sandbox: Result<Arc<dyn Backend>, String>,
     ) -> Result<Self, Error> {
-        unimplemented!()
+        let options = Arc::new(options);
+        let closed = CancellationToken::new();
+        let hub = Hub::new(store.clone(), closed.clone());
+        let active = Active::default();
+        let lifeline =
+            Lifeline::begin(store.clone(), Arc::clone(&options), hub.clone(), active.clone()).await?;
+        let commands = sandbox
+            .as_ref()
+            .map(|backend| backend.capabilities().level)
+            .map_err(Clone::clone);
+        let engine = Self(Arc::new(Inner {
+            keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
+            models: Arc::new(Models::offline()),
+            work: Arc::new(Notify::new()),
+            tracker: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            dispatched: CancellationToken::new(),
+            closed,
+            commands,
+            hub,
+            active,
+            store,
+            options,
+        }));
+        engine.begin(
+            lifeline,
+            sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
+        );
+        Ok(engine)
+    }
+
+    /// Starts the node's tasks.
+    fn begin(&self, lifeline: Lifeline, sandbox: Arc<dyn Backend>) {
+        let node = &self.0;
+        let worker = Arc::new(Worker {
+            store: node.store.clone(),
+            hub: node.hub.clone(),
+            clock: node.options.clock.clone(),
+            models: Arc::clone(&node.models),
+            active: node.active.clone(),
+            options: Arc::clone(&node.options),
+            sandbox,
+        });
+        let dispatcher = Dispatcher {
+            worker,
+            identity: lifeline.identity.clone(),
+            work: Arc::clone(&node.work),
+            tracker: node.tracker.clone(),
+            stop: node.closing.clone(),
+            stopped: node.dispatched.clone(),
+        };
+        node.tracker.spawn(dispatcher.run());
+        node.tracker.spawn(lifeline.run(node.closed.clone()));
+        node.tracker.spawn(node::watch(
+            node.store.clone(),
+            node.hub.clone(),
+            node.closed.clone(),
+        ));
     }
 
     /// The node's store, for handlers that only read.
     pub fn store(&self) -> &Store {
-        unimplemented!()
+        &self.0.store
     }
 
-    /// Makes the first organization and its first admin key where the store is empty.
-    pub async fn bootstrap(&self) -> Result<Option<FirstKey>, Error> {
-        unimplemented!()
+    /// Makes the first organization and its first admin key where the store is empty; its secret in clear.
+    pub async fn bootstrap(&self) -> Result<Option<Secret>, Error> {
+        let org = OrgId::new(self.0.options.clock.now(), random()?);
+        let (key, secret) = self
+            .0
+            .keys
+            .new_key(org, "first admin key".to_owned(), Role::Admin)?;
+        let made = self.0.store.bootstrap("default", key).await?;
+        Ok(made.then_some(secret))
     }
 
     /// Who stands behind a bearer credential; `None` when it is invalid, unknown, expired or revoked.
-    pub async fn authenticate(&self, _credential: &str) -> Result<Option<KeyRecord>, Error> {
-        unimplemented!()
+    pub async fn authenticate(&self, credential: &str) -> Result<Option<KeyRecord>, Error> {
+        self.0.keys.authenticate(credential).await
     }
 
     /// Makes an API key.
-    pub async fn create_key(&self, _org: OrgId, _request: CreateKey) -> Result<CreatedKey, Error> {
-        unimplemented!()
+    pub async fn create_key(&self, org: OrgId, request: CreateKey) -> Result<CreatedKey, Error> {
+        self.0.keys.create(org, request).await
     }
 
     /// Revokes an API key.
-    pub async fn delete_key(&self, _org: OrgId, _id: sortie_api::KeyId) -> Result<(), Error> {
-        unimplemented!()
+    pub async fn delete_key(&self, org: OrgId, id: KeyId) -> Result<(), Error> {
+        self.0.keys.delete(org, id).await
     }
 
     /// What `GET /v1/me` answers.
-    pub fn organization_info(&self, _org: OrgId, _role: Role) -> OrganizationInfo {
-        unimplemented!()
+    pub fn organization_info(&self, org: OrgId, role: Role) -> OrganizationInfo {
+        OrganizationInfo {
+            organization_id: org,
+            role,
+            mode: self.0.options.mode,
+            compute_micros_per_second: self.0.options.compute_micros_per_second,
+            default_max_cost_micros: self.0.options.default_max_cost,
+        }
     }
 
     /// The models runs can use now.
     pub fn models(&self) -> &ModelCatalog {
-        unimplemented!()
+        self.0.models.catalog()
     }
 
     /// The deployment mode.
     pub fn mode(&self) -> Mode {
-        unimplemented!()
+        self.0.options.mode
     }
 
     /// Checks a request against every rule, records the run and wakes a worker.
     pub async fn create_run(
         &self,
-        _org: OrgId,
-        _request: RunRequest,
-        _idempotency_key: Option<String>,
+        org: OrgId,
+        request: RunRequest,
+        idempotency: Option<String>,
     ) -> Result<Created, Error> {
-        unimplemented!()
+        let node = &self.0;
+        self.open()?;
+        if let Some(key) = &idempotency {
+            idempotency_key(key)?;
+        }
+        let intake = Intake {
+            options: &node.options,
+            models: &node.models,
+            commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
+        };
+        let accepted = intake.accept(request).await?;
+        let now = node.options.clock.now();
+        let run = NewRun {
+            id: RunId::new(now, random()?),
+            org,
+            idempotency_key: idempotency,
+            definition: accepted.definition,
+            max_cost: accepted.max_cost,
+            timeout_seconds: accepted.timeout_seconds,
+            created_at: now,
+        };
+        let created = node.store.create_run(run).await?;
+        if matches!(created, Created::New(_)) {
+            node.work.notify_one();
+        }
+        Ok(created)
     }
 
     /// Cancels a run and stops its worker; a final run is returned unchanged.
-    pub async fn cancel_run(&self, _org: OrgId, _id: RunId) -> Result<Run, Error> {
-        unimplemented!()
+    pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<Run, Error> {
+        match self
+            .0
+            .store
+            .cancel_run(org, id, self.0.options.clock.now())
+            .await?
+        {
+            Cancelled::Now(run) => {
+                self.0.active.stop(id, StopReason::NotOurs);
+                self.0.hub.hint(id, i64::MAX);
+                Ok(run)
+            }
+            Cancelled::AlreadyFinal(run) => Ok(run),
+        }
     }
 
     /// A run's events after `after`, then new ones as they happen, then `done`. Ends early when the node stops.
     pub async fn follow(
         &self,
-        _org: OrgId,
-        _id: RunId,
-        _after: i64,
+        org: OrgId,
+        id: RunId,
+        after: i64,
     ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
-        unimplemented!()
+        self.0.hub.follow(org, id, after).await
     }
 
     /// Whether the node can take runs: the database answers and the node is not stopping.
     pub async fn ready(&self) -> Result<(), Error> {
-        unimplemented!()
+        self.open()?;
+        Ok(self.0.store.ping().await?)
+    }
+
+    fn open(&self) -> Result<(), Error> {
+        if self.0.closing.is_cancelled() {
+            return Err(Error::Unavailable(
+                "this node is stopping, retry on another or later".to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     /// Stops in good order: takes no more runs, lets those at work finish within the grace, ends the rest as
-    /// `interrupted`, and ends every stream.
+    /// `interrupted`, then ends every stream. Returns when all of it is written down.
     pub async fn shutdown(&self) {
-        unimplemented!()
+        let node = &self.0;
+        node.closing.cancel();
+        node.dispatched.cancelled().await;
+        let grace = node.options.shutdown_grace;
+        if tokio::time::timeout(grace, node.active.drained()).await.is_err() {
+            let left = node.active.count();
+            tracing::warn!(
+                left,
+                "the grace is over: runs still at work are ended as interrupted"
+            );
+            node.active.stop_all(StopReason::Shutdown);
+            node.active.drained().await;
+        }
+        node.closed.cancel();
+        node.tracker.close();
+        node.tracker.wait().await;
     }
 }

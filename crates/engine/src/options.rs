@@ -5,11 +5,15 @@ use std::{path::PathBuf, time::Duration};
 use sortie_api::{Micros, Mode};
 use sortie_sandbox::Limits;
 
+use crate::Clock;
+
 /// A node's settings. [`Default`] is a self-hosted node.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The deployment mode.
     pub mode: Mode,
+    /// Where the node reads the time.
+    pub clock: Clock,
     /// Where working directories live.
     pub data_dir: PathBuf,
     /// The node's name, the same at each start: runs that an earlier start left are ended at once.
@@ -36,6 +40,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             mode: Mode::SelfHosted,
+            clock: Clock::system(),
             data_dir: PathBuf::from("data"),
             node_name: "local".to_owned(),
             concurrency: 10_000,
@@ -47,5 +52,12 @@ impl Default for Options {
             heartbeat: Duration::from_secs(3),
             shutdown_grace: Duration::from_secs(30),
         }
+    }
+}
+
+impl Options {
+    /// Where the working directories of runs live.
+    pub(crate) fn work_dir(&self) -> PathBuf {
+        self.data_dir.join("work")
     }
 }

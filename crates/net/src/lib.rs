@@ -1,1 +1,56 @@
-//! x
+//! The only outgoing HTTP: where a request may go, and how much of an answer is taken.
+//!
+//! [`Client`] is for addresses that strangers name: it refuses what [`Reach`] forbids, after resolution and for
+//! literal addresses alike, follows no redirect, uses no proxy and bounds time and size. [`EngineClient`] is for
+//! the operator's own engine, whose address the operator chose. Nobody else builds an HTTP client.
+
+pub mod address;
+mod body;
+mod client;
+pub mod sse;
+
+pub use address::{Reach, is_public};
+pub use body::read_body;
+pub use client::{Client, EngineClient, Timeouts, install_crypto};
+
+/// Why a request was not made, or its answer not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The URL is not one this client goes to: its scheme, its user info or its missing host.
+    #[error("{0}")]
+    Url(&'static str),
+    /// The host is, or resolves to, an address that must not be reached.
+    #[error("{host} is not a public address")]
+    Refused {
+        /// The host as the URL names it.
+        host: String,
+    },
+    /// The answer is larger than the caller takes.
+    #[error("the answer is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// The request failed on its way: connection, TLS, time or protocol.
+    #[error("{}", chain(.0))]
+    Http(#[source] reqwest::Error),
+}
+
+impl From<reqwest::Error> for Error {
+    /// Takes the URL out first: it may hold what must not be logged.
+    fn from(error: reqwest::Error) -> Self {
+        Self::Http(error.without_url())
+    }
+}
+
+/// What failed and its root cause, in one line.
+fn chain(error: &reqwest::Error) -> String {
+    let mut root: &dyn std::error::Error = error;
+    while let Some(cause) = root.source() {
+        root = cause;
+    }
+    match root.to_string() {
+        same if same == error.to_string() => same,
+        cause => format!("{error}: {cause}"),
+    }
+}

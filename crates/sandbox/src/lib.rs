@@ -2,6 +2,7 @@
 
 mod path;
 mod types;
+mod uids;
 mod workdir;
 
 pub use path::{InvalidPath, RelPath};

@@ -1,10 +1,22 @@
 //! HTTP: the engine API as axum routes, the kit they stand on, and the `OpenAPI` document made from them.
+//!
+//! A request passes the gate (id, credential, rate limit), the router, one handler with role extractors, one call
+//! into engine or store, and the gate again (headers). [`serve`] runs it, [`openapi`] describes it.
+
+mod app;
+mod connections;
+mod description;
+mod gate;
+mod kit;
+mod routes;
 
 use std::{net::IpAddr, sync::Arc};
 
 use sortie_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+use crate::{app::App, gate::Gate};
 
 /// What the server is told at its start.
 #[derive(Clone, Debug)]
@@ -21,15 +33,24 @@ pub struct Options {
 
 /// Serves until `stop` is cancelled, then ends open streams and returns when every connection is closed.
 pub async fn serve(
-    _listener: TcpListener,
-    _engine: Engine,
-    _options: Arc<Options>,
-    _stop: CancellationToken,
+    listener: TcpListener,
+    engine: Engine,
+    options: Arc<Options>,
+    stop: CancellationToken,
 ) -> std::io::Result<()> {
-    unimplemented!()
+    let seed = getrandom::u64().map_err(std::io::Error::other)?;
+    let document = serde_json::to_vec(&description::document(options.base_url.as_deref()))?;
+    let app = Arc::new(App {
+        engine: engine.clone(),
+        document: document.into(),
+        stop: stop.clone(),
+    });
+    let gate = Gate::new(engine, routes::router(app), &options, seed);
+    connections::serve(listener, Arc::new(gate), stop).await;
+    Ok(())
 }
 
 /// The `OpenAPI` 3.1 document of the engine API, as JSON.
 pub fn openapi() -> serde_json::Value {
-    unimplemented!()
+    description::document(None)
 }

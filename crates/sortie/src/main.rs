@@ -1,1 +1,63 @@
-fn main() {}
+//! `sortie`: the node and the command line in one binary.
+//!
+//! `main` does three things before any command: it becomes a sandbox where it is started as one, it installs the TLS
+//! provider, and it reads the environment. Commands live in `commands`; a node is put together in `node`.
+
+mod args;
+mod client;
+mod commands;
+mod config;
+mod connect;
+mod data_dir;
+mod failure;
+mod follow;
+mod logging;
+mod node;
+mod terminal;
+mod transcript;
+
+use std::process::ExitCode;
+
+use clap::{Parser as _, error::ErrorKind};
+
+use crate::{
+    args::Cli,
+    config::Environment,
+    failure::{Exit, Failure},
+};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    sortie_net::install_crypto();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&Failure::internal(format!("no threads to work with: {error}"))),
+    };
+    let done = runtime.block_on(commands::execute(cli, Environment::of_process()));
+    // What still waits on a thread of its own, such as a read of standard input, does not hold up the end.
+    runtime.shutdown_background();
+    match done {
+        Ok(exit) => exit.into(),
+        Err(failure) => fail(&failure),
+    }
+}
+
+fn fail(failure: &Failure) -> ExitCode {
+    if !matches!(failure.exit, Exit::Success | Exit::Left) {
+        terminal::note(&format!("sortie: {failure}"));
+    }
+    failure.exit.into()
+}
+
+/// Help and version go to standard output; a wrong command line is explained on standard error.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Where the streams are closed there is nobody to tell.
+    let _printed = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Success.into(),
+        _ => Exit::Usage.into(),
+    }
+}

@@ -136,4 +136,14 @@ impl Store {
     pub async fn interrupt_lost(&self, _at: Timestamp, _limit: u32) -> Result<Vec<(OrgId, RunId)>> {
         unimplemented!()
     }
+
+    /// Worker: the last event of a run that is not final and in this attempt; `Fenced` otherwise.
+    pub async fn position(&self, _run: RunId, _attempt: i64) -> Result<i64> {
+        unimplemented!()
+    }
+
+    /// System: the last event of each of these runs.
+    pub async fn last_events(&self, _runs: Vec<RunId>) -> Result<Vec<(RunId, i64)>> {
+        unimplemented!()
+    }
 }

@@ -1,0 +1,97 @@
+//! JSON from a model made fit for an event: one object, on one line, not nested beyond what every parser reads.
+
+use serde_json::value::RawValue;
+
+/// Levels of nesting that common JSON parsers still read.
+const DEPTH: usize = 100;
+
+/// `text` without the white space between its parts, or why it is not a JSON object. Numbers stay as they were sent.
+/// An empty text counts as an object without fields: some providers send it for a call without arguments.
+pub(crate) fn compact_object(text: &str) -> Result<Box<RawValue>, String> {
+    let text = if text.trim().is_empty() { "{}" } else { text };
+    let value: &RawValue = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if !value.get().starts_with('{') {
+        return Err("not a JSON object".to_owned());
+    }
+    let mut out = String::with_capacity(value.get().len());
+    let (mut in_string, mut escaped, mut depth) = (false, false, 0_usize);
+    for c in value.get().chars() {
+        if in_string {
+            (in_string, escaped) = match c {
+                _ if escaped => (true, false),
+                '\\' => (true, true),
+                '"' => (false, false),
+                _ => (true, false),
+            };
+        } else {
+            match c {
+                ' ' | '\t' | '\r' | '\n' => continue,
+                '"' => in_string = true,
+                '{' | '[' => depth += 1,
+                '}' | ']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > DEPTH {
+                return Err(format!("nested deeper than {DEPTH} levels"));
+            }
+        }
+        out.push(c);
+    }
+    RawValue::from_string(out).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<String>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from)
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::vec(("[a \\\\\"]{0,4}", inner), 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_compacted_object_is_one_line_with_the_same_value(value in json()) {
+            let value = serde_json::json!({ "v": value });
+            let pretty = serde_json::to_string_pretty(&value).unwrap();
+            let compact = compact_object(&pretty).unwrap();
+            prop_assert!(!compact.get().contains(['\n', '\r']));
+            prop_assert_eq!(serde_json::from_str::<Value>(compact.get()).unwrap(), value);
+        }
+
+        #[test]
+        fn no_text_panics(text in any::<String>()) {
+            let _ = compact_object(&text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_with_the_reason() {
+        assert_eq!(compact_object("[1]").unwrap_err(), "not a JSON object");
+        assert!(compact_object("{\"a\":").unwrap_err().starts_with("EOF"));
+        assert_eq!(compact_object(" ").unwrap().get(), "{}");
+        assert_eq!(
+            compact_object("{ \"n\": 12345678901234567890123 }")
+                .unwrap()
+                .get(),
+            "{\"n\":12345678901234567890123}"
+        );
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(
+            compact_object(&deep).unwrap_err(),
+            "nested deeper than 100 levels"
+        );
+    }
+}

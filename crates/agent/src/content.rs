@@ -1,0 +1,110 @@
+//! What tools give back: text, or a finished command in its parts, each bounded in bytes with head and tail kept.
+//!
+//! A command's output is kept once, in parts: the model reads it as one text, the offline model reads its standard
+//! output alone.
+
+use std::{borrow::Cow, fmt::Write as _, time::Duration};
+
+use sortie_sandbox::{ExitKind, StreamOutput};
+
+use crate::text;
+
+/// What the model is told of a tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolContent {
+    /// Text, already bounded.
+    Text(String),
+    /// A command that has ended.
+    Command(CommandOutput),
+    /// Dropped from the transcript to bound its memory.
+    Dropped {
+        /// How much it was, in bytes.
+        bytes: usize,
+    },
+}
+
+impl ToolContent {
+    /// What the model reads.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Command(command) => Cow::Owned(command.text()),
+            Self::Dropped { bytes } => Cow::Owned(format!("[an old output of {bytes} bytes was dropped]")),
+        }
+    }
+
+    /// How much memory it holds, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Command(command) => command.stdout.len() + command.stderr.len(),
+            Self::Dropped { .. } => 0,
+        }
+    }
+}
+
+/// A finished command. The streams are valid UTF-8 without U+0000, with a line in place of what was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandOutput {
+    /// How it ended.
+    pub exit: ExitKind,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// The time it was given.
+    pub timeout: Duration,
+}
+
+impl CommandOutput {
+    /// True when it exited with status 0.
+    pub fn succeeded(&self) -> bool {
+        self.exit == ExitKind::Code(0)
+    }
+
+    /// How it ended, as the end of a sentence: `exited with status 1`.
+    pub fn how(&self) -> String {
+        match self.exit {
+            ExitKind::Code(code) => format!("exited with status {code}"),
+            ExitKind::Signal(signal) => format!("was ended by signal {signal}"),
+            ExitKind::TimedOut => format!("was stopped after {} s", self.timeout.as_secs_f64()),
+            ExitKind::Memory => "was stopped: the run's memory limit is reached".to_owned(),
+            ExitKind::Disk => "was stopped: the run's disk limit is reached".to_owned(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut out = String::with_capacity(self.stdout.len() + self.stderr.len() + 64);
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "[the command {}]", self.how());
+        for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            if stream.is_empty() {
+                continue;
+            }
+            let _ = writeln!(out, "[{name}]");
+            out.push_str(stream);
+            if !stream.ends_with('\n') {
+                out.push('\n');
+            }
+        }
+        out
+    }
+}
+
+/// One stream of a command as text; a line says how much was left out of its middle.
+pub(crate) fn stream_text(stream: StreamOutput) -> String {
+    let StreamOutput {
+        mut head,
+        tail,
+        total_bytes,
+    } = stream;
+    let kept = (head.len() + tail.len()) as u64;
+    if total_bytes <= kept {
+        head.extend_from_slice(&tail);
+        return text::clean_bytes(head);
+    }
+    let mut out = text::clean_bytes(head);
+    out.push_str(&text::left_out(total_bytes - kept));
+    out.push_str(&text::clean_bytes(tail));
+    out
+}

@@ -1,0 +1,188 @@
+//! The budget of a run while it runs: every change is told to the sink, 80 % is recorded once, and whatever the agent
+//! waits for ends at the moment at which compute has used the budget up.
+
+use std::{
+    pin::pin,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use sortie_api::{EventType, Micros, model::ModelPrices};
+use tokio::time::{Instant, sleep_until};
+
+use crate::{
+    BudgetSpec, Sink,
+    budget::{Budget, Cut, Exhausted, Hold},
+    model::{Deltas, Usage},
+    turn::Stop,
+};
+
+/// Bytes of text that one token stands for, in the estimate of a call that was given up.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// The budget of one run and the sink that it reports to.
+pub(crate) struct Meter<'a> {
+    budget: Mutex<Budget>,
+    warned: AtomicBool,
+    sink: &'a dyn Sink,
+}
+
+enum Threshold {
+    Warning,
+    Exhausted,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn new(spec: &BudgetSpec, sink: &'a dyn Sink) -> Self {
+        Self {
+            budget: Mutex::new(Budget::new(spec)),
+            warned: AtomicBool::new(false),
+            sink,
+        }
+    }
+
+    /// Waits for `work`, but not beyond the moment at which the budget is used up.
+    pub(crate) async fn while_funded<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
+        let mut work = pin!(work);
+        loop {
+            let Some((at, threshold)) = self.next_threshold() else {
+                return Ok(work.await);
+            };
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                () = sleep_until(at) => match threshold {
+                    Threshold::Warning => self.warn().await?,
+                    Threshold::Exhausted => return Err(Stop::Exhausted),
+                },
+            }
+        }
+    }
+
+    /// Sets the worst case of a model call aside until the call is settled or dropped.
+    pub(crate) fn hold<'m>(
+        &'m self,
+        prices: &'m ModelPrices,
+        step: u32,
+        input_tokens: u64,
+        wanted: u64,
+    ) -> Result<Held<'a, 'm>, Exhausted> {
+        let hold = self.budget().hold(Instant::now(), prices, input_tokens, wanted)?;
+        Ok(Held {
+            max_tokens: hold.max_tokens,
+            cut: hold.cut,
+            meter: self,
+            prices,
+            hold: Some(hold),
+            step,
+            input_tokens,
+            bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Tells the sink the whole cost, and records the warning once from 80 % on.
+    pub(crate) async fn report(&self) -> Result<(), Stop> {
+        let now = Instant::now();
+        let (spent, nearly) = {
+            let budget = self.budget();
+            (budget.spent(now), budget.is_nearly_spent(now))
+        };
+        self.sink.spent(spent);
+        if nearly { self.warn().await } else { Ok(()) }
+    }
+
+    /// Records that the budget is used up and returns the run's error.
+    pub(crate) async fn reached(&self, why: &str) -> Result<String, Stop> {
+        let spent = self.budget().report(Instant::now());
+        self.sink.record(EventType::BudgetReached(spent)).await?;
+        Ok(format!(
+            "budget exhausted: {} of {} spent{why}",
+            spent.spent_micros, spent.limit_micros
+        ))
+    }
+
+    /// Tells the sink the whole cost.
+    pub(crate) fn tell(&self) {
+        let spent = self.budget().spent(Instant::now());
+        self.sink.spent(spent);
+    }
+
+    async fn warn(&self) -> Result<(), Stop> {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            let spent = self.budget().report(Instant::now());
+            self.sink.record(EventType::BudgetWarning(spent)).await?;
+        }
+        Ok(())
+    }
+
+    fn next_threshold(&self) -> Option<(Instant, Threshold)> {
+        let budget = self.budget();
+        let exhausted = budget.exhausted_at()?;
+        match budget.warning_at() {
+            Some(at) if at < exhausted && !self.warned.load(Ordering::Relaxed) => {
+                Some((at, Threshold::Warning))
+            }
+            _ => Some((exhausted, Threshold::Exhausted)),
+        }
+    }
+
+    fn budget(&self) -> MutexGuard<'_, Budget> {
+        // The budget is plain numbers, each changed in one assignment: a panic elsewhere leaves them whole.
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A hold in use: the model call is under way. It counts the text that comes, so that a call that is given up
+/// (cancel, timeout, budget) is charged for what the provider has presumably done.
+pub(crate) struct Held<'a, 'm> {
+    /// The longest answer that the hold pays for, in tokens.
+    pub(crate) max_tokens: u64,
+    /// Whether the budget shortened it.
+    pub(crate) cut: Cut,
+    meter: &'m Meter<'a>,
+    prices: &'m ModelPrices,
+    hold: Option<Hold>,
+    step: u32,
+    input_tokens: u64,
+    bytes: AtomicU64,
+}
+
+impl Held<'_, '_> {
+    /// The call has ended: charges what it cost and returns that.
+    pub(crate) fn settle(mut self, usage: &Usage) -> Micros {
+        self.settle_once(usage)
+    }
+
+    fn settle_once(&mut self, usage: &Usage) -> Micros {
+        let Some(hold) = self.hold.take() else {
+            return Micros::ZERO;
+        };
+        self.meter
+            .budget()
+            .settle(Instant::now(), hold, self.prices, usage)
+    }
+}
+
+impl Drop for Held<'_, '_> {
+    fn drop(&mut self) {
+        if self.hold.is_some() {
+            let output_tokens = self.bytes.load(Ordering::Relaxed).div_ceil(BYTES_PER_TOKEN);
+            let usage = Usage {
+                input_tokens: self.input_tokens / 2,
+                output_tokens,
+                ..Usage::default()
+            };
+            self.settle_once(&usage);
+            self.meter.tell();
+        }
+    }
+}
+
+impl Deltas for Held<'_, '_> {
+    fn text(&self, piece: &str) {
+        self.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        self.meter.sink.message_delta(self.step, piece);
+    }
+}

@@ -1,0 +1,259 @@
+//! What the agent asks of a language model, and what it gets back, whoever serves it.
+//!
+//! A provider's client is one [`Model`]: it turns a [`Request`] into its own wire format, hands out the text as it
+//! streams, and returns one [`Reply`] with the provider's own figures of usage. It neither retries nor counts money.
+
+use std::{borrow::Cow, time::Duration};
+
+use futures_util::future::BoxFuture;
+use serde_json::value::RawValue;
+use sortie_api::model::ModelInfo;
+
+use crate::content::ToolContent;
+
+/// A model, behind whatever provider.
+pub trait Model: Send + Sync {
+    /// Its entry in the catalog.
+    fn info(&self) -> &ModelInfo;
+
+    /// How much of one tool output the model is shown, in bytes; what is over is left out of its middle.
+    fn tool_output_bytes(&self) -> usize {
+        32 * 1024
+    }
+
+    /// Makes one call. Dropping the future gives it up.
+    fn call<'a>(
+        &'a self,
+        request: Request<'a>,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>>;
+}
+
+/// Where a model's text goes while it is being written.
+pub trait Deltas: Send + Sync {
+    /// The next piece of text.
+    fn text(&self, piece: &str);
+}
+
+/// One call: everything the model is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The system prompt.
+    pub system: &'a str,
+    /// What the run is to do: the first message of the conversation.
+    pub task: Task<'a>,
+    /// What was said since, oldest first.
+    pub transcript: &'a [Turn],
+    /// The tools it may call.
+    pub tools: &'a [ToolDefinition<'a>],
+    /// Most tokens of the answer.
+    pub max_tokens: u64,
+}
+
+impl Request<'_> {
+    /// More tokens than any tokenizer makes of ordinary text of this size: one for each two bytes, and some for each
+    /// message and tool. What the input of the call may cost at most is reckoned with it.
+    pub(crate) fn most_input_tokens(&self) -> u64 {
+        let content = |content: &Content| match content {
+            Content::Text(text) => text.len(),
+            Content::ToolCall(call) => call.name.len() + call.arguments.len() + PIECE_BYTES,
+            Content::Opaque(raw) => raw.get().len(),
+        };
+        let turn = |turn: &Turn| match turn {
+            Turn::Assistant(pieces) => pieces.iter().map(content).sum(),
+            Turn::ToolResults(results) => results
+                .iter()
+                .map(|r| r.content.held_bytes() + 2 * PIECE_BYTES)
+                .sum(),
+            Turn::User(text) => text.len(),
+        };
+        let tool = |tool: &ToolDefinition<'_>| tool.description.len() + tool.parameters.len() + PIECE_BYTES;
+        let task = &self.task;
+        let bytes = self.system.len()
+            + task.prompt.len()
+            + task.input.map_or(0, |input| input.get().len() + 2 * PIECE_BYTES)
+            + task
+                .output_schema
+                .map_or(0, |schema| schema.len() + 2 * PIECE_BYTES)
+            + self
+                .transcript
+                .iter()
+                .map(|t| turn(t) + PIECE_BYTES)
+                .sum::<usize>()
+            + self.tools.iter().map(tool).sum::<usize>();
+        bytes.div_ceil(2) as u64 + 256
+    }
+}
+
+/// What a piece of the conversation weighs beside its text, in bytes: its frame, its id, the words around it.
+const PIECE_BYTES: usize = 128;
+
+/// What the run is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'a> {
+    /// The task as sent.
+    pub prompt: &'a str,
+    /// Its data, JSON as sent.
+    pub input: Option<&'a RawValue>,
+    /// Where `input` also lies in the working directory.
+    pub input_file: Option<&'static str>,
+    /// The text of the JSON Schema that the final answer must match.
+    pub output_schema: Option<&'a str>,
+}
+
+impl<'a> Task<'a> {
+    /// The first message of the conversation: the prompt, then its data and the form of the answer, each delimited.
+    pub fn first_message(&self) -> Cow<'a, str> {
+        crate::prompt::first_message(self)
+    }
+}
+
+/// A tool as the model is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolDefinition<'a> {
+    /// What a call names.
+    pub name: &'a str,
+    /// What it does and when to use it.
+    pub description: &'a str,
+    /// The JSON Schema of its arguments, as text.
+    pub parameters: &'a str,
+}
+
+/// One part of the conversation after the task.
+#[derive(Clone, Debug)]
+pub enum Turn {
+    /// What the model said, as it came.
+    Assistant(Vec<Content>),
+    /// The results of the tool calls of the turn before, in their order.
+    ToolResults(Vec<ToolResult>),
+    /// What the engine tells the model: a correction.
+    User(String),
+}
+
+/// A piece of what a model said.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Text.
+    Text(String),
+    /// A wish to call a tool.
+    ToolCall(ToolCall),
+    /// Something of the provider's own that has to be sent back unchanged: signed thinking, encrypted reasoning.
+    Opaque(Box<RawValue>),
+}
+
+/// A wish to call a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCall {
+    /// The provider's id of the call.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as they came: meant to be a JSON object.
+    pub arguments: String,
+}
+
+/// What came of a tool call.
+#[derive(Clone, Debug)]
+pub struct ToolResult {
+    /// The call's id.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// What the model is told.
+    pub content: ToolContent,
+    /// Whether the call failed.
+    pub is_error: bool,
+}
+
+/// What a model said in one call.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// What it said.
+    pub content: Vec<Content>,
+    /// Why it stopped.
+    pub stop_reason: StopReason,
+    /// What the provider counted.
+    pub usage: Usage,
+}
+
+/// Why a model stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// It has said all it wanted.
+    EndTurn,
+    /// It waits for the results of its tool calls.
+    ToolUse,
+    /// It reached `max_tokens`.
+    MaxTokens,
+    /// It, or its provider's filter, refuses.
+    Refusal,
+}
+
+impl StopReason {
+    /// The name in the `model_call` event.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::EndTurn => "end_turn",
+            Self::ToolUse => "tool_use",
+            Self::MaxTokens => "max_tokens",
+            Self::Refusal => "refusal",
+        }
+    }
+}
+
+/// Tokens of one call. No token is counted in two fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Read, and neither read from nor written to a cache.
+    pub input_tokens: u64,
+    /// Written, hidden reasoning included.
+    pub output_tokens: u64,
+    /// Read from the provider's cache.
+    pub cache_read_tokens: u64,
+    /// Written to the provider's cache.
+    pub cache_write_tokens: u64,
+}
+
+/// A call that brought no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// What happened, for people, without secrets.
+    pub message: String,
+    /// Whether it may help to try again.
+    pub retry: Retry,
+    /// What the provider charges all the same, as far as it is known.
+    pub usage: Usage,
+}
+
+/// Whether a failed call is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// No: the request itself is at fault, or something with an effect happened.
+    Never,
+    /// Yes: overload, rate limit, broken connection.
+    Soon {
+        /// The least wait the provider asks for.
+        after: Option<Duration>,
+    },
+}
+
+impl ModelError {
+    /// A failure that no second attempt mends.
+    pub fn fatal(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            retry: Retry::Never,
+            usage: Usage::default(),
+        }
+    }
+
+    /// A failure that a second attempt may mend, after the wait the provider asks for.
+    pub fn retryable(message: impl Into<String>, after: Option<Duration>) -> Self {
+        Self {
+            message: message.into(),
+            retry: Retry::Soon { after },
+            usage: Usage::default(),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Text from strangers made fit for events, databases and models: valid UTF-8, no U+0000, bounded.
+
+use std::borrow::Cow;
+
+/// `text` with U+FFFD in place of U+0000, which PostgreSQL does not hold.
+pub(crate) fn clean(mut text: String) -> String {
+    if text.as_bytes().contains(&0) {
+        text = text.replace('\0', "\u{fffd}");
+    }
+    text
+}
+
+/// `bytes` as text, with U+FFFD in place of what is not UTF-8 and of U+0000.
+pub(crate) fn clean_bytes(bytes: Vec<u8>) -> String {
+    clean(match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    })
+}
+
+/// The line that stands for `bytes` left out.
+pub(crate) fn left_out(bytes: u64) -> String {
+    format!("\n[… {bytes} bytes left out …]\n")
+}
+
+/// The first part of `text`, at most `limit` bytes, ending between characters.
+pub(crate) fn head(text: &str, limit: usize) -> &str {
+    let end = text.floor_char_boundary(limit.min(text.len()));
+    text.get(..end).unwrap_or_default()
+}
+
+/// The last part of `text`, at most `limit` bytes, beginning between characters.
+pub(crate) fn tail(text: &str, limit: usize) -> &str {
+    let start = text.ceil_char_boundary(text.len().saturating_sub(limit));
+    text.get(start..).unwrap_or_default()
+}
+
+/// `text` in at most `limit` bytes (beside the line that says how much was left out): its head and its tail.
+pub(crate) fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
+    if text.len() <= limit {
+        return Cow::Borrowed(text);
+    }
+    let (head, tail) = (head(text, limit - limit / 2), tail(text, limit / 2));
+    let gone = text.len() - head.len() - tail.len();
+    Cow::Owned(format!("{head}{}{tail}", left_out(gone as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_become_text_without_nul(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(!clean_bytes(bytes).contains('\0'));
+        }
+
+        #[test]
+        fn a_bounded_text_keeps_its_head_and_its_tail(text in any::<String>(), limit in 0_usize..64) {
+            let bounded = bounded(&text, limit);
+            if text.len() <= limit {
+                prop_assert_eq!(&*bounded, &*text);
+            } else {
+                let (before, rest) = bounded.split_once("\n[… ").ok_or_else(|| TestCaseError::fail("no mark"))?;
+                let (gone, after) = rest.rsplit_once(" bytes left out …]\n").ok_or_else(|| TestCaseError::fail("no end"))?;
+                prop_assert!(text.starts_with(before) && text.ends_with(after));
+                prop_assert!(before.len() + after.len() <= limit);
+                prop_assert_eq!(gone.parse::<usize>().ok(), Some(text.len() - before.len() - after.len()));
+            }
+        }
+    }
+}

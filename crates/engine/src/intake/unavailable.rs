@@ -1,0 +1,83 @@
+//! Parts of the contract that this version does not serve yet. A request that needs one is refused with the field named:
+//! accepting and ignoring it would be worse. Their forms are checked first, so that a wrong form is told as such.
+
+use sortie_api::{RunRequest, limits, request::Web};
+use url::Url;
+
+use super::{broken, text};
+use crate::Error;
+
+const NOT_YET: &str = "not available in this version";
+
+pub(super) fn workflow(request: &RunRequest) -> Result<(), Error> {
+    let Some(name) = &request.workflow else {
+        return Ok(());
+    };
+    text::name("workflow", name)?;
+    Err(broken("workflow", format!("no workflow {name:?}")))
+}
+
+pub(super) fn connections(request: &RunRequest) -> Result<(), Error> {
+    let Some(connections) = &request.connections else {
+        return Ok(());
+    };
+    if connections.len() > limits::CONNECTIONS {
+        return Err(broken(
+            "connections",
+            format!("must have at most {} entries", limits::CONNECTIONS),
+        ));
+    }
+    let Some((name, connection)) = connections.iter().next() else {
+        return Ok(());
+    };
+    let field = format!("connections.{name}");
+    text::name(&field, name)?;
+    match (&connection.reference, &connection.kind) {
+        (Some(reference), None) => Err(broken(
+            format!("{field}.ref"),
+            format!("no connection {reference:?}"),
+        )),
+        (None, Some(_)) => Err(broken(field, NOT_YET)),
+        (Some(_), Some(_)) | (None, None) => Err(broken(field, "must have either ref, or type and url")),
+    }
+}
+
+pub(super) fn web(request: &RunRequest) -> Result<(), Error> {
+    match &request.web {
+        None | Some(Web::Switch(false)) => Ok(()),
+        Some(Web::Switch(true) | Web::Restricted(_)) => Err(broken("web", NOT_YET)),
+    }
+}
+
+pub(super) fn zero_data_retention(request: &RunRequest) -> Result<(), Error> {
+    if request.zero_data_retention == Some(true) {
+        return Err(broken("zero_data_retention", NOT_YET));
+    }
+    Ok(())
+}
+
+pub(super) fn callback(request: &RunRequest) -> Result<(), Error> {
+    let Some(callback) = &request.callback else {
+        return Ok(());
+    };
+    if callback.url.chars().count() > limits::CALLBACK_URL_CHARS {
+        return Err(broken(
+            "callback.url",
+            format!("must be at most {} characters", limits::CALLBACK_URL_CHARS),
+        ));
+    }
+    let url = Url::parse(&callback.url).map_err(|error| broken("callback.url", error))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(broken("callback.url", "must be http or https"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(broken("callback.url", "must not contain user info"));
+    }
+    if !(1..=limits::CALLBACK_SECRET_CHARS).contains(&callback.secret.chars().count()) {
+        return Err(broken(
+            "callback.secret",
+            format!("must be 1 to {} characters", limits::CALLBACK_SECRET_CHARS),
+        ));
+    }
+    Err(broken("callback", NOT_YET))
+}

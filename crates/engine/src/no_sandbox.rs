@@ -1,0 +1,37 @@
+//! Stands in where the host cannot confine commands and the operator allows nothing less.
+
+use futures_util::future::BoxFuture;
+use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Sandbox, Spec, Workdir};
+
+/// A backend that opens nothing and says why.
+pub(crate) struct NoSandbox {
+    capabilities: Capabilities,
+    reason: String,
+}
+
+impl NoSandbox {
+    pub(crate) fn new(reason: String) -> Self {
+        let capabilities = Capabilities {
+            level: Level::None,
+            memory: Enforcement::Soft,
+            disk: Enforcement::Soft,
+            missing: vec![reason.clone()],
+        };
+        Self { capabilities, reason }
+    }
+}
+
+impl Backend for NoSandbox {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn open<'a>(&'a self, _: &'a Workdir, _: Spec) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
+        Box::pin(async {
+            Err(Error::Unavailable {
+                reason: self.reason.clone(),
+                hint: "Run without commands by shell: false".to_owned(),
+            })
+        })
+    }
+}

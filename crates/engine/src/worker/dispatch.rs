@@ -1,0 +1,107 @@
+//! Dispatch: claims as many waiting runs as there are free places, as soon as there are any.
+//!
+//! A hint wakes it (a run was created, a place became free). The slow, jittered look is the safety net for hints
+//! that another node could not give.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::run_one::Worker;
+use crate::node::Identity;
+
+/// Runs claimed in one transaction.
+const BATCH: u32 = 64;
+
+/// The safety net: at least so often, and up to half as long again, so that nodes that started together drift apart.
+const LOOK: Duration = Duration::from_secs(1);
+const JITTER_MS: i64 = 500;
+
+/// Pause after a failed claim.
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+pub(crate) struct Dispatcher {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) identity: Identity,
+    pub(crate) work: Arc<Notify>,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    /// Cancelled when nothing more will be claimed.
+    pub(crate) stopped: CancellationToken,
+}
+
+impl Dispatcher {
+    /// Runs until the node stops taking runs.
+    pub(crate) async fn run(self) {
+        let _stopped = self.stopped.clone().drop_guard();
+        while !self.stop.is_cancelled() {
+            // Listening before claiming, so that a run created in between is not missed.
+            let work = self.work.notified();
+            tokio::pin!(work);
+            work.as_mut().enable();
+            let pause = match self.claim().await {
+                Ok(Claimed::More) => continue,
+                Ok(Claimed::All) => self.look(),
+                Err(error) => {
+                    tracing::error!(%error, "runs cannot be claimed");
+                    AFTER_FAILURE
+                }
+            };
+            tokio::select! {
+                () = work => {}
+                () = self.worker.active.left(), if self.free() == 0 || self.worker.options.organization_concurrency.is_some() => {}
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.cancelled() => {}
+            }
+        }
+    }
+
+    fn look(&self) -> Duration {
+        let jitter = self.worker.clock.now().as_micros().rem_euclid(JITTER_MS);
+        LOOK + Duration::from_millis(jitter.unsigned_abs())
+    }
+
+    fn free(&self) -> u32 {
+        self.worker
+            .options
+            .concurrency
+            .saturating_sub(u32::try_from(self.worker.active.count()).unwrap_or(u32::MAX))
+    }
+
+    async fn claim(&self) -> Result<Claimed, sortie_store::Error> {
+        let limit = self.free().min(BATCH);
+        if limit == 0 {
+            return Ok(Claimed::All);
+        }
+        let now = self.worker.clock.now();
+        let claims = self
+            .worker
+            .store
+            .claim_runs(
+                self.identity.get(),
+                limit,
+                self.worker.options.organization_concurrency,
+                now,
+            )
+            .await?;
+        let claimed = if claims.len() < limit as usize {
+            Claimed::All
+        } else {
+            Claimed::More
+        };
+        for claim in claims {
+            // Entered before the task is spawned, so that a cancel finds it from here on.
+            let place = self.worker.active.enter(claim.fence.run);
+            self.tracker.spawn(Arc::clone(&self.worker).run(claim, place));
+        }
+        Ok(claimed)
+    }
+}
+
+enum Claimed {
+    /// The batch was full: there may be more.
+    More,
+    /// Nothing waits any more, or no place is free.
+    All,
+}

@@ -1,0 +1,100 @@
+//! How a run's end is written down: status, answer, error and last events.
+
+use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
+use sortie_store::{Claim, Finish, NewEvent};
+
+use super::active::StopReason;
+
+/// How the work on a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With the final answer.
+    Succeeded(String),
+    /// In failure, for the reason given.
+    Failed(String),
+    /// At the time limit.
+    TimedOut,
+    /// From outside.
+    Stopped(StopReason),
+}
+
+/// The finishing write: what was `gathered` before, then the answer and the final status. `None` where the run is no
+/// longer this worker's to finish.
+pub(crate) fn final_events(
+    ended: Ended,
+    claim: &Claim,
+    gathered: Vec<NewEvent>,
+    cost: Micros,
+    at: Timestamp,
+) -> Result<Option<Finish>, serde_json::Error> {
+    let mut finish = Finish {
+        status: RunStatus::Failed,
+        output: None,
+        error: None,
+        cost,
+        events: gathered,
+        at,
+    };
+    let mut add = |event: &EventType| NewEvent::new(event, at).map(|event| finish.events.push(event));
+    match ended {
+        Ended::Succeeded(whole) => {
+            finish.status = RunStatus::Succeeded;
+            let (output, output_bytes) = cut(whole);
+            add(&EventType::Result {
+                output: output.clone(),
+            })?;
+            if output_bytes > output.len() {
+                add(&EventType::OutputTruncated {
+                    limit_bytes: limits::OUTPUT_BYTES as u64,
+                    output_bytes: output_bytes as u64,
+                })?;
+            }
+            finish.output = Some(output);
+        }
+        Ended::Failed(reason) => finish.error = Some(reason),
+        Ended::TimedOut => {
+            finish.status = RunStatus::TimedOut;
+            finish.error = Some(format!("timed out after {} s", claim.timeout_seconds));
+        }
+        Ended::Stopped(StopReason::NotOurs) => return Ok(None),
+        Ended::Stopped(StopReason::Shutdown) => {
+            finish.status = RunStatus::Interrupted;
+            finish.error = Some("the node that ran it was stopped".to_owned());
+            add(&EventType::Interrupted { reason: "shutdown" })?;
+        }
+    }
+    let status = EventType::Status {
+        status: finish.status,
+        error: finish.error.clone(),
+    };
+    finish.events.push(NewEvent::new(&status, at)?);
+    Ok(Some(finish))
+}
+
+/// The output within its limit, cut at a character, and the length of the whole.
+fn cut(mut output: String) -> (String, usize) {
+    let whole = output.len();
+    if whole > limits::OUTPUT_BYTES {
+        output.truncate(output.floor_char_boundary(limits::OUTPUT_BYTES));
+    }
+    (output, whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_long_output_is_cut_at_a_character_just_below_the_limit(extra in 0_usize..20, lead in 0_usize..4) {
+            let text = format!("{}{}", "a".repeat(lead), "ü".repeat(limits::OUTPUT_BYTES / 2 + extra));
+            let (output, whole) = cut(text.clone());
+            prop_assert_eq!(whole, text.len());
+            prop_assert!(output.len() <= limits::OUTPUT_BYTES);
+            prop_assert!(text.starts_with(&output));
+            prop_assert!(output.len() == text.len() || output.len() + 2 > limits::OUTPUT_BYTES);
+        }
+    }
+}

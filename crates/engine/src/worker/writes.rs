@@ -1,0 +1,50 @@
+//! A worker's writes through a database that comes and goes.
+//!
+//! A connection lost in the middle of a commit leaves open whether the write took place. The run's position in the
+//! store tells: every write of a worker moves it. So a write is tried again only where it did not happen, and a
+//! worker gives a run up only when the store says that the run is no longer its own.
+
+use std::time::Duration;
+
+use sortie_store::{Error, Fence, Store};
+
+/// Pauses between attempts, doubling from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Writes with `write`, which adds `added` events, until it is stored. `None`: it is stored, but its answer was lost.
+/// An error is final: `Fenced`, or something that trying again would not mend.
+pub(crate) async fn until_stored<T, F, W>(
+    store: &Store,
+    fence: Fence,
+    added: usize,
+    write: W,
+) -> Result<Option<T>, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+    W: Fn() -> F,
+{
+    let target = fence
+        .last_event
+        .saturating_add(i64::try_from(added).unwrap_or(i64::MAX));
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let error = match write().await {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(Error::Unavailable(error)) => error,
+            Err(error) => return Err(error),
+        };
+        tracing::warn!(run = %fence.run, %error, "a write is tried again");
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+            match store.position(fence.run, fence.attempt).await {
+                Ok(position) if position == target => return Ok(None),
+                Ok(position) if position == fence.last_event => break,
+                Ok(_) => return Err(Error::Fenced),
+                Err(Error::Unavailable(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! A whole engine on a SQLite file: runs of the offline model from creation to their end.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt;
+use serde_json::Value;
+use sortie_api::{Micros, OrgId, Run, RunRequest, RunStatus, secret::Secret};
+use sortie_engine::{Engine, Error, Frame, Options};
+use sortie_store::{Created, Store};
+use tempfile::TempDir;
+
+/// An engine with an organization, without a sandbox.
+struct Rig {
+    engine: Engine,
+    org: OrgId,
+    key: Secret,
+    dir: Arc<TempDir>,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    async fn start_with(change: impl FnOnce(&mut Options)) -> Self {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let engine = start(&dir, change).await;
+        let key = engine
+            .bootstrap()
+            .await
+            .unwrap()
+            .expect("a new store has no key yet");
+        let org = engine
+            .authenticate(key.expose())
+            .await
+            .unwrap()
+            .expect("the first key is known")
+            .org;
+        Self {
+            engine,
+            org,
+            key,
+            dir,
+        }
+    }
+
+    async fn create(&self, request: Value) -> Result<Run, Error> {
+        let request: RunRequest = serde_json::from_value(request).unwrap();
+        match self.engine.create_run(self.org, request, None).await? {
+            Created::New(run) | Created::Existing(run) => Ok(run),
+        }
+    }
+
+    /// The run's events after `after` to the end of its stream: ids with types, and the run in `done`.
+    async fn follow(&self, run: &Run, after: i64) -> (Vec<(i64, String)>, Option<Run>) {
+        let mut stream = self.engine.follow(self.org, run.id, after).await.unwrap();
+        let (mut events, mut done) = (Vec::new(), None);
+        while let Some(frame) = stream.next().await {
+            match frame.unwrap() {
+                Frame::Events(bytes) => events.extend(messages(&bytes)),
+                Frame::Done(bytes) => done = Some(data_of(std::str::from_utf8(&bytes).unwrap())),
+            }
+        }
+        (events, done)
+    }
+
+    async fn finished(&self, request: Value) -> (Vec<String>, Run) {
+        let run = self.create(request).await.unwrap();
+        let (events, done) = self.follow(&run, 0).await;
+        (
+            events.into_iter().map(|(_, kind)| kind).collect(),
+            done.expect("the stream ends with done"),
+        )
+    }
+}
+
+async fn start(dir: &TempDir, change: impl FnOnce(&mut Options)) -> Engine {
+    let store = Store::open(&format!("sqlite:{}", dir.path().join("sortie.db").display()))
+        .await
+        .unwrap();
+    let mut options = Options {
+        data_dir: dir.path().to_owned(),
+        shutdown_grace: Duration::from_millis(50),
+        ..Options::default()
+    };
+    change(&mut options);
+    Engine::start(options, store, Err("this test has no sandbox.".to_owned()))
+        .await
+        .unwrap()
+}
+
+fn data_of<T: serde::de::DeserializeOwned>(message: &str) -> T {
+    let data = message
+        .lines()
+        .find_map(|line| line.strip_prefix("data: "))
+        .expect("a message has data");
+    serde_json::from_str(data).unwrap()
+}
+
+fn messages(bytes: &[u8]) -> Vec<(i64, String)> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    text.split_terminator("\n\n")
+        .map(|message| {
+            let event: sortie_api::Event = data_of(message);
+            assert!(
+                message.starts_with(&format!("id: {}\nevent: {}\n", event.id, event.kind)),
+                "{message}"
+            );
+            (event.id, event.kind)
+        })
+        .collect()
+}
+
+fn prompt(text: &str) -> Value {
+    serde_json::json!({ "prompt": text, "shell": false })
+}
+
+const WAITS: &str = "```wait 60000\n```";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_without_blocks_is_answered_with_itself() {
+    let rig = Rig::start().await;
+    let (kinds, run) = rig.finished(prompt("say hello")).await;
+    assert_eq!(run.status, RunStatus::Succeeded);
+    assert_eq!(run.output.as_deref(), Some("say hello"));
+    assert_eq!(run.cost_micros, Micros::ZERO);
+    assert!(!run.billing_pending);
+    assert!(run.started_at >= Some(run.created_at) && run.finished_at >= run.started_at);
+    assert_eq!(
+        kinds,
+        [
+            "status",
+            "status",
+            "status",
+            "worker_started",
+            "model_call",
+            "message",
+            "result",
+            "status"
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_ids_have_no_gap_and_a_stream_resumes_anywhere() {
+    let rig = Rig::start().await;
+    let run = rig.create(prompt("hello")).await.unwrap();
+    let (whole, _) = rig.follow(&run, 0).await;
+    let last = i64::try_from(whole.len()).unwrap();
+    assert_eq!(
+        whole.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+        (1..=last).collect::<Vec<_>>()
+    );
+    for after in [1, last - 1, last, last + 7, i64::MAX] {
+        let (rest, done) = rig.follow(&run, after).await;
+        let expected = usize::try_from(after).unwrap_or(usize::MAX).min(whole.len());
+        assert_eq!(rest, whole[expected..]);
+        assert_eq!(done.map(|run| run.status), Some(RunStatus::Succeeded));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_readers_of_many_runs_all_see_every_event() {
+    let rig = Arc::new(Rig::start().await);
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let run = rig
+            .create(prompt("```wait 30\n```\n```answer\nok\n```"))
+            .await
+            .unwrap();
+        for _ in 0..5 {
+            let (rig, run) = (Arc::clone(&rig), run.clone());
+            readers.spawn(async move { rig.follow(&run, 0).await });
+        }
+    }
+    while let Some(seen) = readers.join_next().await {
+        let (events, done) = seen.unwrap();
+        assert_eq!(done.and_then(|run| run.output).as_deref(), Some("ok"));
+        assert!((1..).zip(&events).all(|(at, (id, _))| at == *id), "{events:?}");
+        assert_eq!(events.last().map(|(_, kind)| kind.as_str()), Some("status"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancel_stops_a_working_run_and_ends_its_streams() {
+    let rig = Rig::start().await;
+    let run = rig.create(prompt(WAITS)).await.unwrap();
+    let mut stream = rig.engine.follow(rig.org, run.id, 0).await.unwrap();
+    let mut seen = Vec::new();
+    while !seen.iter().any(|(_, kind)| kind == "worker_started") {
+        let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
+            panic!("the stream ended early")
+        };
+        seen.extend(messages(&bytes));
+    }
+    let cancelled = rig.engine.cancel_run(rig.org, run.id).await.unwrap();
+    assert_eq!(cancelled.status, RunStatus::Cancelled);
+    let (_, done) = rig.follow(&run, 0).await;
+    assert_eq!(done.map(|run| run.status), Some(RunStatus::Cancelled));
+    let again = rig.engine.cancel_run(rig.org, run.id).await.unwrap();
+    assert_eq!(again, cancelled);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_ends_at_its_time_limit() {
+    let rig = Rig::start().await;
+    let (kinds, run) = rig
+        .finished(serde_json::json!({ "prompt": WAITS, "shell": false, "timeout_seconds": 1 }))
+        .await;
+    assert_eq!(run.status, RunStatus::TimedOut);
+    assert_eq!(run.error.as_deref(), Some("timed out after 1 s"));
+    assert_eq!(kinds.last().map(String::as_str), Some("status"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_time_costs_more_than_its_budget_ends_within_it() {
+    let rig = Rig::start_with(|options| {
+        options.compute_micros_per_second = Micros::new(1_000_000).unwrap();
+    })
+    .await;
+    let (_, run) = rig
+        .finished(serde_json::json!({ "prompt": WAITS, "shell": false, "max_cost_micros": 20_000 }))
+        .await;
+    assert_eq!(run.status, RunStatus::Failed);
+    assert!(run.error.unwrap().starts_with("budget exhausted"));
+    assert_eq!(run.cost_micros, Micros::new(20_000).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shutdown_ends_what_outlives_its_grace_as_interrupted() {
+    let rig = Rig::start().await;
+    let run = rig.create(prompt(WAITS)).await.unwrap();
+    let following = rig.follow(&run, 0);
+    let shutdown = async {
+        while rig.engine.store().get_run(rig.org, run.id).await.unwrap().status != RunStatus::Running {
+            tokio::task::yield_now().await;
+        }
+        rig.engine.shutdown().await;
+    };
+    let _both = futures_util::join!(following, shutdown);
+    let run = rig.engine.store().get_run(rig.org, run.id).await.unwrap();
+    assert_eq!(run.status, RunStatus::Interrupted);
+    assert!(matches!(
+        rig.create(prompt("late")).await,
+        Err(Error::Unavailable(_))
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_available_is_refused_and_nothing_is_created() {
+    let rig = Rig::start().await;
+    for (request, message) in [
+        (
+            serde_json::json!({ "prompt": "x", "web": true }),
+            "web: not available in this version",
+        ),
+        (
+            serde_json::json!({ "prompt": "x" }),
+            "shell: commands are unavailable on this engine",
+        ),
+    ] {
+        let mut request = request;
+        if message.starts_with("web") {
+            request["shell"] = false.into();
+        }
+        match rig.create(request).await {
+            Err(Error::Invalid(text)) => assert!(text.starts_with(message), "{text}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let filter = sortie_store::RunFilter {
+        status: None,
+        schedule: None,
+        before: None,
+        limit: 10,
+    };
+    assert!(
+        rig.engine
+            .store()
+            .list_runs(rig.org, filter)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_key_is_refused_at_once() {
+    let rig = Rig::start().await;
+    let request = sortie_api::key::CreateKey {
+        name: " second ".to_owned(),
+        role: None,
+    };
+    let second = rig.engine.create_key(rig.org, request).await.unwrap();
+    assert_eq!(second.name, "second");
+    assert!(rig.engine.authenticate(&second.key).await.unwrap().is_some());
+    rig.engine.delete_key(rig.org, second.id).await.unwrap();
+    assert!(rig.engine.authenticate(&second.key).await.unwrap().is_none());
+    let first = rig.engine.authenticate(rig.key.expose()).await.unwrap().unwrap();
+    assert!(matches!(
+        rig.engine.delete_key(rig.org, first.id).await,
+        Err(Error::Conflict(_))
+    ));
+    assert!(rig.dir.path().exists());
+}

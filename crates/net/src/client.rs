@@ -1,0 +1,302 @@
+//! The two HTTP clients: the guarded one for addresses that others name, and the plain one for the own engine.
+
+use std::{error::Error as StdError, net::IpAddr, sync::Arc, time::Duration};
+
+use reqwest::{
+    Certificate, ClientBuilder, Method, RequestBuilder,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect::Policy,
+};
+use url::{Host, Url};
+
+use crate::{Error, address::Reach};
+
+/// Makes `ring` the process's TLS provider. To be called once, before the first client is built; a second call
+/// changes nothing.
+pub fn install_crypto() {
+    // Err means that a provider is installed already, which is all that is asked for.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// How long the parts of a request may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Resolution and connection.
+    pub connect: Duration,
+    /// The longest silence of the other side.
+    pub read: Duration,
+    /// The whole exchange; `None` for streams, which `read` bounds.
+    pub total: Option<Duration>,
+}
+
+/// A client for addresses that strangers name. It reaches only what its [`Reach`] allows, follows no redirect, knows
+/// no proxy, keeps no cookie and trusts the certificate authorities that the binary carries.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    reach: Reach,
+}
+
+impl Client {
+    /// A client of the given reach.
+    pub fn new(reach: Reach, timeouts: Timeouts) -> Result<Self, Error> {
+        let http = base(timeouts).dns_resolver(Arc::new(Guard { reach })).build()?;
+        Ok(Self { http, reach })
+    }
+
+    /// Begins a request, where its URL is one that may be reached. The names in it are judged when they are
+    /// resolved, by the addresses that are then connected to.
+    pub fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Error> {
+        check_form(url)?;
+        // The resolver is not asked for literal addresses: they are judged here.
+        let literal = match url.host() {
+            Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
+            Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
+            Some(Host::Domain(_)) | None => None,
+        };
+        if let Some(ip) = literal.filter(|ip| !self.reach.allows(*ip)) {
+            return Err(Error::Refused { host: ip.to_string() });
+        }
+        Ok(self.http.request(method, url.clone()))
+    }
+
+    /// Sends a request. A refused address comes out as [`Error::Refused`].
+    pub async fn send(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
+        request.send().await.map_err(unwrap_refusal)
+    }
+}
+
+/// A client for the operator's own engine: any address, no redirect, no proxy.
+#[derive(Clone, Debug)]
+pub struct EngineClient {
+    http: reqwest::Client,
+}
+
+impl EngineClient {
+    /// A client with these time limits.
+    pub fn new(timeouts: Timeouts) -> Result<Self, Error> {
+        Ok(Self {
+            http: base(timeouts).build()?,
+        })
+    }
+
+    /// Begins a request.
+    pub fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Error> {
+        check_form(url)?;
+        Ok(self.http.request(method, url.clone()))
+    }
+}
+
+fn check_form(url: &Url) -> Result<(), Error> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Error::Url("the URL must begin with http:// or https://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Error::Url("the URL must not carry a user name or a password"));
+    }
+    if url.host().is_none() {
+        return Err(Error::Url("the URL must name a host"));
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where HTTP clients are made"
+)]
+fn base(timeouts: Timeouts) -> ClientBuilder {
+    // Roots given by us: the platform verifier panics on a machine without a certificate store.
+    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS
+        .iter()
+        .filter_map(|der| Certificate::from_der(der).ok());
+    let builder = reqwest::Client::builder()
+        .tls_certs_only(roots)
+        .no_proxy()
+        .redirect(Policy::none())
+        .connect_timeout(timeouts.connect)
+        .read_timeout(timeouts.read);
+    match timeouts.total {
+        Some(total) => builder.timeout(total),
+        None => builder,
+    }
+}
+
+/// Resolves names by the system and gives nothing out when any of a name's addresses is out of reach: a name with a
+/// public and a private address is a trap, not a choice.
+struct Guard {
+    reach: Reach,
+}
+
+impl Resolve for Guard {
+    fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.reach;
+        Box::pin(async move {
+            let found: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            if found.iter().any(|address| !reach.allows(address.ip())) {
+                let refusal: Box<dyn StdError + Send + Sync> =
+                    Box::new(RefusedName(name.as_str().to_owned()));
+                return Err(refusal);
+            }
+            let addresses: Addrs = Box::new(found.into_iter());
+            Ok(addresses)
+        })
+    }
+}
+
+/// What the resolver says of a name that is out of reach; found again in the chain of the request's error.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is not a public address")]
+struct RefusedName(String);
+
+fn unwrap_refusal(error: reqwest::Error) -> Error {
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(&error);
+    while let Some(inner) = cause {
+        if let Some(RefusedName(host)) = inner.downcast_ref() {
+            return Error::Refused { host: host.clone() };
+        }
+        cause = inner.source();
+    }
+    Error::from(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::read_body;
+
+    const QUICK: Timeouts = Timeouts {
+        connect: Duration::from_secs(5),
+        read: Duration::from_secs(5),
+        total: Some(Duration::from_secs(5)),
+    };
+
+    fn client(reach: Reach) -> Client {
+        install_crypto();
+        Client::new(reach, QUICK).unwrap()
+    }
+
+    fn url(text: &str) -> Url {
+        text.parse().unwrap()
+    }
+
+    /// Answers one connection with `answer` and returns the port and what was asked.
+    async fn answering(answer: &'static str) -> (u16, tokio::sync::oneshot::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (tell, asked) = tokio::sync::oneshot::channel();
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 4096];
+            let length = stream.read(&mut request).await.unwrap();
+            let _told = tell.send(String::from_utf8_lossy(&request[..length]).into_owned());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        });
+        tasks.detach_all();
+        (port, asked)
+    }
+
+    #[test]
+    fn every_spelling_of_a_local_address_is_refused() {
+        let client = client(Reach::Public);
+        for text in [
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f.1/",
+            "http://0177.0.0.1/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:7f00:1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://[2002:7f00:1::]/",
+            "http://169.254.169.254/latest/meta-data/",
+            "https://10.0.0.1:8443/",
+            "http://127.0.0.1./",
+        ] {
+            let refused = client.request(Method::GET, &url(text));
+            assert!(
+                matches!(refused, Err(Error::Refused { .. })),
+                "{text}: {refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_plain_web_addresses_are_taken() {
+        let client = client(Reach::Private);
+        for text in [
+            "ftp://example.com/",
+            "file:///etc/passwd",
+            "http://a:b@example.com/",
+            "http://a@example.com/",
+            "data:,x",
+        ] {
+            let refused = client.request(Method::GET, &url(text));
+            assert!(matches!(refused, Err(Error::Url(_))), "{text}: {refused:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_resolves_to_a_local_address_is_refused_before_a_connection() {
+        let client = client(Reach::Public);
+        let request = client.request(Method::GET, &url("http://localhost:9/")).unwrap();
+        let refused = client.send(request).await;
+        assert!(
+            matches!(&refused, Err(Error::Refused { host }) if host == "localhost"),
+            "{refused:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_private_reach_gets_an_answer_and_follows_no_redirect() {
+        let (port, asked) =
+            answering("HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n")
+                .await;
+        let client = client(Reach::Private);
+        let request = client
+            .request(Method::GET, &url(&format!("http://127.0.0.1:{port}/x")))
+            .unwrap();
+        let response = client.send(request).await.unwrap();
+        assert_eq!(response.status(), 302);
+        assert!(asked.await.unwrap().starts_with("GET /x HTTP/1.1"));
+    }
+
+    #[tokio::test]
+    async fn a_body_over_the_limit_is_refused_with_and_without_a_length() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nabcdef",
+            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nabcdef",
+        ] {
+            let client = client(Reach::Private);
+            for (limit, fits) in [(5, false), (6, true)] {
+                let (port, _asked) = answering(answer).await;
+                let request = client
+                    .request(Method::GET, &url(&format!("http://127.0.0.1:{port}/")))
+                    .unwrap();
+                let body = read_body(client.send(request).await.unwrap(), limit).await;
+                assert_eq!(body.is_ok(), fits, "{limit}: {body:?}");
+                assert!(fits || matches!(body, Err(Error::TooLarge { limit: 5 })));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_does_not_repeat_the_url() {
+        let client = client(Reach::Private);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let request = client
+            .request(Method::GET, &url(&format!("http://127.0.0.1:{port}/?token=hush")))
+            .unwrap();
+        let text = client.send(request).await.unwrap_err().to_string();
+        assert!(!text.contains("hush"), "{text}");
+        assert!(text.contains("refused"), "{text}");
+    }
+}

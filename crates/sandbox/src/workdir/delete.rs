@@ -1,0 +1,109 @@
+//! Deletion that nothing a run leaves behind can stop: deep trees, folders without rights, any name.
+
+use std::{
+    ffi::{CStr, CString},
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+};
+
+use rustix::{
+    fs::{AtFlags, Dir, Mode, OFlags, chmod, fchmod, fstat, openat, unlinkat},
+    io::Errno,
+};
+
+use super::cursor::Cursor;
+
+/// Deletes `name` in `parent` with everything below it; nothing there is fine.
+pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    let name = CString::new(name)?;
+    if remove_entry(parent, &name)? {
+        return Ok(());
+    }
+    let mut at = Cursor::at(parent)?;
+    enter(&mut at, &name)?;
+    let mut names = vec![name];
+    while let Some(inner) = names.last() {
+        if let Some(full) = empty_out(at.fd())? {
+            enter(&mut at, &full)?;
+            names.push(full);
+        } else {
+            at.up()?;
+            unlinkat(at.fd(), inner.as_c_str(), AtFlags::REMOVEDIR)?;
+            names.pop();
+        }
+    }
+    Ok(())
+}
+
+/// Deletes every folder of `root` that `is_live` does not know, and goes on after a failure.
+pub(super) fn sweep(root: BorrowedFd<'_>, mut is_live: impl FnMut(&str) -> bool) -> io::Result<u64> {
+    let mut removed = 0;
+    let mut failed = None;
+    for entry in Dir::read_from(root)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if is_dot(name) || name.to_str().is_ok_and(&mut is_live) {
+            continue;
+        }
+        match remove_tree(root, name.to_bytes()) {
+            Ok(()) => removed += 1,
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(removed), Err)
+}
+
+/// Removes what can be removed here; returns a folder that is not empty, if any is left.
+fn empty_out(dir: BorrowedFd<'_>) -> io::Result<Option<CString>> {
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !is_dot(name) && !remove_entry(dir, name)? {
+            return Ok(Some(name.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// Removes a file, a link or an empty folder; false for a folder with something in it.
+fn remove_entry(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<bool> {
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(true),
+        Err(Errno::ISDIR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match unlinkat(dir, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Enters a folder, taking the rights to do so, and to delete in it, where they are missing.
+fn enter(at: &mut Cursor, name: &CStr) -> io::Result<()> {
+    match at.down(name) {
+        Err(Errno::ACCESS) => {
+            make_accessible(at.fd(), name)?;
+            at.down(name)?;
+        }
+        result => result?,
+    }
+    let mode = Mode::from_raw_mode(fstat(at.fd())?.st_mode);
+    if !mode.contains(Mode::RWXU) {
+        fchmod(at.fd(), Mode::RWXU)?;
+    }
+    Ok(())
+}
+
+/// Gives the owner all rights on a folder that may not even be opened: through a path descriptor, so that no link
+/// is followed.
+pub(super) fn make_accessible(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(parent, name, flags, Mode::empty())?;
+    chmod(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()), Mode::RWXU)?;
+    Ok(())
+}
+
+pub(super) fn is_dot(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}

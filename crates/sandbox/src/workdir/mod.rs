@@ -1,0 +1,245 @@
+//! Working directories: made, read, written, listed and deleted without ever following what an agent put there.
+//!
+//! Every access starts at a descriptor of the directory and is resolved by `openat2` with `RESOLVE_BENEATH`,
+//! `NO_SYMLINKS`, `NO_MAGICLINKS` and `NO_XDEV`: no link is followed, no mount is entered, and pipes, sockets and
+//! devices are never opened for their content. Walks hold one descriptor however deep the tree is, and recurse
+//! neither on the stack nor in descriptors.
+
+mod cursor;
+mod delete;
+mod list;
+mod open;
+mod usage;
+mod write;
+
+use std::{
+    fs::DirBuilder,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::DirBuilderExt,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{Mode, OFlags, fchown, mkdirat, open as open_path},
+    process::{Gid, Uid},
+};
+
+pub(crate) use usage::measure;
+
+use crate::{path::RelPath, uids::RunUid};
+
+/// The working directory of one run, held by a descriptor. Every access is relative to it and resolves no
+/// symlink, leaves no mount and opens no device or pipe (`openat2`).
+///
+/// Where the engine is root, the directory and what the engine writes into it belong to a host user of its own,
+/// which no other run of this host has at the same time.
+#[derive(Debug)]
+pub struct Workdir {
+    root: OwnedFd,
+    dir: OwnedFd,
+    name: String,
+    path: PathBuf,
+    owner: Option<Arc<RunUid>>,
+}
+
+/// What an entry of a listing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Directory,
+    /// A symbolic link, which is never followed.
+    Symlink,
+    /// A pipe, socket or device.
+    Other,
+}
+
+/// One entry of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Path from the working directory, decoded lossily: a name that is not UTF-8 cannot be opened by it.
+    pub path: String,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Size of a file, in bytes.
+    pub size: u64,
+}
+
+/// Why a file could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Nothing there.
+    #[error("no such file or folder")]
+    NotFound,
+    /// A folder, link, pipe, socket or device where a regular file is needed.
+    #[error("not a regular file")]
+    NotAFile,
+    /// The path goes through a link or out of the directory.
+    #[error("the path goes through a link")]
+    Escapes,
+    /// Larger than asked for.
+    #[error("larger than {limit} bytes")]
+    TooLarge {
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// Anything else.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl Workdir {
+    /// Makes the empty directory `name` below `root` for one run, and `root` itself where it is missing.
+    ///
+    /// # Errors
+    /// When something of that name is there already, when the name is not one plain segment, or when the root
+    /// engine has no user left for another run.
+    pub fn create(root: &Path, name: &str) -> io::Result<Self> {
+        if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a directory name",
+            ));
+        }
+        let owner = RunUid::acquire()?;
+        // Others may pass through to their own directory, but not list who else is there.
+        DirBuilder::new().recursive(true).mode(0o711).create(root)?;
+        let root_fd = open_path(
+            root,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let path = std::path::absolute(root)?.join(name);
+        let dir = make_private(&root_fd, name, owner.as_deref())?;
+        Ok(Self {
+            root: root_fd,
+            dir,
+            name: name.to_owned(),
+            path,
+            owner,
+        })
+    }
+
+    /// Size of a regular file, in bytes.
+    pub fn size(&self, path: &RelPath) -> Result<u64, FileError> {
+        Ok(open::regular(self.dir.as_fd(), path)?.1)
+    }
+
+    /// Reads a regular file of at most `limit` bytes whole.
+    pub fn read(&self, path: &RelPath, limit: u64) -> Result<Vec<u8>, FileError> {
+        let (file, size) = open::regular(self.dir.as_fd(), path)?;
+        open::read_at_most(file, size, limit)
+    }
+
+    /// Opens a regular file for reading, for files that are streamed.
+    pub fn open(&self, path: &RelPath) -> Result<std::fs::File, FileError> {
+        Ok(open::regular(self.dir.as_fd(), path)?.0)
+    }
+
+    /// Creates or replaces a file, making the folders above it. The old content stays until the new is complete;
+    /// the mode of a file that is replaced is kept.
+    pub fn write(&self, path: &RelPath, content: &[u8]) -> Result<(), FileError> {
+        write::replace(self.dir.as_fd(), path, content, self.owner.as_deref())
+    }
+
+    /// Everything below `path` (`None`: the whole directory) in the order of names, parents first, at most
+    /// `max_entries` entries and `max_depth` levels; true when it was cut.
+    pub fn list(
+        &self,
+        path: Option<&RelPath>,
+        max_depth: usize,
+        max_entries: usize,
+    ) -> Result<(Vec<Entry>, bool), FileError> {
+        list::list(self.dir.as_fd(), path, max_depth, max_entries)
+    }
+
+    /// What the directory holds: bytes on disk, and files and folders.
+    ///
+    /// # Errors
+    /// When the directory itself cannot be read; what cannot be read below it is made readable.
+    pub fn usage(&self) -> io::Result<(u64, u64)> {
+        let total = measure(self.dir.as_fd(), u64::MAX)?;
+        Ok((total.bytes, total.entries))
+    }
+
+    /// Deletes the directory with everything in it, however deep, unreadable or strangely named.
+    pub fn delete(self) -> io::Result<()> {
+        delete::remove_tree(self.root.as_fd(), self.name.as_bytes())?;
+        delete::remove_tree(self.root.as_fd(), scratch_name(&self.name).as_bytes())
+    }
+
+    /// Deletes the directories below `root` that no live run has, for the start of a node; `is_live` is asked
+    /// with each name. Returns how many directories went.
+    ///
+    /// # Errors
+    /// The first failure, after all others were tried. A root that does not exist holds nothing.
+    pub fn sweep(root: &Path, mut is_live: impl FnMut(&str) -> bool) -> io::Result<u64> {
+        let root_fd = match open_path(root, DIRECTORY, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::NOENT) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        delete::sweep(root_fd.as_fd(), |name| {
+            is_live(name.strip_suffix(SCRATCH).unwrap_or(name))
+        })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn owner(&self) -> Option<Arc<RunUid>> {
+        self.owner.clone()
+    }
+
+    /// A private folder beside the directory, for levels that cannot give the run a `/tmp` of its own.
+    pub(crate) fn scratch(&self) -> io::Result<(OwnedFd, PathBuf)> {
+        let name = scratch_name(&self.name);
+        let path = self.path.with_file_name(&name);
+        match make_private(&self.root, &name, self.owner.as_deref()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok((
+                open::beneath(self.root.as_fd(), name.as_bytes(), DIRECTORY, Mode::empty())?,
+                path,
+            )),
+            made => Ok((made?, path)),
+        }
+    }
+}
+
+const SCRATCH: &str = ".tmp";
+
+fn scratch_name(name: &str) -> String {
+    format!("{name}{SCRATCH}")
+}
+
+fn make_private(root: &OwnedFd, name: &str, owner: Option<&RunUid>) -> io::Result<OwnedFd> {
+    mkdirat(root, name, Mode::RWXU)?;
+    let dir = open::beneath(root.as_fd(), name.as_bytes(), DIRECTORY, Mode::empty())?;
+    give_to(&dir, owner)?;
+    Ok(dir)
+}
+
+fn give_to(fd: impl AsFd, owner: Option<&RunUid>) -> io::Result<()> {
+    if let Some(owner) = owner {
+        fchown(
+            fd,
+            Some(Uid::from_raw(owner.uid())),
+            Some(Gid::from_raw(owner.uid())),
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

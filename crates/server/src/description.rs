@@ -1,0 +1,247 @@
+//! The `OpenAPI` document: what the routes say of themselves, and what holds for all of them.
+//!
+//! Handlers describe what is theirs. The answers that follow from how they are built (a key is needed, there is a
+//! body, the path has an id) and the headers of every answer are added here, so that no route can forget them.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of a JSON value of our own making: the document is the same at each start and a test builds it"
+)]
+
+use serde_json::{Map, Value, json};
+use sortie_api::{ErrorCode, limits};
+
+use crate::{kit::WINDOW_SECONDS, routes};
+
+/// Headers of every answer.
+const HEADERS: [&str; 6] = [
+    "X-Request-Id",
+    "RateLimit-Policy",
+    "RateLimit",
+    "X-RateLimit-Limit",
+    "X-RateLimit-Remaining",
+    "X-RateLimit-Reset",
+];
+
+/// The failures that follow from how an operation is built, with their names among the components.
+const FAILURES: [(ErrorCode, &str, &str, &str); 8] = [
+    (
+        ErrorCode::InvalidRequest,
+        "InvalidRequest",
+        "The request breaks a rule; the message names the field and the rule. Nothing was changed.",
+        "timeout_seconds: must be from 1 to 3600",
+    ),
+    (
+        ErrorCode::Unauthorized,
+        "Unauthorized",
+        "The credential is missing, invalid, expired or revoked.",
+        "the credential is invalid, expired or revoked",
+    ),
+    (
+        ErrorCode::Forbidden,
+        "Forbidden",
+        "The role is too small, or the organization is suspended.",
+        "this needs the role admin",
+    ),
+    (
+        ErrorCode::NotFound,
+        "NotFound",
+        "There is no such resource in this organization.",
+        "not found",
+    ),
+    (
+        ErrorCode::PayloadTooLarge,
+        "PayloadTooLarge",
+        "The body is larger than any request may be.",
+        "the body must be at most 25165824 bytes",
+    ),
+    (
+        ErrorCode::RateLimited,
+        "RateLimited",
+        "The rate limit is reached; wait as long as `Retry-After` says.",
+        "rate limit reached, retry in 17 s",
+    ),
+    (
+        ErrorCode::Internal,
+        "Internal",
+        "Something is broken in the engine; the request id leads to its log.",
+        "internal error, request id 5f0c1a528d3b4c8e00000017",
+    ),
+    (
+        ErrorCode::Unavailable,
+        "Unavailable",
+        "A dependency is away for the moment; retry with back-off.",
+        "the database is unavailable, retry later",
+    ),
+];
+
+/// The whole document; `base_url` is the address clients use.
+pub(crate) fn document(base_url: Option<&str>) -> Value {
+    // The document is made of our own types: one that does not serialize would fail every test of it.
+    let mut document = serde_json::to_value(routes::table().into_openapi()).unwrap_or_default();
+    document["info"] = info();
+    document["servers"] = json!([{"url": base_url.unwrap_or("/")}]);
+    document["tags"] = json!([
+        {"name": "runs", "description": "Create runs, follow them, read their results."},
+        {"name": "models", "description": "The models runs can use."},
+        {"name": "organization", "description": "The organization behind the key."},
+        {"name": "administration", "description": "API keys of a self-hosted engine."},
+        {"name": "operations", "description": "Health and description of the engine."},
+    ]);
+    for (path, item) in members(&mut document["paths"]) {
+        for (_, operation) in members(item) {
+            complete(path, operation);
+        }
+    }
+    // What the derive has no words for.
+    let connections = &mut document["components"]["schemas"]["RunRequest"]["properties"]["connections"];
+    connections["maxProperties"] = limits::CONNECTIONS.into();
+    connections["propertyNames"] = json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,99}$"});
+    document["components"]["responses"] = failures();
+    document["components"]["headers"] = headers();
+    document["components"]["securitySchemes"] = json!({"api_key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key of the organization. The role an operation needs stands in its `security`; an \
+            `admin` key passes wherever `member` is asked for.",
+    }});
+    document
+}
+
+fn members(value: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
+    value.as_object_mut().into_iter().flatten()
+}
+
+fn info() -> Value {
+    json!({
+        "title": "Sortie engine API",
+        "version": env!("CARGO_PKG_VERSION"),
+        "description": "Runs AI agents on demand. Every failure is `{error, code}`; every answer carries \
+            `X-Request-Id` and the rate-limit headers. Request bodies with unknown fields are refused; clients ignore \
+            unknown fields in answers. Fields that end in `_micros` are millionths of a US dollar; times are RFC 3339 in UTC.",
+        "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    })
+}
+
+/// Adds what follows from how the operation is built.
+fn complete(path: &str, operation: &mut Value) {
+    let public = operation["security"] == json!([{}]);
+    if public {
+        operation["security"] = json!([]);
+    }
+    let has_body = operation.get("requestBody").is_some();
+    let has_input = has_body
+        || operation["parameters"]
+            .as_array()
+            .is_some_and(|parameters| parameters.iter().any(|parameter| parameter["in"] != "path"));
+    let probe = matches!(path, routes::HEALTHZ | routes::READYZ);
+    for (code, name, _, _) in FAILURES {
+        let possible = match code {
+            ErrorCode::InvalidRequest => has_input,
+            ErrorCode::Unauthorized | ErrorCode::Forbidden => !public,
+            // Hosted engines do not have the administration routes.
+            ErrorCode::NotFound => path.contains('{') || path.starts_with("/v1/admin/"),
+            ErrorCode::PayloadTooLarge => has_body,
+            ErrorCode::RateLimited => !probe,
+            ErrorCode::Unavailable => path != routes::HEALTHZ,
+            ErrorCode::Internal
+            | ErrorCode::PaymentRequired
+            | ErrorCode::MethodNotAllowed
+            | ErrorCode::Conflict
+            | ErrorCode::Gone => true,
+        };
+        if possible {
+            operation["responses"][code.status().to_string()] = reference("responses", name);
+        }
+    }
+    for (status, response) in members(&mut operation["responses"]) {
+        if response.get("$ref").is_some() {
+            continue;
+        }
+        response["headers"] = header_references(&[]);
+        let failure = FAILURE_EXAMPLES
+            .iter()
+            .find(|(code, _)| *status == code.status().to_string());
+        if let Some((code, message)) = failure {
+            response["content"]["application/json"]["example"] = json!({"error": message, "code": code});
+        }
+    }
+}
+
+/// Examples of the failures that handlers describe themselves.
+const FAILURE_EXAMPLES: [(ErrorCode, &str); 3] = [
+    (
+        ErrorCode::PaymentRequired,
+        "available credits do not cover max_cost_micros",
+    ),
+    (ErrorCode::Conflict, "the last admin key cannot be revoked"),
+    (ErrorCode::Gone, "a zero-data-retention run keeps no definition"),
+];
+
+fn reference(kind: &str, name: &str) -> Value {
+    json!({"$ref": format!("#/components/{kind}/{name}")})
+}
+
+fn header_references(more: &[&str]) -> Value {
+    HEADERS
+        .iter()
+        .chain(more)
+        .map(|name| ((*name).to_owned(), reference("headers", name)))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+fn failures() -> Value {
+    FAILURES
+        .iter()
+        .map(|(code, name, description, message)| {
+            let more: &[&str] = if *code == ErrorCode::RateLimited {
+                &["Retry-After"]
+            } else if *code == ErrorCode::Unauthorized {
+                &["WWW-Authenticate"]
+            } else {
+                &[]
+            };
+            let response = json!({
+                "description": description,
+                "headers": header_references(more),
+                "content": {"application/json": {
+                    "schema": reference("schemas", "ErrorBody"),
+                    "example": {"error": message, "code": code},
+                }},
+            });
+            ((*name).to_owned(), response)
+        })
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+fn headers() -> Value {
+    let text = |description: &str, pattern: &str, example: &str| {
+        json!({
+            "description": description, "required": true,
+            "schema": {"type": "string", "pattern": pattern}, "example": example,
+        })
+    };
+    let number = |description: &str, maximum: Option<u64>, example: u64| {
+        let mut schema = json!({"type": "integer", "format": "int64", "minimum": 0});
+        if let Some(maximum) = maximum {
+            schema["maximum"] = maximum.into();
+        }
+        json!({"description": description, "required": true, "schema": schema, "example": example})
+    };
+    json!({
+        "X-Request-Id": text("The request's id: the one sent, if it was valid, else a new one.",
+            "^[!-~]{1,128}$", "5f0c1a528d3b4c8e00000017"),
+        "RateLimit-Policy": text("Quota and window in seconds.",
+            "^\"default\";q=[0-9]+;w=60$", "\"default\";q=600;w=60"),
+        "RateLimit": text("Requests left in the window, and seconds until it restarts.",
+            "^\"default\";r=[0-9]+;t=[0-9]+$", "\"default\";r=599;t=31"),
+        "X-RateLimit-Limit": number("Quota of the window.", None, 600),
+        "X-RateLimit-Remaining": number("Requests left in the window.", None, 599),
+        "X-RateLimit-Reset": number("Seconds until the window restarts.", Some(WINDOW_SECONDS), 31),
+        "Retry-After": number("Seconds to wait.", Some(WINDOW_SECONDS), 17),
+        "WWW-Authenticate": text("The scheme, and `invalid_token` when a credential was sent.",
+            "^Bearer", "Bearer error=\"invalid_token\""),
+    })
+}

@@ -1,0 +1,200 @@
+//! The way of every request: id, credential, rate limit, router, headers. One function, so that nothing leaves the
+//! server without its `X-Request-Id` and rate-limit headers, errors and panics included.
+//!
+//! A request with a valid credential is counted against its key, any other against the client's network. The health
+//! routes are not counted: a probe must not be told that a node is ill because it asked too often.
+
+use std::{any::Any, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::SystemTime};
+
+use axum::{
+    Router,
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
+use futures_util::FutureExt as _;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, StatusCode,
+    header::{RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use sortie_api::{ErrorBody, ErrorCode};
+use sortie_engine::Engine;
+use tower::ServiceExt as _;
+use tracing::Instrument as _;
+
+use crate::{
+    Options,
+    kit::{
+        ApiError, Credential, Fault, Quota, RateLimits, RequestIds, Standing, X_REQUEST_ID, bearer,
+        client_address, error_response, network,
+    },
+    routes,
+};
+
+/// The server's side of one node, shared by its connections.
+pub(crate) struct Gate {
+    engine: Engine,
+    router: Router,
+    ids: RequestIds,
+    limits: RateLimits,
+    trusted_proxies: Vec<IpAddr>,
+}
+
+/// Whose quota a request is counted against.
+#[derive(Clone, Copy)]
+enum Counted {
+    Key(Standing),
+    Network(Standing),
+}
+
+impl Gate {
+    /// `seed` is a random number that makes this process's request ids its own.
+    pub(crate) fn new(engine: Engine, router: Router, options: &Options, seed: u64) -> Self {
+        Self {
+            engine,
+            router,
+            ids: RequestIds::new(seed),
+            limits: RateLimits::new(
+                Quota::per_minute(options.requests_per_minute),
+                Quota::per_minute(options.anonymous_requests_per_minute),
+            ),
+            trusted_proxies: options.trusted_proxies.clone(),
+        }
+    }
+
+    /// Answers one request of the client at `peer`. Never fails: what goes wrong is an answer too.
+    pub(crate) async fn handle(&self, peer: IpAddr, request: Request<Body>) -> Response {
+        let id = self.ids.of(request.headers());
+        let span = tracing::info_span!("request", request.id = id.as_str());
+        let network = network(client_address(peer, request.headers(), &self.trusted_proxies));
+        let what = Described::of(&request);
+        let challenge = challenge(&request);
+        let mut counted = None;
+        let answer = AssertUnwindSafe(self.answer(network, request, &mut counted))
+            .catch_unwind()
+            .instrument(span.clone())
+            .await;
+        let mut response =
+            answer.unwrap_or_else(|panic| ApiError::internal(panic_text(&*panic)).into_response());
+
+        let status = response.status();
+        if let Some(Fault(chain)) = response.extensions_mut().remove::<Fault>() {
+            let _entered = span.enter();
+            if status == StatusCode::INTERNAL_SERVER_ERROR {
+                tracing::error!(method = %what.method, path = %what.path, error = %chain, "a request failed");
+                let error = format!("internal error, request id {}", id.as_str());
+                response = error_response(
+                    status,
+                    &ErrorBody {
+                        error,
+                        code: ErrorCode::Internal,
+                    },
+                );
+            } else {
+                tracing::warn!(method = %what.method, path = %what.path, %status, error = %chain, "a request was put off");
+            }
+        }
+        let (quota, standing) = match counted {
+            Some(Counted::Key(standing)) => (&self.limits.with_credential, standing),
+            Some(Counted::Network(standing)) => (&self.limits.anonymous, standing),
+            None => (
+                &self.limits.anonymous,
+                self.limits.peek_network(network, now_seconds()),
+            ),
+        };
+        let headers = response.headers_mut();
+        standing.write(quota, headers);
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            headers.insert(RETRY_AFTER, HeaderValue::from(standing.reset));
+        } else if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, challenge);
+        }
+        headers.insert(X_REQUEST_ID, id.into_header());
+        response
+    }
+
+    async fn answer(
+        &self,
+        network: IpAddr,
+        mut request: Request<Body>,
+        counted: &mut Option<Counted>,
+    ) -> Response {
+        if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ) {
+            let credential = self.look_up(request.headers()).await;
+            let now = now_seconds();
+            let by = match &credential {
+                Credential::Valid(key) => Counted::Key(self.limits.count_key(key.id, now)),
+                Credential::Missing | Credential::Invalid | Credential::Unchecked(_) => {
+                    Counted::Network(self.limits.count_network(network, now))
+                }
+            };
+            *counted = Some(by);
+            let (Counted::Key(standing) | Counted::Network(standing)) = by;
+            if !standing.admitted {
+                return ApiError::rate_limited(standing.reset).into_response();
+            }
+            request.extensions_mut().insert(credential);
+        }
+        // A router is always ready and never fails.
+        self.router
+            .clone()
+            .oneshot(request)
+            .await
+            .unwrap_or_else(|never| match never {})
+    }
+
+    async fn look_up(&self, headers: &HeaderMap) -> Credential {
+        let Some(token) = bearer(headers) else {
+            return Credential::Missing;
+        };
+        if token.is_empty() {
+            return Credential::Invalid;
+        }
+        match self.engine.authenticate(token).await {
+            Ok(Some(key)) => Credential::Valid(key),
+            Ok(None) => Credential::Invalid,
+            Err(error) => Credential::Unchecked(Arc::new(error)),
+        }
+    }
+}
+
+/// What the log is told of a failed request: never its query or its headers.
+struct Described {
+    method: Method,
+    path: String,
+}
+
+impl Described {
+    fn of(request: &Request<Body>) -> Self {
+        Self {
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+        }
+    }
+}
+
+/// RFC 6750: the challenge names an error only where a credential was sent.
+fn challenge(request: &Request<Body>) -> HeaderValue {
+    HeaderValue::from_static(match bearer(request.headers()) {
+        None => "Bearer",
+        Some(_) => r#"Bearer error="invalid_token""#,
+    })
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("panic: {}", text.unwrap_or_default())
+}
+
+/// Rate windows follow the wall clock; everything that reckons with it takes it as an argument.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of this crate that reads the clock"
+)]
+fn now_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}

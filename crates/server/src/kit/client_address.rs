@@ -1,0 +1,109 @@
+//! Which address a request without a credential is counted against.
+//!
+//! `X-Forwarded-For` is believed only as far as trusted proxies vouch for it: the first address from the right that
+//! is not one of theirs is the client, so that a client cannot choose its own address.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use http::{HeaderMap, HeaderName};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The client's address as far as it can be known.
+pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
+    let mut client = peer.to_canonical();
+    if trusted.is_empty() {
+        return client;
+    }
+    let lines: Vec<&str> = headers
+        .get_all(X_FORWARDED_FOR)
+        .iter()
+        .map(|line| line.to_str().unwrap_or("?"))
+        .collect();
+    for hop in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+        if !trusted.iter().any(|proxy| proxy.to_canonical() == client) {
+            break;
+        }
+        let Some(address) = parse(hop.trim()) else { break };
+        client = address;
+    }
+    client
+}
+
+/// An address, or an address with a port as some proxies write it.
+fn parse(text: &str) -> Option<IpAddr> {
+    text.parse::<IpAddr>()
+        .or_else(|_| text.parse::<SocketAddr>().map(|socket| socket.ip()))
+        .ok()
+        .map(|address| address.to_canonical())
+}
+
+/// What is counted as one client: an IPv4 address, or the /64 that one IPv6 subscriber has.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => IpAddr::V4(v4),
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(peer: &str, forwarded: &[&'static str], trusted: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for line in forwarded {
+            headers.append(X_FORWARDED_FOR, http::HeaderValue::from_static(line));
+        }
+        let trusted: Vec<IpAddr> = trusted.iter().map(|text| text.parse().unwrap()).collect();
+        client_address(peer.parse().unwrap(), &headers, &trusted).to_string()
+    }
+
+    #[test]
+    fn a_forwarded_address_is_not_believed_from_a_stranger() {
+        assert_eq!(client("198.51.100.7", &["203.0.113.1"], &[]), "198.51.100.7");
+        assert_eq!(
+            client("198.51.100.7", &["203.0.113.1"], &["10.0.0.1"]),
+            "198.51.100.7"
+        );
+    }
+
+    #[test]
+    fn the_first_address_from_the_right_that_is_not_a_proxy_is_the_client() {
+        let trusted = ["10.0.0.1", "10.0.0.2"];
+        assert_eq!(
+            client("10.0.0.1", &["1.2.3.4, 203.0.113.9, 10.0.0.2"], &trusted),
+            "203.0.113.9"
+        );
+        assert_eq!(
+            client("10.0.0.1", &["1.2.3.4", "203.0.113.9"], &trusted),
+            "203.0.113.9"
+        );
+        assert_eq!(
+            client("::ffff:10.0.0.1", &["203.0.113.9:4711"], &trusted),
+            "203.0.113.9"
+        );
+        assert_eq!(client("10.0.0.1", &["[2001:db8::1]:80"], &trusted), "2001:db8::1");
+    }
+
+    #[test]
+    fn what_cannot_be_read_ends_the_search() {
+        assert_eq!(
+            client("10.0.0.1", &["203.0.113.9, unknown"], &["10.0.0.1"]),
+            "10.0.0.1"
+        );
+        assert_eq!(client("10.0.0.1", &[], &["10.0.0.1"]), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &[""], &["10.0.0.1"]), "10.0.0.1");
+    }
+
+    #[test]
+    fn an_ipv6_subscriber_is_one_client() {
+        let one = network("2001:db8:1:2:3:4:5:6".parse().unwrap());
+        assert_eq!(one, network("2001:db8:1:2::1".parse().unwrap()));
+        assert_ne!(one, network("2001:db8:1:3::1".parse().unwrap()));
+        assert_eq!(
+            network("::ffff:192.0.2.1".parse().unwrap()),
+            "192.0.2.1".parse::<IpAddr>().unwrap()
+        );
+    }
+}

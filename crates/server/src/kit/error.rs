@@ -1,0 +1,236 @@
+//! The one error of the HTTP layer, with a constructor per line of the contract's error table.
+//!
+//! A client reads `{error, code}`. What is wrong inside (the source) never reaches it: `into_response` leaves the
+//! source on the response as a [`Fault`], and the gate logs it once, with the request id that the client is told.
+
+use std::{error::Error as StdError, sync::Arc};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use sortie_api::{ErrorBody, ErrorCode};
+
+/// What a handler answers: a value, or an error in the contract's form.
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
+
+/// A failure as the client sees it, and what lies behind it.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    code: ErrorCode,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What the log is told of a 5xx answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault(pub(crate) Arc<str>);
+
+impl ApiError {
+    fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            code,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// 400: `field: rule`.
+    pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidRequest, message)
+    }
+
+    /// 401: no credential, or one that is not valid.
+    pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Unauthorized, message)
+    }
+
+    /// 403: the role is too small.
+    pub(crate) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Forbidden, message)
+    }
+
+    /// 404: no such resource in this organization, or no such route.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::NotFound, message)
+    }
+
+    /// 405: `Allow` says what the route takes.
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::new(
+            ErrorCode::MethodNotAllowed,
+            "this route does not take that method; Allow lists those it takes",
+        )
+    }
+
+    /// 409: the current state forbids it.
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Conflict, message)
+    }
+
+    /// 410: the content was never kept.
+    pub(crate) fn gone(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Gone, message)
+    }
+
+    /// 413: the body is larger than the route takes.
+    pub(crate) fn payload_too_large(limit: usize) -> Self {
+        Self::new(
+            ErrorCode::PayloadTooLarge,
+            format!("the body must be at most {limit} bytes"),
+        )
+    }
+
+    /// 429: the gate adds `Retry-After`.
+    pub(crate) fn rate_limited(seconds: u64) -> Self {
+        Self::new(
+            ErrorCode::RateLimited,
+            format!("rate limit reached, retry in {seconds} s"),
+        )
+    }
+
+    /// 500: `source` is for the log only.
+    pub(crate) fn internal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let mut error = Self::new(ErrorCode::Internal, "internal error");
+        error.source = Some(source.into());
+        error
+    }
+
+    /// 503: a dependency is away for the moment; `message` is for the client.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Unavailable, message)
+    }
+
+    /// The message and everything behind it, for the log.
+    fn chain(&self) -> Arc<str> {
+        let mut text = self.message.clone();
+        let mut cause: Option<&(dyn StdError + 'static)> = match &self.source {
+            Some(source) => Some(&**source),
+            None => None,
+        };
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text.into()
+    }
+}
+
+impl From<sortie_engine::Error> for ApiError {
+    fn from(error: sortie_engine::Error) -> Self {
+        use sortie_engine::Error;
+        match error {
+            Error::Invalid(rule) => Self::invalid_request(rule),
+            Error::NotFound => Self::not_found("not found"),
+            Error::Conflict(rule) => Self::conflict(rule),
+            Error::Gone(reason) => Self::gone(reason),
+            Error::Unavailable(reason) => Self::unavailable(reason),
+            Error::Internal(_) => Self::internal(error),
+        }
+    }
+}
+
+impl From<sortie_store::Error> for ApiError {
+    fn from(error: sortie_store::Error) -> Self {
+        sortie_engine::Error::from(error).into()
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let fault = self.status.is_server_error().then(|| Fault(self.chain()));
+        let body = ErrorBody {
+            error: self.message,
+            code: self.code,
+        };
+        let mut response = error_response(self.status, &body);
+        if let Some(fault) = fault {
+            response.extensions_mut().insert(fault);
+        }
+        response
+    }
+}
+
+/// The response of an error body; also what the gate rebuilds a 500 with, once it adds the request id.
+pub(crate) fn error_response(status: StatusCode, body: &ErrorBody) -> Response {
+    // A string and a unit enum always serialize: the fallback cannot be met, and would still be a valid answer.
+    let bytes = serde_json::to_vec(body)
+        .unwrap_or_else(|_| br#"{"error":"internal error","code":"internal"}"#.to_vec());
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn shown(error: ApiError) -> (u16, String, Option<String>) {
+        let response = error.into_response();
+        let status = response.status().as_u16();
+        let fault = response
+            .extensions()
+            .get::<Fault>()
+            .map(|fault| fault.0.to_string());
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(bytes.to_vec()).unwrap(), fault)
+    }
+
+    #[tokio::test]
+    async fn every_engine_error_has_its_line_of_the_table() {
+        use sortie_engine::Error as Engine;
+        let table = [
+            (
+                Engine::Invalid("prompt: required".into()),
+                400,
+                r#"{"error":"prompt: required","code":"invalid_request"}"#,
+            ),
+            (
+                Engine::NotFound,
+                404,
+                r#"{"error":"not found","code":"not_found"}"#,
+            ),
+            (
+                Engine::Conflict("c".into()),
+                409,
+                r#"{"error":"c","code":"conflict"}"#,
+            ),
+            (Engine::Gone("g".into()), 410, r#"{"error":"g","code":"gone"}"#),
+            (
+                Engine::Unavailable("u".into()),
+                503,
+                r#"{"error":"u","code":"unavailable"}"#,
+            ),
+            (
+                Engine::Internal("SELECT x".into()),
+                500,
+                r#"{"error":"internal error","code":"internal"}"#,
+            ),
+        ];
+        for (error, status, body) in table {
+            let (seen, text, fault) = shown(error.into()).await;
+            assert_eq!((seen, text.as_str()), (status, body));
+            assert_eq!(
+                fault.is_some(),
+                status >= 500,
+                "only what is ours to mend is logged"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_behind_a_500_reaches_the_log_and_not_the_client() {
+        let (_, text, fault) = shown(sortie_store::Error::Database("disk I/O error".into()).into()).await;
+        assert!(!text.contains("disk"));
+        assert!(fault.unwrap().contains("disk I/O error"));
+    }
+}

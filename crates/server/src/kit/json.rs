@@ -1,0 +1,346 @@
+//! JSON bodies in and out, in our error format.
+//!
+//! A body is refused with 400 that names the field: wrong content type, invalid UTF-8, malformed JSON, anything but
+//! an object, unknown and repeated fields, U+0000, deep nesting; with 413 when it is larger than any request may be.
+
+use std::time::Duration;
+
+use axum::{
+    body::Body,
+    extract::{FromRequest, Request},
+    response::{IntoResponse, Response},
+};
+use bytes::{Bytes, BytesMut};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT},
+};
+use http_body_util::BodyExt as _;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::error::Category;
+use sortie_api::limits::BODY_BYTES;
+
+use super::{ApiError, ApiResult, json_text};
+
+/// How long a client may take to send its body.
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How long what is too large is read on.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A message is cut here: it may quote what the client sent.
+const MESSAGE_CHARS: usize = 500;
+
+/// A request's body as `T`, or a response's body.
+#[derive(Clone, Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _state: &S) -> ApiResult<Self> {
+        let (parts, body) = request.into_parts();
+        if !is_json(&parts.headers) {
+            return Err(ApiError::invalid_request(
+                "Content-Type: must be application/json",
+            ));
+        }
+        let bytes = tokio::time::timeout(BODY_TIMEOUT, read(body, &parts.headers))
+            .await
+            .map_err(|_| ApiError::invalid_request("the body did not arrive within 60 s"))??;
+        parse(&bytes).map(Self)
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(bytes) => json_response(bytes),
+            Err(error) => ApiError::internal(error).into_response(),
+        }
+    }
+}
+
+/// A 200 whose body is JSON already.
+pub(crate) fn json_response(body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// The whole body, at most [`BODY_BYTES`].
+async fn read(mut body: Body, headers: &HeaderMap) -> ApiResult<Bytes> {
+    let announced = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse::<u64>().ok())
+        .unwrap_or(0);
+    if announced > BODY_BYTES as u64 && headers.contains_key(EXPECT) {
+        return Err(ApiError::payload_too_large(BODY_BYTES));
+    }
+    let mut chunks: Vec<Bytes> = Vec::new();
+    let mut length = 0_usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| ApiError::invalid_request("the body could not be read"))?;
+        let Ok(chunk) = frame.into_data() else { continue };
+        length = length.saturating_add(chunk.len());
+        if length > BODY_BYTES {
+            drop(chunks);
+            // However it ends, the answer is the same.
+            let _drained = tokio::time::timeout(DRAIN_TIMEOUT, drain(body)).await;
+            return Err(ApiError::payload_too_large(BODY_BYTES));
+        }
+        chunks.push(chunk);
+    }
+    if chunks.len() == 1 {
+        return Ok(chunks.pop().unwrap_or_default());
+    }
+    let mut whole = BytesMut::with_capacity(length);
+    for chunk in chunks {
+        whole.extend_from_slice(&chunk);
+    }
+    Ok(whole.freeze())
+}
+
+/// Reads on for a moment and drops what comes: many clients see only a broken connection, not our answer, unless they
+/// may send to the end.
+async fn drain(mut body: Body) {
+    let mut length = 0_usize;
+    while let Some(Ok(frame)) = body.frame().await {
+        length = length.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+        if length > BODY_BYTES {
+            return;
+        }
+    }
+}
+
+/// A body's bytes as `T`.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| ApiError::invalid_request(format!("the body must be UTF-8: {error}")))?;
+    // serde would also read a struct from an array, field by field.
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(ApiError::invalid_request("the body must be a JSON object"));
+    }
+    json_text::check(text).map_err(|refusal| {
+        let path = if refusal.path.is_empty() {
+            "the body"
+        } else {
+            &refusal.path
+        };
+        ApiError::invalid_request(format!("{path}: {}", refusal.rule))
+    })?;
+    serde_json::from_str(text).map_err(|error| ApiError::invalid_request(explain::<T>(text, &error)))
+}
+
+/// Reads the text again to learn where the error is: only what is refused pays for it.
+fn explain<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> String {
+    let message = match error.classify() {
+        Category::Data => {
+            let mut deserializer = serde_json::Deserializer::from_str(text);
+            let path = serde_path_to_error::deserialize::<_, T>(&mut deserializer)
+                .err()
+                .map(|error| error.path().to_string())
+                .unwrap_or_default();
+            describe(&path, &without_position(error))
+        }
+        Category::Io | Category::Syntax | Category::Eof => format!("malformed JSON: {error}"),
+    };
+    match message.char_indices().nth(MESSAGE_CHARS) {
+        Some((cut, _)) => format!("{}…", message.get(..cut).unwrap_or_default()),
+        None => message,
+    }
+}
+
+/// `path: rule`, in the words of this API.
+fn describe(path: &str, rule: &str) -> String {
+    let path = if path == "." { "" } else { path };
+    let quoted = |prefix: &str| {
+        let (field, rest) = rule.strip_prefix(prefix)?.split_once('`')?;
+        // The path may or may not end with the field itself.
+        let parent = path
+            .strip_suffix(field)
+            .map_or(path, |rest| rest.strip_suffix('.').unwrap_or(rest));
+        let dot = if parent.is_empty() { "" } else { "." };
+        Some((format!("{parent}{dot}{field}"), rest.to_owned()))
+    };
+    if let Some((field, rest)) = quoted("unknown field `") {
+        format!(
+            "{field}: unknown field `{}`{rest}",
+            field.rsplit('.').next().unwrap_or_default()
+        )
+    } else if let Some((field, _)) = quoted("missing field `") {
+        format!("{field}: required")
+    } else if let Some((field, _)) = quoted("duplicate field `") {
+        format!("{field}: sent twice")
+    } else if path.is_empty() {
+        rule.to_owned()
+    } else {
+        format!("{path}: {rule}")
+    }
+}
+
+/// `serde_json` ends its messages with the position, which says less than the path.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&position).unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::RunRequest;
+
+    use super::*;
+
+    async fn refusal(content_type: &str, body: impl Into<Body>) -> (u16, String) {
+        let request = Request::builder()
+            .header(CONTENT_TYPE, content_type)
+            .body(body.into())
+            .unwrap();
+        let response = match Json::<RunRequest>::from_request(request, &()).await {
+            Ok(Json(request)) => return (200, format!("{request:?}")),
+            Err(error) => error.into_response(),
+        };
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let body: sortie_api::ErrorBody = serde_json::from_slice(&bytes).unwrap();
+        (status, body.error)
+    }
+
+    #[tokio::test]
+    async fn a_bad_body_is_refused_with_the_field_and_the_rule() {
+        let table: [(&str, &str); 17] = [
+            (
+                r#"{"promt":"x"}"#,
+                "promt: unknown field `promt`, expected one of `prompt`, ",
+            ),
+            (
+                r#"{"files":[{"path":"a","text":"b"}]}"#,
+                "files[0].text: unknown field `text`, expected one of ",
+            ),
+            (r#"{"files":[{"content":"b"}]}"#, "files[0].path: required"),
+            (
+                r#"{"files":[{"path":"a","path":"b"}]}"#,
+                "files[0].path: sent twice",
+            ),
+            (r#"{"prompt":"a","prompt":"b"}"#, "prompt: sent twice"),
+            (r#"{"prompt":"a","pr\u006fmpt":"b"}"#, "prompt: sent twice"),
+            (
+                r#"{"prompt":7}"#,
+                "prompt: invalid type: integer `7`, expected a string",
+            ),
+            (
+                r#"{"prompt":null}"#,
+                "prompt: invalid type: null, expected a string",
+            ),
+            (
+                r#"{"files":[{"path":7}]}"#,
+                "files[0].path: invalid type: integer `7`, expected a string",
+            ),
+            (
+                r#"{"timeout_seconds":1.5}"#,
+                "timeout_seconds: invalid type: floating point `1.5`, expected i64",
+            ),
+            (r#"{"web":{"alow":[]}}"#, "web.alow: unknown field `alow`"),
+            (r#"{"prompt":"a\u0000"}"#, "prompt: must not contain U+0000"),
+            (r#"{"prompt":"x"} x"#, "malformed JSON: trailing characters"),
+            (r#"{"prompt":"x""#, "malformed JSON: EOF"),
+            ("", "the body must be a JSON object"),
+            (r#"["x"]"#, "the body must be a JSON object"),
+            ("null", "the body must be a JSON object"),
+        ];
+        for (body, message) in table {
+            let (status, error) = refusal("application/json", body).await;
+            assert_eq!(status, 400, "{body}");
+            assert!(error.starts_with(message), "{body}\n  {error}\n  {message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_array_does_not_pass_for_an_object() {
+        for body in [
+            r#"{"files":[["data.csv"]]}"#,
+            r#"{"callback":["https://example.com","secret"]}"#,
+            r#"{"connections":{"a":["saved"]}}"#,
+            r#"{"web":[["example.com"]]}"#,
+        ] {
+            assert_eq!(refusal("application/json", body).await.0, 400, "{body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_named_twice_is_refused() {
+        let (status, error) = refusal(
+            "application/json",
+            r#"{"connections":{"a":{"ref":"x"},"a":{"ref":"y"}}}"#,
+        )
+        .await;
+        assert_eq!((status, error.as_str()), (400, "connections.a: sent twice"));
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_not_utf8_are_refused() {
+        let (status, error) = refusal("application/json", &b"{\"prompt\":\"\xff\"}"[..]).await;
+        assert_eq!(status, 400);
+        assert!(error.starts_with("the body must be UTF-8"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_million_brackets_are_refused_and_not_parsed() {
+        let (status, error) = refusal(
+            "application/json",
+            format!("{{\"input\":{}", "[".repeat(1_000_000)),
+        )
+        .await;
+        assert_eq!(status, 400);
+        assert!(error.starts_with("input[0]"), "{error}");
+        assert!(error.contains("nested deeper"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_body_above_the_limit_is_413_and_one_at_the_limit_is_read() {
+        let of = |length: usize| format!("{{{}}}", " ".repeat(length - 2));
+        assert_eq!(refusal("application/json", of(BODY_BYTES)).await.0, 200);
+        assert_eq!(refusal("application/json", of(BODY_BYTES + 1)).await.0, 413);
+    }
+
+    #[tokio::test]
+    async fn only_json_is_taken() {
+        for kind in [
+            "text/plain",
+            "application/jsonx",
+            "application/x-www-form-urlencoded",
+            "",
+        ] {
+            let (status, error) = refusal(kind, "{}").await;
+            assert_eq!(
+                (status, error.as_str()),
+                (400, "Content-Type: must be application/json")
+            );
+        }
+        for kind in [
+            "application/json",
+            "application/json; charset=utf-8",
+            "Application/JSON",
+        ] {
+            assert_eq!(refusal(kind, "{}").await.0, 200);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_name_is_not_quoted_whole() {
+        let (_, error) = refusal("application/json", format!("{{\"{}\":1}}", "x".repeat(100_000))).await;
+        assert!(error.chars().count() <= MESSAGE_CHARS + 1);
+    }
+}

@@ -1,0 +1,246 @@
+//! What a JSON text must not hold whatever its type: U+0000 (the store cannot keep it), half a surrogate pair (no
+//! text has one) and nesting so deep that it could not be parsed again. One pass over the bytes; the place is looked
+//! up only when there is something to refuse. Syntax is not checked here.
+
+use std::fmt::Write as _;
+
+/// Objects and arrays within each other. One less than what the parser takes, so that what is accepted as the part
+/// of a body can also be parsed by itself.
+pub(crate) const MAX_DEPTH: usize = 127;
+
+/// A path longer than this is cut in a message.
+const SHOWN_PATH_CHARS: usize = 80;
+
+/// What is refused, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// `files[0].path`; empty at the top.
+    pub(crate) path: String,
+    /// The rule.
+    pub(crate) rule: &'static str,
+}
+
+/// Checks a whole text.
+pub(crate) fn check(text: &str) -> Result<(), Refusal> {
+    let bytes = text.as_bytes();
+    let (mut at, mut depth) = (0, 0_usize);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                at = string_end(bytes, at + 1).map_err(|(bad, rule)| Refusal {
+                    path: path_at(text, bad),
+                    rule,
+                })?;
+                continue;
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    let rule = "must not be nested deeper than 127 levels";
+                    return Err(Refusal {
+                        path: path_at(text, at),
+                        rule,
+                    });
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// The position behind the string that begins at `at`, or the position of what is refused in it.
+fn string_end(bytes: &[u8], mut at: usize) -> Result<usize, (usize, &'static str)> {
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return Ok(at + 1),
+            b'\\' if bytes.get(at + 1) == Some(&b'u') => {
+                let unit = code_unit(bytes, at);
+                let step = match unit {
+                    Some(0) => return Err((at, "must not contain U+0000")),
+                    Some(0xD800..=0xDBFF) if matches!(code_unit(bytes, at + 6), Some(0xDC00..=0xDFFF)) => 12,
+                    Some(0xD800..=0xDFFF) => return Err((at, "must not contain half a surrogate pair")),
+                    Some(_) => 6,
+                    None => 2,
+                };
+                at += step;
+            }
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    Ok(at)
+}
+
+/// The value of the `\uXXXX` at `at`.
+fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let escape = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    if !escape.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u16::from_str_radix(std::str::from_utf8(escape).ok()?, 16).ok()
+}
+
+enum Frame<'a> {
+    Object { key: &'a str, key_is_next: bool },
+    Array { index: usize },
+}
+
+/// The path of the value that holds position `end`.
+fn path_at(text: &str, end: usize) -> String {
+    let bytes = text.as_bytes();
+    let mut stack: Vec<Frame<'_>> = Vec::new();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at).filter(|_| at < end) {
+        match byte {
+            b'"' => {
+                let behind = skip_string(bytes, at + 1);
+                if let Some(Frame::Object {
+                    key,
+                    key_is_next: next @ true,
+                }) = stack.last_mut()
+                {
+                    *key = text.get(at + 1..behind.saturating_sub(1)).unwrap_or_default();
+                    *next = false;
+                }
+                at = behind;
+                continue;
+            }
+            b'{' => stack.push(Frame::Object {
+                key: "",
+                key_is_next: true,
+            }),
+            b'[' => stack.push(Frame::Array { index: 0 }),
+            b'}' | b']' => {
+                stack.pop();
+            }
+            b',' => match stack.last_mut() {
+                Some(Frame::Object { key_is_next, .. }) => *key_is_next = true,
+                Some(Frame::Array { index }) => *index += 1,
+                None => {}
+            },
+            _ => {}
+        }
+        at += 1;
+    }
+    shown(&stack)
+}
+
+fn skip_string(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+fn shown(stack: &[Frame<'_>]) -> String {
+    let mut path = String::new();
+    for frame in stack {
+        match frame {
+            Frame::Object { key: "", .. } => {}
+            Frame::Object { key, .. } => {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(key);
+            }
+            Frame::Array { index } => {
+                // Writing to a String cannot fail.
+                let _written = write!(path, "[{index}]");
+            }
+        }
+    }
+    if let Some((cut, _)) = path.char_indices().nth(SHOWN_PATH_CHARS) {
+        path.truncate(cut);
+        path.push('…');
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn refused(text: &str) -> (String, &'static str) {
+        let refusal = check(text).unwrap_err();
+        (refusal.path, refusal.rule)
+    }
+
+    #[test]
+    fn u0000_is_refused_wherever_it_hides_and_the_place_is_named() {
+        let rule = "must not contain U+0000";
+        for (text, path) in [
+            (r#"{"prompt":"a\u0000b"}"#, "prompt"),
+            (r#"{"input":{"a":[1,{"b":"\u0000"}]}}"#, "input.a[1].b"),
+            (
+                r#"{"files":[{"path":"x","content":"\\\u0000"}]}"#,
+                "files[0].content",
+            ),
+            (r#"{"connections":{"a\u0000":{}}}"#, "connections.a\\u0000"),
+            (r#"["\u0000"]"#, "[0]"),
+            (r#""\u0000""#, ""),
+        ] {
+            assert_eq!(refused(text), (path.to_owned(), rule), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_escaped_backslash_before_u0000_is_plain_text() {
+        assert_eq!(check(r#"{"prompt":"\\u0000"}"#), Ok(()));
+        assert_eq!(check(r#"{"prompt":"\"\\\\u0000"}"#), Ok(()));
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_refused_and_a_whole_one_is_not() {
+        for text in [
+            r#"{"input":"\ud800"}"#,
+            r#"{"input":"\udc00"}"#,
+            r#"{"input":"\ud800\ud800"}"#,
+        ] {
+            assert_eq!(refused(text).0, "input");
+        }
+        assert_eq!(check(r#"{"input":"\ud83d\ude00"}"#), Ok(()));
+    }
+
+    #[test]
+    fn nesting_is_refused_above_the_limit_only() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(check(&nested(MAX_DEPTH)), Ok(()));
+        assert!(serde_json::from_str::<serde_json::Value>(&nested(MAX_DEPTH)).is_ok());
+        assert!(refused(&nested(MAX_DEPTH + 1)).1.contains("127"));
+        assert!(refused(&nested(1_000_000)).0.chars().count() <= SHOWN_PATH_CHARS + 1);
+        assert_eq!(
+            check(&format!("\"{}\"", "[".repeat(1_000))),
+            Ok(()),
+            "brackets in a text are not nesting"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_passes_and_parses_holds_no_u0000(text in r#"(\{"[a\\u0]{0,8}":)?["\\u0dD8Cc\[\]{},ax]{0,40}\}?"#) {
+            if check(&text).is_ok() && let Ok(value) = serde_json::from_str::<serde_json::Value>(&text) {
+                prop_assert!(!value.to_string().contains("\\u0000"));
+            }
+        }
+
+        #[test]
+        fn what_the_parser_takes_without_u0000_passes(text in "\\PC{0,60}") {
+            let json = serde_json::to_string(&text).unwrap();
+            prop_assert_eq!(check(&json), Ok(()));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in any::<String>()) {
+            let _checked = check(&text);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What every handler stands on: extractors that answer in our error format, the roles, and the error itself.
+//!
+//! Handlers take their input only through these: `axum`'s own `Json`, `Query` and `Path` answer in plain text and
+//! are forbidden by lint. A handler without [`Member`], [`Admin`] or a place among the public routes does not exist.
+
+mod client_address;
+mod error;
+mod json;
+mod json_text;
+mod path;
+mod query;
+mod rate_limit;
+mod request_id;
+mod who;
+
+pub(crate) use client_address::{client_address, network};
+pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
+pub(crate) use json::{Json, json_response};
+pub(crate) use path::Path;
+pub(crate) use query::{FromQuery, Pairs, Query, integer};
+pub(crate) use rate_limit::{Quota, RateLimits, Standing, WINDOW_SECONDS};
+pub(crate) use request_id::{RequestIds, X_REQUEST_ID};
+pub(crate) use who::{Admin, Credential, Member, bearer};

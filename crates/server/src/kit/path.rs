@@ -1,0 +1,28 @@
+//! The one parameter in a path. What cannot be an id is no resource: 404, as the contract says of absent ones.
+
+use std::str::FromStr;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use http::request::Parts;
+
+use super::{ApiError, ApiResult};
+
+/// The `{…}` of the route, as `T`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: FromStr> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|_| ApiError::not_found("not found"))?;
+        params
+            .iter()
+            .next()
+            .and_then(|(_, text)| text.parse().ok())
+            .map(Self)
+            .ok_or_else(|| ApiError::not_found("not found"))
+    }
+}

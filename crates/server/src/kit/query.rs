@@ -1,0 +1,196 @@
+//! Query parameters in our error format.
+//!
+//! A parameter a route knows may be sent once, as UTF-8 without U+0000. One it does not know is ignored: the contract
+//! refuses unknown fields in bodies only, and a later version may add parameters.
+
+use std::{borrow::Cow, fmt::Display, str::FromStr};
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use super::{ApiError, ApiResult};
+
+/// A route's parameters, read by [`FromQuery`].
+#[derive(Clone, Debug)]
+pub(crate) struct Query<T>(pub(crate) T);
+
+/// Parameters that can be read from a query.
+pub(crate) trait FromQuery: Sized {
+    /// Reads them; 400 names the parameter and the rule.
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self>;
+}
+
+impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
+        T::from_query(&Pairs(parts.uri.query().unwrap_or_default())).map(Self)
+    }
+}
+
+/// The text behind the `?`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pairs<'a>(&'a str);
+
+impl<'a> Pairs<'a> {
+    /// The value of `name`, if it is there.
+    pub(crate) fn get(&self, name: &str) -> ApiResult<Option<Cow<'a, str>>> {
+        let mut found = None;
+        for pair in self.0.split('&') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if decode(key).as_deref() != Some(name) {
+                continue;
+            }
+            let value = decode(value)
+                .filter(|value| !value.contains('\0'))
+                .ok_or_else(|| ApiError::invalid_request(format!("{name}: must be UTF-8 without U+0000")))?;
+            if found.replace(value).is_some() {
+                return Err(ApiError::invalid_request(format!("{name}: sent twice")));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The value of `name` as `T`, whose error is the rule.
+    pub(crate) fn parse<T>(&self, name: &str) -> ApiResult<Option<T>>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        self.get(name)?
+            .map(|value| {
+                value
+                    .parse()
+                    .map_err(|rule| ApiError::invalid_request(format!("{name}: {rule}")))
+            })
+            .transpose()
+    }
+
+    /// The value of `name` as an integer from `min` to `max`.
+    pub(crate) fn integer(&self, name: &str, min: i64, max: i64) -> ApiResult<Option<i64>> {
+        self.get(name)?
+            .map(|value| {
+                integer(&value)
+                    .filter(|number| (min..=max).contains(number))
+                    .ok_or_else(|| {
+                        ApiError::invalid_request(format!("{name}: must be an integer from {min} to {max}"))
+                    })
+            })
+            .transpose()
+    }
+}
+
+/// Decimal digits with at most a minus before them: no plus, which a form would decode to a space anyway.
+pub(crate) fn integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+/// Form decoding: `+` is a space, `%XX` a byte; `None` when the bytes are not UTF-8.
+fn decode(text: &str) -> Option<Cow<'_, str>> {
+    if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        match first {
+            b'+' => bytes.push(b' '),
+            b'%' => match behind.get(..2).and_then(hex_byte) {
+                Some(byte) => {
+                    bytes.push(byte);
+                    rest = behind.get(2..).unwrap_or_default();
+                }
+                None => bytes.push(b'%'),
+            },
+            other => bytes.push(other),
+        }
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+fn hex_byte(digits: &[u8]) -> Option<u8> {
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn get(query: &str, name: &str) -> Result<Option<String>, String> {
+        Pairs(query)
+            .get(name)
+            .map(|value| value.map(Cow::into_owned))
+            .map_err(|error| format!("{error:?}"))
+    }
+
+    #[test]
+    fn values_are_decoded() {
+        assert_eq!(get("a=1&b=x%20y+z", "b"), Ok(Some("x y z".into())));
+        assert_eq!(get("%61=%e2%82%ac", "a"), Ok(Some("€".into())));
+        assert_eq!(get("a=100%&b", "a"), Ok(Some("100%".into())));
+        assert_eq!(get("a=1&b", "b"), Ok(Some(String::new())));
+        assert_eq!(get("", "b"), Ok(None));
+    }
+
+    #[test]
+    fn a_known_parameter_sent_twice_or_not_as_text_is_refused() {
+        assert!(
+            get("limit=1&limit=2", "limit")
+                .unwrap_err()
+                .contains("limit: sent twice")
+        );
+        assert!(get("a=%ff", "a").unwrap_err().contains("a: must be UTF-8"));
+        assert!(get("a=%00", "a").unwrap_err().contains("a: must be UTF-8"));
+        assert_eq!(
+            get("b=%ff&b=%00&a=1", "a"),
+            Ok(Some("1".into())),
+            "unknown ones are ignored"
+        );
+    }
+
+    #[test]
+    fn an_integer_is_plain_and_in_range() {
+        let read = |query: &str| Pairs(query).integer("limit", 1, 100).map_err(|_| ());
+        assert_eq!(read("limit=1"), Ok(Some(1)));
+        assert_eq!(read("limit=100"), Ok(Some(100)));
+        assert_eq!(read(""), Ok(None));
+        for bad in [
+            "0",
+            "101",
+            "-1",
+            "1.0",
+            "%2B1",
+            "+1",
+            " 1",
+            "1e2",
+            "",
+            "x",
+            "99999999999999999999",
+        ] {
+            assert!(read(&format!("limit={bad}")).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_read_back(value in "[^\0]{0,20}") {
+            let encoded = value.bytes().fold(String::new(), |text, byte| format!("{text}%{byte:02X}"));
+            prop_assert_eq!(get(&format!("a=b&v={encoded}&c"), "v"), Ok(Some(value)));
+        }
+
+        #[test]
+        fn no_query_makes_it_panic(query in any::<String>()) {
+            let _read = get(&query, "limit");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Cursors of run lists: opaque, checked, and bound to the organization and filters they were made for.
+//!
+//! A cursor is a position (creation time and id of the last run shown) and an HMAC-SHA256 over it, the organization
+//! and the filters, cut to 128 bits. The key is derived from a constant, so that a cursor outlives restarts and is
+//! valid on every node. It is a seal against mistakes and mix-ups, not a secret: a position in one's own list gives
+//! access to nothing, and the list itself is always read for the organization of the credential.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use sortie_api::{OrgId, Run, RunId, RunStatus, ScheduleId, Timestamp};
+
+/// As long as a block of the hash, so that every byte of it is the key.
+const KEY: [u8; 64] = *b"sortie, engine API: seal of the cursors of run lists, version 1.";
+const SEAL_LEN: usize = 16;
+const TIME_LEN: usize = 8;
+
+/// What a list shows; a cursor is valid for no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct List {
+    /// Whose runs.
+    pub(crate) org: OrgId,
+    /// Only this status.
+    pub(crate) status: Option<RunStatus>,
+    /// Only runs of this schedule.
+    pub(crate) schedule: Option<ScheduleId>,
+}
+
+/// A text that is not a cursor of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a cursor of this list; it is valid only with the status and schedule it was made with")]
+pub(crate) struct InvalidCursor;
+
+impl List {
+    /// The cursor that continues behind `last`.
+    pub(crate) fn cursor_after(&self, last: &Run) -> String {
+        let mut bytes = last.created_at.as_micros().to_be_bytes().to_vec();
+        bytes.extend_from_slice(last.id.to_string().as_bytes());
+        let seal = self.seal(&bytes).finalize().into_bytes();
+        bytes.extend(seal.iter().take(SEAL_LEN));
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The position a cursor stands for.
+    pub(crate) fn position(&self, cursor: &str) -> Result<(Timestamp, RunId), InvalidCursor> {
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
+        let (position, seal) = bytes
+            .len()
+            .checked_sub(SEAL_LEN)
+            .and_then(|at| bytes.split_at_checked(at))
+            .ok_or(InvalidCursor)?;
+        self.seal(position)
+            .verify_truncated_left(seal)
+            .map_err(|_| InvalidCursor)?;
+        let (time, id) = position.split_at_checked(TIME_LEN).ok_or(InvalidCursor)?;
+        let micros = i64::from_be_bytes(time.try_into().map_err(|_| InvalidCursor)?);
+        let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
+        Ok((Timestamp::from_micros(micros), id.ok_or(InvalidCursor)?))
+    }
+
+    /// Fields of changing length are followed by a zero byte, which none of them contains.
+    fn seal(&self, position: &[u8]) -> Hmac<Sha256> {
+        let status = self.status.map(RunStatus::as_str).unwrap_or_default();
+        let schedule = self.schedule.map(|id| id.to_string()).unwrap_or_default();
+        let mut seal = Hmac::<Sha256>::new(&KEY.into());
+        for part in [
+            self.org.to_string().as_bytes(),
+            status.as_bytes(),
+            schedule.as_bytes(),
+        ] {
+            seal.update(part);
+            seal.update(&[0]);
+        }
+        seal.update(position);
+        seal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sortie_api::Micros;
+
+    use super::*;
+
+    const AT: Timestamp = Timestamp::from_micros(1_763_674_200_123_456);
+
+    fn run(at: i64, random: [u8; 10]) -> Run {
+        let created_at = Timestamp::from_micros(at);
+        Run {
+            id: RunId::new(created_at, random),
+            status: RunStatus::Queued,
+            output: None,
+            error: None,
+            created_at,
+            started_at: None,
+            finished_at: None,
+            max_cost_micros: Micros::ZERO,
+            cost_micros: Micros::ZERO,
+            billing_pending: true,
+            schedule_id: None,
+            zero_data_retention: false,
+        }
+    }
+
+    fn list(org: u8) -> List {
+        List {
+            org: OrgId::new(AT, [org; 10]),
+            status: None,
+            schedule: None,
+        }
+    }
+
+    #[test]
+    fn a_cursor_belongs_to_its_organization_and_filters() {
+        let schedule = Some(ScheduleId::new(AT, [3; 10]));
+        let lists = [
+            list(1),
+            list(2),
+            List {
+                status: Some(RunStatus::Queued),
+                ..list(1)
+            },
+            List {
+                status: Some(RunStatus::Running),
+                ..list(1)
+            },
+            List { schedule, ..list(1) },
+            List {
+                schedule,
+                status: Some(RunStatus::Queued),
+                ..list(1)
+            },
+        ];
+        let last = run(AT.as_micros(), [9; 10]);
+        for made in lists {
+            for used in lists {
+                let read = used.position(&made.cursor_after(&last));
+                assert_eq!(read.is_ok(), made == used, "{made:?} {used:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cursor_is_the_same_after_a_restart() {
+        assert_eq!(
+            list(1).cursor_after(&run(AT.as_micros(), [9; 10])),
+            "AAZEDWYyqEBydW5fMDFrYWhqczYxdmY0NHJqMjg5MTQ0Z2oyODmqkiJpFHg3EFxXYeessqKg"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_position_survives_its_cursor(at in 0_i64..i64::MAX, random: [u8; 10]) {
+            let last = run(at, random);
+            prop_assert_eq!(list(1).position(&list(1).cursor_after(&last)), Ok((last.created_at, last.id)));
+        }
+
+        #[test]
+        fn any_changed_character_is_refused(random: [u8; 10], at: prop::sample::Index, to in "[A-Za-z0-9_=.-]") {
+            let cursor = list(1).cursor_after(&run(AT.as_micros(), random));
+            let at = at.index(cursor.len());
+            let mut changed = cursor.clone();
+            changed.replace_range(at..=at, &to);
+            prop_assume!(changed != cursor);
+            prop_assert_eq!(list(1).position(&changed), Err(InvalidCursor));
+        }
+
+        #[test]
+        fn a_cut_or_longer_cursor_is_refused(cut in 0_usize..72, more in "[A-Za-z0-9_-]{1,8}") {
+            let cursor = list(1).cursor_after(&run(AT.as_micros(), [9; 10]));
+            prop_assert_eq!(list(1).position(&cursor[..cut]), Err(InvalidCursor));
+            prop_assert_eq!(list(1).position(&format!("{cursor}{more}")), Err(InvalidCursor));
+        }
+
+        #[test]
+        fn no_text_is_a_cursor(text in any::<String>()) {
+            prop_assert_eq!(list(1).position(&text), Err(InvalidCursor));
+        }
+    }
+}

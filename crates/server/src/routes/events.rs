@@ -1,0 +1,157 @@
+//! `GET /v1/runs/{id}/events`: the run as a stream of server-sent events, or a stretch of its record as JSON.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::{FromRequestParts, State},
+    response::{IntoResponse as _, Response},
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
+    request::Parts,
+};
+use serde_json::value::RawValue;
+use sortie_api::{Event, RunId};
+use sortie_store::EventRow;
+
+use super::event_stream::EventStream;
+use crate::{
+    app::App,
+    kit::{ApiError, ApiResult, FromQuery, Json, Member, Pairs, Path, Query, integer},
+};
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Events in one JSON answer, at most.
+const MOST_EVENTS: u32 = 1_000;
+
+/// What the client wants to read.
+enum Form {
+    Stream,
+    Json,
+}
+
+/// How a client wants a run's events, and from where on.
+pub(crate) struct Reading {
+    form: Form,
+    /// `Last-Event-ID`, which an interrupted client sends by itself.
+    last_event: Option<i64>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Reading {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
+        Ok(Self {
+            form: wanted(&parts.headers),
+            last_event: last_event(&parts.headers)?,
+        })
+    }
+}
+
+/// JSON only for who asks for it and not for a stream: `*/*` is a stream.
+fn wanted(headers: &HeaderMap) -> Form {
+    let names = |kind: &str| {
+        headers
+            .get_all(ACCEPT)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .filter_map(|range| range.split(';').next())
+            .any(|range| range.trim().eq_ignore_ascii_case(kind))
+    };
+    if names("application/json") && !names("text/event-stream") {
+        Form::Json
+    } else {
+        Form::Stream
+    }
+}
+
+fn last_event(headers: &HeaderMap) -> ApiResult<Option<i64>> {
+    let mut values = headers.get_all(LAST_EVENT_ID).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    value
+        .to_str()
+        .ok()
+        .and_then(integer)
+        .filter(|id| *id >= 0 && values.next().is_none())
+        .map(Some)
+        .ok_or_else(|| {
+            ApiError::invalid_request("Last-Event-ID: must be an integer from 0 to 9223372036854775807")
+        })
+}
+
+/// The `after` parameter.
+pub(crate) struct After(i64);
+
+impl FromQuery for After {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        Ok(Self(pairs.integer("after", 0, i64::MAX)?.unwrap_or(0)))
+    }
+}
+
+/// Follow a run's events
+///
+/// A stream of server-sent events: first every recorded event, then new ones as they happen, and when the run is
+/// final a message `done` whose data is the run; then the stream closes. Comments are heartbeats. Disconnecting does
+/// not cancel the run: come back with `Last-Event-ID`. With `Accept: application/json` the answer is an array of at
+/// most 1,000 recorded events instead, those after `after`.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/events", tag = "runs",
+    params(
+        ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
+        ("Last-Event-ID" = Option<i64>, Header, minimum = 0, nullable = false, description = "Resume after this event.", example = 3),
+        ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` comes before it.", example = 0),
+    ),
+    responses((status = 200, description = "The stream, or the array.", content(
+        (String = "text/event-stream", example = json!(": connected\nretry: 2000\nid: 1\nevent: status\ndata: {\"id\":1,\"type\":\"status\",\"data\":{\"status\":\"queued\"},\"created_at\":\"2026-11-20T21:30:00.000Z\"}\n\n")),
+        (Vec<Event> = "application/json", example = json!([
+            {"id": 1, "type": "status", "data": {"status": "queued"}, "created_at": "2026-11-20T21:30:00.000Z"}
+        ])),
+    ))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn follow_run(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<RunId>,
+    reading: Reading,
+    Query(After(after)): Query<After>,
+) -> ApiResult<Response> {
+    let after = reading.last_event.unwrap_or(after);
+    match reading.form {
+        Form::Json => {
+            let rows = app
+                .engine
+                .store()
+                .events_after(who.org, id, after, MOST_EVENTS)
+                .await?;
+            let events = rows.into_iter().map(event).collect::<ApiResult<Vec<_>>>()?;
+            Ok(Json(events).into_response())
+        }
+        Form::Stream => {
+            let frames = app.engine.follow(who.org, id, after).await?;
+            let stream = EventStream::new(frames, app.stop.clone());
+            let mut response = Response::new(Body::new(stream));
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+            Ok(response)
+        }
+    }
+}
+
+fn event(row: EventRow) -> ApiResult<Event> {
+    Ok(Event {
+        id: row.seq,
+        kind: row.kind,
+        data: RawValue::from_string(row.data).map_err(ApiError::internal)?,
+        created_at: row.created_at,
+    })
+}

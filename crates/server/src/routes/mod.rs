@@ -1,0 +1,59 @@
+//! Every route, once: the router and the description document are made from the same list.
+
+use std::sync::Arc;
+
+use axum::Router;
+use http::{Method, Uri};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{app::App, kit::ApiError};
+
+mod cursor;
+mod event_stream;
+mod events;
+mod keys;
+mod models;
+mod operations;
+mod organization;
+mod runs;
+
+/// Liveness: answers while the process serves.
+pub(crate) const HEALTHZ: &str = "/healthz";
+/// Readiness: answers 200 while the node takes runs.
+pub(crate) const READYZ: &str = "/readyz";
+
+/// The routes with their descriptions.
+pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::default()
+        .routes(routes!(organization::get_me))
+        .routes(routes!(runs::create_run, runs::list_runs))
+        .routes(routes!(runs::get_run))
+        .routes(routes!(runs::cancel_run))
+        .routes(routes!(events::follow_run))
+        .routes(routes!(runs::get_run_definition))
+        .routes(routes!(models::list_models))
+        .routes(routes!(keys::create_key, keys::list_keys))
+        .routes(routes!(keys::delete_key))
+        .routes(routes!(operations::get_health))
+        .routes(routes!(operations::get_readiness))
+        .routes(routes!(operations::get_description))
+}
+
+/// The router: every route, and JSON answers for unknown routes and wrong methods.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let (router, _document) = table().split_for_parts();
+    router
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(app)
+}
+
+async fn unknown_route(method: Method, uri: Uri) -> ApiError {
+    // The path may be as long as a header may be.
+    let path: String = uri.path().chars().take(100).collect();
+    ApiError::not_found(format!("no such route: {method} {path}"))
+}
+
+async fn wrong_method() -> ApiError {
+    ApiError::method_not_allowed()
+}

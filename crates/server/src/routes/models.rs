@@ -1,0 +1,34 @@
+//! `GET /v1/models`.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use sortie_api::model::ModelCatalog;
+
+use crate::{
+    app::App,
+    kit::{ApiError, ApiResult, json_response},
+};
+
+/// List the models runs can use
+///
+/// The catalog with prices, and the model of a run that names none. Needs no key.
+#[utoipa::path(
+    get, path = "/v1/models", tag = "models",
+    responses((status = 200, description = "The catalog.", body = ModelCatalog, example = json!({
+        "default_model": "runbook",
+        "models": [{
+            "id": "runbook", "provider": "sortie", "name": "Runbook", "context_window": 1_000_000,
+            "max_output_tokens": 262_144, "capabilities": ["tools", "offline"],
+            "prices": {
+                "input_micros_per_mtok": 0, "output_micros_per_mtok": 0,
+                "cache_read_micros_per_mtok": 0, "cache_write_micros_per_mtok": 0
+            }
+        }]
+    }))),
+    security(()),
+)]
+pub(crate) async fn list_models(State(app): State<Arc<App>>) -> ApiResult<Response> {
+    let body = serde_json::to_vec(app.engine.models()).map_err(ApiError::internal)?;
+    Ok(json_response(body))
+}

@@ -1,0 +1,26 @@
+//! `GET /v1/me`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use sortie_api::OrganizationInfo;
+
+use crate::{
+    app::App,
+    kit::{Json, Member},
+};
+
+/// Get the organization behind the key
+///
+/// Tells which organization and role the credential stands for, and the defaults a run of it gets.
+#[utoipa::path(
+    get, path = "/v1/me", tag = "organization",
+    responses((status = 200, description = "The organization, and the role of the credential in it.", body = OrganizationInfo, example = json!({
+        "organization_id": "org_01kafs6w1cefkstv6qr1ptb0mp", "role": "admin", "mode": "self-hosted",
+        "compute_micros_per_second": 0, "default_max_cost_micros": 1_000_000
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn get_me(State(app): State<Arc<App>>, who: Member) -> Json<OrganizationInfo> {
+    Json(app.engine.organization_info(who.org, who.role))
+}

@@ -1,0 +1,241 @@
+//! `/v1/runs`: create, list, get, cancel, and the definition a run used.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{FromRequestParts, State},
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderName, StatusCode, request::Parts};
+use sortie_api::{Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, limits};
+use sortie_store::{Created, RunFilter};
+
+use super::cursor::List;
+use crate::{
+    app::App,
+    kit::{ApiError, ApiResult, FromQuery, Json, Member, Pairs, Path, Query, json_response},
+};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The `Idempotency-Key` header: taken literally, quotes and all.
+pub(crate) struct IdempotencyKey(Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
+        let mut values = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
+        let Some(value) = values.next() else {
+            return Ok(Self(None));
+        };
+        let key = std::str::from_utf8(value.as_bytes()).ok();
+        key.filter(|key| (1..=limits::IDEMPOTENCY_KEY_CHARS).contains(&key.chars().count()))
+            .filter(|_| values.next().is_none())
+            .map(|key| Self(Some(key.to_owned())))
+            .ok_or_else(|| {
+                ApiError::invalid_request("Idempotency-Key: must be one text of 1 to 200 characters")
+            })
+    }
+}
+
+/// Create a run
+///
+/// Checks the request, records the run and answers at once; the run is worked on as soon as a worker is free.
+/// `prompt` is required unless `workflow` is set. With an `Idempotency-Key` that a run of the organization already
+/// has, that run is answered and nothing is created; only the key is compared, not the body.
+#[utoipa::path(
+    post, path = "/v1/runs", tag = "runs",
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 200, nullable = false,
+        description = "Names this creation, so that it can be sent again safely.", example = "5f0c1a52-8d3b-4c8e-9a53-6a0d5c1be1f7")),
+    request_body(content = RunRequest, description = "What to run.", example = json!({
+        "prompt": "Summarise sales.csv by region.", "model": "runbook",
+        "files": [{"path": "sales.csv", "content": "region,amount\nnorth,12\n"}],
+        "timeout_seconds": 120, "max_cost_micros": 200_000
+    })),
+    responses(
+        (status = 202, description = "The new run, queued.", body = Run, example = json!({
+            "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "queued", "created_at": "2026-11-20T21:30:00.000Z",
+            "max_cost_micros": 200_000, "billing_pending": true, "zero_data_retention": false
+        })),
+        (status = 200, description = "The run that already has the `Idempotency-Key`, unchanged.", body = Run, example = json!({
+            "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "running", "created_at": "2026-11-20T21:30:00.000Z",
+            "started_at": "2026-11-20T21:30:00.004Z", "max_cost_micros": 200_000, "billing_pending": true,
+            "zero_data_retention": false
+        })),
+        (status = 402, description = "Credits or the monthly run allowance do not cover the run.", body = sortie_api::ErrorBody),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn create_run(
+    State(app): State<Arc<App>>,
+    who: Member,
+    IdempotencyKey(key): IdempotencyKey,
+    Json(request): Json<RunRequest>,
+) -> ApiResult<(StatusCode, Json<Run>)> {
+    Ok(match app.engine.create_run(who.org, request, key).await? {
+        Created::New(run) => (StatusCode::ACCEPTED, Json(run)),
+        Created::Existing(run) => (StatusCode::OK, Json(run)),
+    })
+}
+
+/// The parameters of a list of runs.
+pub(crate) struct ListQuery {
+    limit: Option<u32>,
+    cursor: Option<String>,
+    status: Option<RunStatus>,
+    schedule: Option<ScheduleId>,
+}
+
+impl FromQuery for ListQuery {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
+        Ok(Self {
+            limit: limit.and_then(|limit| u32::try_from(limit).ok()),
+            cursor: pairs.get("cursor")?.map(std::borrow::Cow::into_owned),
+            status: pairs.parse("status")?,
+            schedule: pairs.parse("schedule")?,
+        })
+    }
+}
+
+/// Runs as a plain list, or a page of them.
+#[derive(serde::Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub(crate) enum RunList {
+    /// Without `limit` and `cursor`.
+    Recent(Vec<Run>),
+    /// With either.
+    Page(RunPage),
+}
+
+/// List runs
+///
+/// Newest first. Without `limit` and `cursor` the answer is a plain array of the 100 most recent matching runs;
+/// with either it is a page, whose `next_cursor` is empty on the last one.
+#[utoipa::path(
+    get, path = "/v1/runs", tag = "runs",
+    params(
+        ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Runs on a page. Turns on pagination.", example = 20),
+        ("cursor" = Option<String>, Query, nullable = false, description = "`next_cursor` of the page before; valid only with the same `status` and `schedule`."),
+        ("status" = Option<RunStatus>, Query, nullable = false, description = "Only runs with this status.", example = "running"),
+        ("schedule" = Option<ScheduleId>, Query, nullable = false, description = "Only runs started by this schedule."),
+    ),
+    responses((status = 200, description = "The runs: an array, or a page when `limit` or `cursor` is sent.", body = RunList, example = json!({
+        "items": [{
+            "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "north: 12",
+            "created_at": "2026-11-20T21:30:00.000Z", "started_at": "2026-11-20T21:30:00.004Z",
+            "finished_at": "2026-11-20T21:30:02.310Z", "max_cost_micros": 200_000, "cost_micros": 1_250,
+            "billing_pending": false, "zero_data_retention": false
+        }],
+        "next_cursor": ""
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn list_runs(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Query(query): Query<ListQuery>,
+) -> ApiResult<Json<RunList>> {
+    let list = List {
+        org: who.org,
+        status: query.status,
+        schedule: query.schedule,
+    };
+    let before = query
+        .cursor
+        .as_deref()
+        .map(|cursor| list.position(cursor))
+        .transpose()
+        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
+    let paged = query.limit.is_some() || query.cursor.is_some();
+    let limit = query.limit.unwrap_or(limits::PAGE);
+    let filter = RunFilter {
+        status: query.status,
+        schedule: query.schedule,
+        before,
+        // One more than asked for tells whether there is another page.
+        limit: if paged { limit + 1 } else { limit },
+    };
+    let mut items = app.engine.store().list_runs(who.org, filter).await?;
+    if !paged {
+        return Ok(Json(RunList::Recent(items)));
+    }
+    let size = usize::try_from(limit).unwrap_or(usize::MAX);
+    let more = items.len() > size;
+    items.truncate(size);
+    let next_cursor = items.last().filter(|_| more).map(|run| list.cursor_after(run));
+    let next_cursor = next_cursor.unwrap_or_default();
+    Ok(Json(RunList::Page(RunPage { items, next_cursor })))
+}
+
+/// Get a run
+///
+/// The run as it stands, with its output once there is one.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}", tag = "runs",
+    params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses((status = 200, description = "The run.", body = Run, example = json!({
+        "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "north: 12",
+        "created_at": "2026-11-20T21:30:00.000Z", "started_at": "2026-11-20T21:30:00.004Z",
+        "finished_at": "2026-11-20T21:30:02.310Z", "max_cost_micros": 200_000, "cost_micros": 1_250,
+        "billing_pending": false, "zero_data_retention": false
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn get_run(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<RunId>,
+) -> ApiResult<Json<Run>> {
+    Ok(Json(app.engine.store().get_run(who.org, id).await?))
+}
+
+/// Cancel a run
+///
+/// Stops the worker and answers the run, now `cancelled`; one that is finished already is answered unchanged. What
+/// the agent already did through a connection is not undone.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/cancel", tag = "runs",
+    params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses((status = 200, description = "The run, cancelled or finished before.", body = Run, example = json!({
+        "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "cancelled", "created_at": "2026-11-20T21:30:00.000Z",
+        "started_at": "2026-11-20T21:30:00.004Z", "finished_at": "2026-11-20T21:30:01.730Z",
+        "max_cost_micros": 200_000, "billing_pending": false, "zero_data_retention": false
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn cancel_run(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<RunId>,
+) -> ApiResult<Json<Run>> {
+    Ok(Json(app.engine.cancel_run(who.org, id).await?))
+}
+
+/// Get the definition a run used
+///
+/// `request` is the resolved request: file names replaced by ids, the saved workflow filled in, the workflow name
+/// and callback removed. Sent to `POST /v1/runs` again, it starts the same run anew.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/definition", tag = "runs",
+    params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses(
+        (status = 200, description = "The definition.", body = RunDefinition, example = json!({
+            "request": {"prompt": "Summarise sales.csv by region.", "model": "runbook", "timeout_seconds": 120},
+            "requires_credentials": []
+        })),
+        (status = 410, description = "The run has zero data retention: its definition was never kept.", body = sortie_api::ErrorBody),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn get_run_definition(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<RunId>,
+) -> ApiResult<Response> {
+    let request = app.engine.store().run_definition(who.org, id).await?;
+    // The stored text is JSON already: it goes out as it is, without being parsed and written again.
+    let body = format!(r#"{{"request":{request},"requires_credentials":[]}}"#);
+    Ok(json_response(body).into_response())
+}

@@ -1,0 +1,214 @@
+//! The description document: the whole of it as a snapshot, and what must hold for every operation.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use serde_json::{Map, Value, json};
+
+const PUBLIC: [&str; 4] = ["list_models", "get_health", "get_readiness", "get_description"];
+
+const HEADERS: [&str; 6] = [
+    "X-Request-Id",
+    "RateLimit-Policy",
+    "RateLimit",
+    "X-RateLimit-Limit",
+    "X-RateLimit-Remaining",
+    "X-RateLimit-Reset",
+];
+
+fn operations(document: &Value) -> Vec<(String, String, &Map<String, Value>)> {
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            found.push((
+                method.to_uppercase(),
+                path.clone(),
+                operation.as_object().unwrap(),
+            ));
+        }
+    }
+    found
+}
+
+/// Every value of the document with its path.
+fn walk(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
+    visit(path, value);
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                walk(member, &format!("{path}/{name}"), visit);
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                walk(item, &format!("{path}/{at}"), visit);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn the_document_is_the_reviewed_one() {
+    insta::assert_json_snapshot!(sortie_server::openapi());
+}
+
+#[test]
+fn every_operation_says_what_it_does_and_who_may_call_it() {
+    let document = sortie_server::openapi();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut ids = Vec::new();
+    for (method, path, operation) in operations(&document) {
+        let name = format!("{method} {path}");
+        let id = operation["operationId"].as_str().unwrap();
+        ids.push(id);
+        for text in ["summary", "description"] {
+            assert!(
+                operation[text].as_str().is_some_and(|text| text.len() > 4),
+                "{name}: {text}"
+            );
+        }
+        assert_eq!(operation["tags"].as_array().map(Vec::len), Some(1), "{name}");
+        let role = if path.starts_with("/v1/admin/") {
+            "admin"
+        } else {
+            "member"
+        };
+        let security = if PUBLIC.contains(&id) {
+            json!([])
+        } else {
+            json!([{"api_key": [role]}])
+        };
+        assert_eq!(operation["security"], security, "{name}");
+        if let Some(body) = operation.get("requestBody") {
+            assert!(
+                !body["content"]["application/json"]["example"].is_null(),
+                "{name}: an example of the body"
+            );
+            assert_eq!(body["required"], true, "{name}");
+        }
+    }
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "operation ids are unique");
+}
+
+#[test]
+fn every_operation_names_each_failure_it_can_have() {
+    let document = sortie_server::openapi();
+    for (method, path, operation) in operations(&document) {
+        let name = format!("{method} {path}");
+        let mut expected = vec![500];
+        if operation["security"] != json!([]) {
+            expected.extend([401, 403]);
+        }
+        if path.starts_with("/v1/") {
+            expected.extend([429, 503]);
+        }
+        if operation.contains_key("requestBody") {
+            expected.extend([400, 413]);
+        }
+        if path.contains('{') {
+            expected.push(404);
+        }
+        let responses = operation["responses"].as_object().unwrap();
+        for status in expected {
+            assert!(responses.contains_key(&status.to_string()), "{name}: {status}");
+        }
+        for (status, response) in responses {
+            check_response(&document, &format!("{name} {status}"), status, response);
+        }
+    }
+}
+
+fn check_response(document: &Value, name: &str, status: &str, response: &Value) {
+    let response = match response["$ref"].as_str() {
+        Some(target) => document.pointer(target.strip_prefix('#').unwrap()).unwrap(),
+        None => response,
+    };
+    assert!(
+        response["description"]
+            .as_str()
+            .is_some_and(|text| !text.is_empty()),
+        "{name}"
+    );
+    for header in HEADERS {
+        assert!(response["headers"][header].is_object(), "{name}: {header}");
+    }
+    let Some(content) = response["content"].as_object() else {
+        assert_eq!(status, "204", "{name}: only 204 has no body");
+        return;
+    };
+    for (kind, media) in content {
+        assert!(!media["example"].is_null(), "{name}: an example of {kind}");
+    }
+    if status.starts_with(['4', '5']) {
+        let media = &content["application/json"];
+        assert_eq!(
+            media["schema"]["$ref"], "#/components/schemas/ErrorBody",
+            "{name}"
+        );
+        let error: sortie_api::ErrorBody = serde_json::from_value(media["example"].clone()).unwrap();
+        assert_eq!(error.code.status().to_string(), status, "{name}");
+    }
+}
+
+#[test]
+fn the_document_avoids_what_client_generators_stumble_over() {
+    let document = sortie_server::openapi();
+    walk(&document, "", &mut |path, value| {
+        if let Some(types) = value.get("type").and_then(Value::as_array) {
+            assert!(!types.contains(&json!("null")), "{path}: absent is not null");
+        }
+        let parent = path.rsplit('/').nth(1);
+        if path.ends_with("/schema") || parent == Some("properties") {
+            assert!(!value.is_boolean(), "{path}: a boolean schema");
+        }
+        if let Some(target) = value.get("$ref").and_then(Value::as_str) {
+            assert!(
+                document.pointer(target.trim_start_matches('#')).is_some(),
+                "{path}: {target} is not there"
+            );
+        }
+    });
+}
+
+#[test]
+fn request_bodies_refuse_unknown_fields() {
+    let document = sortie_server::openapi();
+    for name in [
+        "RunRequest",
+        "RunFile",
+        "RunConnection",
+        "WebRestriction",
+        "Callback",
+        "CreateKey",
+    ] {
+        let schema = &document["components"]["schemas"][name];
+        assert_eq!(schema["additionalProperties"], json!(false), "{name}");
+    }
+}
+
+#[test]
+fn the_examples_of_runs_are_runs() {
+    let document = sortie_server::openapi();
+    let mut seen = 0;
+    for (_, _, operation) in operations(&document) {
+        for response in operation["responses"].as_object().unwrap().values() {
+            let media = &response["content"]["application/json"];
+            if media["schema"]["$ref"] == "#/components/schemas/Run" {
+                let run: sortie_api::Run = serde_json::from_value(media["example"].clone()).unwrap();
+                assert_eq!(serde_json::to_value(run).unwrap(), media["example"]);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 4);
+    let body =
+        &document["paths"]["/v1/runs"]["post"]["requestBody"]["content"]["application/json"]["example"];
+    serde_json::from_value::<sortie_api::RunRequest>(body.clone()).unwrap();
+}

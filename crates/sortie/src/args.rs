@@ -1,0 +1,430 @@
+//! The command line: its commands, flags and help texts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use sortie_api::{KeyId, Role, RunId, RunStatus};
+
+use crate::config::Flags;
+
+/// Runs AI agents on demand.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sortie",
+    version,
+    about,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags of every command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// Configuration file [default: sortie.toml, where there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Folder with the database, the admin key and the runs' working directories [default: data]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve the API and work on runs until told to stop
+    Serve(ServeArgs),
+    /// Start a run, follow it and print its answer
+    Run(RunArgs),
+    /// Look at runs and cancel them
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    /// Make, list and revoke API keys
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// List the models that runs can use
+    Models(ListArgs),
+    /// Print the OpenAPI document of the API
+    Openapi,
+    /// Check what this machine gives: sandbox, data folder, database
+    Doctor(DoctorArgs),
+    /// Show and check the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a completion script
+    Completions {
+        /// The shell that will read it
+        shell: Shell,
+    },
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NodeArgs {
+    /// Where records are kept: sqlite:PATH or postgres://…
+    #[arg(long, value_name = "URL")]
+    pub(crate) database_url: Option<String>,
+    /// The weakest confinement that commands of runs may have: namespaces, landlock or none
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) sandbox: Option<String>,
+    /// Let commands that a model makes up run as this user, with its files and its network
+    #[arg(long)]
+    pub(crate) i_understand_commands_run_unsandboxed: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Address and port of the API [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+    /// Deployment mode: self-hosted
+    #[arg(long)]
+    pub(crate) mode: Option<String>,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+    /// How log lines are written: text or json
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
+}
+
+/// Where the engine is.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct EngineArgs {
+    /// The engine's address [env: SORTIE_URL] [default: the engine of the data folder]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+}
+
+/// A command that prints records.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The run goes to the engine at --url or SORTIE_URL, else to the engine of the data folder when one is running, else to
+one that is started for this run alone. The answer goes to standard output, everything else to standard error.
+
+Exit codes: 0 succeeded, 1 failed, 3 cancelled, 4 timed out, 5 interrupted, 64 wrong command line or request,
+69 engine not available, 70 other failure, 77 API key refused, 78 wrong configuration, 130 left by a second Ctrl-C.")]
+pub(crate) struct RunArgs {
+    /// The task, or `-` for standard input
+    #[arg(value_name = "PROMPT|-")]
+    pub(crate) prompt: String,
+    /// Lay a file into the working directory, as NAME where given
+    #[arg(long = "file", value_name = "PATH[=NAME]")]
+    pub(crate) files: Vec<FileArg>,
+    /// Task data: JSON, or @FILE
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) input: Option<Document>,
+    /// The model [default: the engine's]
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Time limit in seconds, 1 to 3600 [default: 300]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<i64>,
+    /// Budget in millionths of a dollar [default: the engine's]
+    #[arg(long, value_name = "MICROS")]
+    pub(crate) max_cost: Option<i64>,
+    /// Let the agent run no commands and write no files
+    #[arg(long)]
+    pub(crate) no_shell: bool,
+    /// JSON Schema that the answer must match: JSON, or @FILE
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) output_schema: Option<Document>,
+    /// Print the event objects one a line, and the finished run last
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Follow the run to its end, as is the default
+    #[arg(long, overrides_with = "detach")]
+    pub(crate) follow: bool,
+    /// Print the run's ID and leave it to the engine, which must be one that stays
+    #[arg(long, overrides_with = "follow")]
+    pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List runs, newest first
+    List {
+        /// Only runs with this status
+        #[arg(long)]
+        status: Option<RunStatus>,
+        /// How many at most
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Show a run
+    Get {
+        run: RunId,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Cancel a run
+    Cancel {
+        run: RunId,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Print a run's events, and follow it to its end
+    Events {
+        run: RunId,
+        /// Only events after this one
+        #[arg(long, value_name = "ID", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+        after: i64,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Print the definition that a run used, as JSON
+    Definition {
+        run: RunId,
+        #[command(flatten)]
+        engine: EngineArgs,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Make a key and print it, this once
+    Create {
+        /// What it is for
+        name: String,
+        /// What it may do
+        #[arg(long, value_enum, default_value_t = KeyRole::Member)]
+        role: KeyRole,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// List the keys, without their secrets
+    List(ListArgs),
+    /// Revoke a key
+    Revoke {
+        key: KeyId,
+        #[command(flatten)]
+        engine: EngineArgs,
+    },
+}
+
+/// The roles that a key can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyRole {
+    /// Works with runs
+    Member,
+    /// Also makes and revokes keys
+    Admin,
+}
+
+impl From<KeyRole> for Role {
+    fn from(role: KeyRole) -> Self {
+        match role {
+            KeyRole::Member => Self::Member,
+            KeyRole::Admin => Self::Admin,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the commented default file, which documents every key
+    Default,
+    /// Check the configuration and print what is in effect, secrets left out
+    Check {
+        /// The file to check [default: the one that `serve` would read]
+        file: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `PATH[=NAME]`: a file of this machine and its place in the working directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileArg {
+    pub(crate) path: PathBuf,
+    pub(crate) name: String,
+}
+
+impl std::str::FromStr for FileArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (path, name) = match text.rsplit_once('=') {
+            Some((path, name)) => (path, name),
+            None => (text, text.rsplit('/').next().unwrap_or_default()),
+        };
+        if path.is_empty() {
+            return Err("the path must not be empty".to_owned());
+        }
+        if name.is_empty() || name == "." || name == ".." {
+            return Err("give the file a name in the working directory: PATH=NAME".to_owned());
+        }
+        Ok(Self {
+            path: PathBuf::from(path),
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// `JSON` or `@FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Document {
+    Inline(String),
+    File(PathBuf),
+}
+
+impl From<&str> for Document {
+    fn from(text: &str) -> Self {
+        match text.strip_prefix('@') {
+            Some(path) => Self::File(PathBuf::from(path)),
+            None => Self::Inline(text.to_owned()),
+        }
+    }
+}
+
+impl Global {
+    /// The configuration keys that the flags of every command set.
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = Flags {
+            file: self.config.clone(),
+            ..Flags::default()
+        };
+        flags.text("data_dir", "--data-dir", self.data_dir.as_deref());
+        flags
+    }
+}
+
+impl NodeArgs {
+    /// Adds the configuration keys that these flags set.
+    pub(crate) fn add_to(&self, flags: &mut Flags) {
+        flags.text("database_url", "--database-url", self.database_url.as_deref());
+        flags.text("sandbox.minimum", "--sandbox", self.sandbox.as_deref());
+        flags.switch(
+            "sandbox.i_understand_commands_run_unsandboxed",
+            "--i-understand-commands-run-unsandboxed",
+            self.i_understand_commands_run_unsandboxed,
+        );
+    }
+}
+
+impl ServeArgs {
+    /// Adds the configuration keys that these flags set.
+    pub(crate) fn add_to(&self, flags: &mut Flags) {
+        flags.text("listen", "--listen", self.listen.as_deref());
+        flags.text("mode", "--mode", self.mode.as_deref());
+        flags.text("log.format", "--log-format", self.log_format.as_deref());
+        self.node.add_to(flags);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn run_args(arguments: &[&str]) -> Result<RunArgs, clap::Error> {
+        let cli = Cli::try_parse_from(["sortie", "run"].iter().chain(arguments))?;
+        match cli.command {
+            Command::Run(args) => Ok(args),
+            _ => unreachable!("asked for run"),
+        }
+    }
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_file_takes_its_own_name_or_the_one_given() {
+        let file = |text: &str| {
+            text.parse::<FileArg>()
+                .map(|file| (file.path.display().to_string(), file.name))
+        };
+        let pair = |path: &str, name: &str| Ok((path.to_owned(), name.to_owned()));
+        assert_eq!(file("orders.csv"), pair("orders.csv", "orders.csv"));
+        assert_eq!(file("/tmp/a/orders.csv"), pair("/tmp/a/orders.csv", "orders.csv"));
+        assert_eq!(
+            file("../orders.csv=in/data.csv"),
+            pair("../orders.csv", "in/data.csv")
+        );
+        assert_eq!(file("a=b=c.txt"), pair("a=b", "c.txt"));
+        for wrong in ["", "=x", "a=", "folder/", "..", "a/.."] {
+            assert!(file(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn input_is_json_or_a_file() {
+        let args = run_args(&["x", "--input", "{\"a\":1}", "--output-schema", "@schema.json"]).unwrap();
+        assert_eq!(args.input, Some(Document::Inline("{\"a\":1}".to_owned())));
+        assert_eq!(
+            args.output_schema,
+            Some(Document::File(PathBuf::from("schema.json")))
+        );
+    }
+
+    #[test]
+    fn the_later_of_follow_and_detach_counts() {
+        assert!(!run_args(&["x"]).unwrap().detach);
+        assert!(run_args(&["x", "--follow", "--detach"]).unwrap().detach);
+        assert!(!run_args(&["x", "--detach", "--follow"]).unwrap().detach);
+    }
+
+    #[test]
+    fn a_prompt_is_required_and_a_dash_is_one() {
+        assert!(run_args(&[]).is_err());
+        assert_eq!(run_args(&["-"]).unwrap().prompt, "-");
+    }
+
+    #[test]
+    fn ids_and_statuses_are_checked_before_anything_is_asked() {
+        for wrong in [
+            &["sortie", "runs", "get", "run_1"][..],
+            &["sortie", "runs", "list", "--status", "done"],
+            &["sortie", "runs", "list", "--limit", "0"],
+            &["sortie", "keys", "create", "ci", "--role", "owner"],
+        ] {
+            assert!(Cli::try_parse_from(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_file_argument_panic(text in "\\PC{0,20}") {
+            let _read = text.parse::<FileArg>();
+        }
+
+        #[test]
+        fn a_given_name_is_kept(path in "[a-z/.=]{1,10}", name in "[a-z/]{1,10}") {
+            let file = format!("{path}={name}").parse::<FileArg>().map_err(TestCaseError::fail)?;
+            prop_assert_eq!(file.path, PathBuf::from(path));
+            prop_assert_eq!(file.name, name);
+        }
+    }
+}

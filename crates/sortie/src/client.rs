@@ -1,0 +1,316 @@
+//! The engine's API as the command line uses it.
+
+use std::{collections::VecDeque, time::Duration};
+
+use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
+use serde::{Serialize, de::DeserializeOwned};
+use sortie_api::{
+    ErrorBody, ErrorCode, Event, KeyId, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus,
+    key::{ApiKey, CreateKey, CreatedKey},
+    limits,
+    model::ModelCatalog,
+};
+use sortie_net::{
+    EngineClient, Timeouts, read_body,
+    sse::{Message, Parser},
+};
+use url::Url;
+
+use crate::failure::{Exit, Failure, Result};
+
+/// Largest answer that is taken: a page of 100 runs with outputs of 1 MiB each, escaped at worst.
+const ANSWER_BYTES: usize = 640 << 20;
+
+/// Largest event that is taken: a final run, whose output of 1 MiB may be escaped sixfold.
+const EVENT_BYTES: usize = 8 << 20;
+
+/// Silence after which a connection counts as lost. A stream sends a heartbeat every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// Tries to get a broken stream back before giving up, without a single event in between.
+const RECONNECTIONS: u32 = 5;
+
+/// Pause before a reconnection, where the stream asked for none.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A client of one engine with one key.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    http: EngineClient,
+    base: Url,
+    key: Option<String>,
+}
+
+impl Client {
+    /// A client of the engine at `base`, which the caller has from `from` (for messages).
+    pub(crate) fn new(base: &str, from: &str, key: Option<String>) -> Result<Self> {
+        let base: Url = format!("{}/", base.trim_end_matches('/'))
+            .parse()
+            .map_err(|error| {
+                Failure::usage(format!("{from}: not an address of an engine: {base}: {error}"))
+            })?;
+        let timeouts = Timeouts {
+            connect: Duration::from_secs(10),
+            read: SILENCE,
+            total: None,
+        };
+        let http = EngineClient::new(timeouts)
+            .map_err(|error| Failure::internal(format!("the HTTP client cannot be made: {error}")))?;
+        Ok(Self { http, base, key })
+    }
+
+    fn request(&self, method: Method, path: &str) -> Result<RequestBuilder> {
+        let wrong = |text: String| Failure::usage(format!("{}: {text}", self.base));
+        let url = self.base.join(path).map_err(|error| wrong(error.to_string()))?;
+        let request = self
+            .http
+            .request(method, &url)
+            .map_err(|error| wrong(error.to_string()))?;
+        Ok(match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        })
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response> {
+        let response = request.send().await.map_err(|error| {
+            Failure::unavailable(format!(
+                "cannot reach the engine at {}: {}",
+                self.base,
+                sortie_net::Error::from(error)
+            ))
+        })?;
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(self.refusal(response).await)
+        }
+    }
+
+    /// What the engine said against a request.
+    async fn refusal(&self, response: Response) -> Failure {
+        let status = response.status();
+        let request_id = response
+            .headers()
+            .get("x-request-id")
+            .and_then(|id| id.to_str().ok())
+            .map_or_else(String::new, |id| format!(" (request {id})"));
+        let wait = response
+            .headers()
+            .get(header::RETRY_AFTER)
+            .and_then(|seconds| seconds.to_str().ok())
+            .map_or_else(String::new, |seconds| format!("; retry in {seconds} s"));
+        let body = read_body(response, 64 << 10).await.unwrap_or_default();
+        let Ok(ErrorBody { error, code }) = serde_json::from_slice(&body) else {
+            return Failure::unavailable(format!(
+                "{} is not a Sortie engine: it answers {status}",
+                self.base
+            ));
+        };
+        match code {
+            ErrorCode::Unauthorized => Failure::new(
+                Exit::Denied,
+                format!("the engine at {} refuses the API key: {error}", self.base),
+            ),
+            ErrorCode::Forbidden | ErrorCode::PaymentRequired => Failure::new(Exit::Denied, error),
+            ErrorCode::InvalidRequest
+            | ErrorCode::NotFound
+            | ErrorCode::MethodNotAllowed
+            | ErrorCode::Conflict
+            | ErrorCode::Gone
+            | ErrorCode::PayloadTooLarge => Failure::usage(error),
+            ErrorCode::RateLimited | ErrorCode::Unavailable => Failure::unavailable(format!("{error}{wait}")),
+            ErrorCode::Internal => Failure::unavailable(format!("{error}{request_id}")),
+        }
+    }
+
+    async fn read<T: DeserializeOwned>(&self, response: Response) -> Result<T> {
+        let body = read_body(response, ANSWER_BYTES)
+            .await
+            .map_err(|error| Failure::unavailable(format!("the answer broke off: {error}")))?;
+        serde_json::from_slice(&body).map_err(|error| {
+            Failure::unavailable(format!(
+                "{} answers what this version cannot read: {error}",
+                self.base
+            ))
+        })
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        let request = self.request(Method::GET, path)?;
+        self.read(self.send(request).await?).await
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Option<&(impl Serialize + Sync)>,
+    ) -> Result<T> {
+        let mut request = self.request(Method::POST, path)?;
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        self.read(self.send(request).await?).await
+    }
+
+    pub(crate) async fn create_run(&self, request: &RunRequest) -> Result<Run> {
+        self.post("v1/runs", Some(request)).await
+    }
+
+    pub(crate) async fn get_run(&self, id: RunId) -> Result<Run> {
+        self.get(&format!("v1/runs/{id}")).await
+    }
+
+    /// The newest runs, page by page, at most `limit`.
+    pub(crate) async fn list_runs(&self, status: Option<RunStatus>, limit: u32) -> Result<Vec<Run>> {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let left = limit.saturating_sub(u32::try_from(runs.len()).unwrap_or(u32::MAX));
+            if left == 0 {
+                return Ok(runs);
+            }
+            let mut path = format!("v1/runs?limit={}", left.min(limits::PAGE));
+            if let Some(status) = status {
+                path += &format!("&status={status}");
+            }
+            if !cursor.is_empty() {
+                path += &format!(
+                    "&cursor={}",
+                    url::form_urlencoded::byte_serialize(cursor.as_bytes()).collect::<String>()
+                );
+            }
+            let page: RunPage = self.get(&path).await?;
+            runs.extend(page.items);
+            if page.next_cursor.is_empty() {
+                return Ok(runs);
+            }
+            cursor = page.next_cursor;
+        }
+    }
+
+    pub(crate) async fn cancel_run(&self, id: RunId) -> Result<Run> {
+        self.post(&format!("v1/runs/{id}/cancel"), None::<&()>).await
+    }
+
+    pub(crate) async fn run_definition(&self, id: RunId) -> Result<RunDefinition> {
+        self.get(&format!("v1/runs/{id}/definition")).await
+    }
+
+    pub(crate) async fn models(&self) -> Result<ModelCatalog> {
+        self.get("v1/models").await
+    }
+
+    pub(crate) async fn list_keys(&self) -> Result<Vec<ApiKey>> {
+        self.get("v1/admin/keys").await
+    }
+
+    pub(crate) async fn create_key(&self, key: &CreateKey) -> Result<CreatedKey> {
+        self.post("v1/admin/keys", Some(key)).await
+    }
+
+    pub(crate) async fn delete_key(&self, id: KeyId) -> Result<()> {
+        let request = self.request(Method::DELETE, &format!("v1/admin/keys/{id}"))?;
+        self.send(request).await.map(drop)
+    }
+
+    /// A run's events after `after`, to its end. A stream that breaks is taken up again where it was.
+    pub(crate) fn follow(&self, run: RunId, after: i64) -> Following {
+        Following {
+            client: self.clone(),
+            run,
+            after,
+            stream: None,
+            ready: VecDeque::new(),
+            failures: 0,
+        }
+    }
+}
+
+/// One message of a run's stream.
+#[derive(Clone, Debug)]
+pub(crate) enum Followed {
+    /// An event.
+    Event(Event),
+    /// The run is final; nothing comes after it.
+    Done(Run),
+}
+
+/// A run's stream across reconnections.
+pub(crate) struct Following {
+    client: Client,
+    run: RunId,
+    after: i64,
+    stream: Option<(Response, Parser)>,
+    ready: VecDeque<Message>,
+    failures: u32,
+}
+
+impl Following {
+    /// The next message.
+    pub(crate) async fn next(&mut self) -> Result<Followed> {
+        loop {
+            while let Some(message) = self.ready.pop_front() {
+                if let Some(followed) = self.read(&message)? {
+                    self.failures = 0;
+                    return Ok(followed);
+                }
+            }
+            if let Err(broken) = self.fill().await {
+                self.stream = None;
+                self.failures += 1;
+                if self.failures > RECONNECTIONS || !matches!(broken.exit, Exit::Unavailable) {
+                    return Err(broken);
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Reads from the stream, or opens it.
+    async fn fill(&mut self) -> Result<()> {
+        let broken =
+            |text: String| Failure::unavailable(format!("the stream of {} broke off: {text}", self.run));
+        let Some((response, parser)) = &mut self.stream else {
+            let request = self
+                .client
+                .request(Method::GET, &format!("v1/runs/{}/events", self.run))?
+                .header(header::ACCEPT, "text/event-stream")
+                .header("last-event-id", self.after);
+            let response = self.client.send(request).await?;
+            if response.status() == StatusCode::OK {
+                self.stream = Some((response, Parser::new(EVENT_BYTES)));
+                return Ok(());
+            }
+            return Err(broken(response.status().to_string()));
+        };
+        let chunk = response
+            .chunk()
+            .await
+            .map_err(|error| broken(sortie_net::Error::from(error).to_string()))?
+            .ok_or_else(|| broken("the engine ended it".to_owned()))?;
+        let messages = parser.push(&chunk).map_err(|error| broken(error.to_string()))?;
+        self.ready.extend(messages);
+        Ok(())
+    }
+
+    fn read(&mut self, message: &Message) -> Result<Option<Followed>> {
+        let unreadable = |error: serde_json::Error| {
+            Failure::internal(format!("{} sent an event that cannot be read: {error}", self.run))
+        };
+        if message.event == "done" {
+            return serde_json::from_str(&message.data)
+                .map(|run| Some(Followed::Done(run)))
+                .map_err(unreadable);
+        }
+        // A message without an id is live news that is not recorded; this client shows what is.
+        let Ok(event) = serde_json::from_str::<Event>(&message.data) else {
+            return Ok(None);
+        };
+        if event.id <= self.after {
+            return Ok(None);
+        }
+        self.after = event.id;
+        Ok(Some(Followed::Event(event)))
+    }
+}

@@ -1,0 +1,25 @@
+//! `sortie config`: the documentation of the configuration, and what is in effect.
+
+use super::{Context, print_json};
+use crate::{
+    args::ConfigCommand,
+    config::{Config, DEFAULT_FILE, SandboxPolicy},
+    failure::{Exit, Result},
+    terminal,
+};
+
+pub(super) fn execute(context: &Context, command: ConfigCommand) -> Result<Exit> {
+    match command {
+        ConfigCommand::Default => terminal::print(DEFAULT_FILE)?,
+        ConfigCommand::Check { file, json } => {
+            let mut flags = context.flags.clone();
+            flags.file = file.or(flags.file);
+            let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
+            if json {
+                return print_json(&config.to_json());
+            }
+            terminal::print(&config.to_toml())?;
+        }
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,226 @@
+//! `sortie doctor`: what this machine gives, what is missing, and what to do about it.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde::Serialize;
+use sortie_sandbox::{Enforcement, Level};
+
+use super::{Context, print_json};
+use crate::{
+    args::DoctorArgs,
+    config::{Config, SandboxPolicy},
+    data_dir::DataDir,
+    failure::{Exit, Result},
+    logging::{self, Verbosity},
+    node::{detect_sandbox, open_store},
+    terminal::{self, Style, Terminal, styled},
+};
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Ok,
+    /// It works, but less well than it could.
+    Warning,
+    /// `sortie serve` does not do its work like this.
+    Fault,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    found: String,
+    /// What is missing, and what to do.
+    hints: Vec<String>,
+}
+
+impl Check {
+    fn new(name: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        Self {
+            name,
+            verdict,
+            found: found.into(),
+            hints: Vec::new(),
+        }
+    }
+}
+
+/// Everything that was looked at.
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    healthy: bool,
+    /// The sandbox in words that programs read; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<Sandbox>,
+    checks: Vec<Check>,
+}
+
+#[derive(Debug, Serialize)]
+struct Sandbox {
+    level: &'static str,
+    memory: &'static str,
+    disk: &'static str,
+}
+
+pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit> {
+    let mut flags = context.flags.clone();
+    args.node.add_to(&mut flags);
+    let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
+    logging::start(&config, Verbosity::Errors, &context.terminal)?;
+    let (sandbox, found) = sandbox(&config).await;
+    let checks = vec![
+        Check::new(
+            "configuration",
+            Verdict::Ok,
+            "in order; `sortie config check` shows it",
+        ),
+        data_folder(&config),
+        database(&config).await,
+        sandbox,
+    ];
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        healthy: checks.iter().all(|check| check.verdict != Verdict::Fault),
+        sandbox: found,
+        checks,
+    };
+    if args.json {
+        print_json(&report)?;
+    } else {
+        terminal::print(&text(&report, &context.terminal))?;
+    }
+    Ok(if report.healthy {
+        Exit::Success
+    } else {
+        Exit::Failed
+    })
+}
+
+fn text(report: &Report, terminal: &Terminal) -> String {
+    let colours = terminal.colours_stdout();
+    report
+        .checks
+        .iter()
+        .flat_map(|check| {
+            let (word, style) = match check.verdict {
+                Verdict::Ok => ("ok     ", Style::Good),
+                Verdict::Warning => ("warning", Style::Accent),
+                Verdict::Fault => ("FAULT  ", Style::Bad),
+            };
+            let first = format!(
+                "{}  {:<14} {}\n",
+                styled(word, style, colours),
+                check.name,
+                check.found
+            );
+            let hints = check.hints.iter().map(|hint| format!("{:25}{hint}\n", ""));
+            [first].into_iter().chain(hints)
+        })
+        .collect()
+}
+
+fn data_folder(config: &Config) -> Check {
+    let name = "data folder";
+    let path = config.data_dir.display();
+    match std::fs::metadata(&config.data_dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Check::new(name, Verdict::Ok, format!("{path} (made at the first start)"))
+        }
+        Err(error) => Check::new(name, Verdict::Fault, format!("{path}: {error}")),
+        Ok(found) if !found.is_dir() => Check::new(name, Verdict::Fault, format!("{path} is not a folder")),
+        Ok(found) if found.permissions().mode() & 0o077 != 0 => Check {
+            hints: vec![format!("others can look into it: chmod 700 {path}")],
+            ..Check::new(name, Verdict::Warning, path.to_string())
+        },
+        Ok(_) => Check::new(name, Verdict::Ok, path.to_string()),
+    }
+}
+
+async fn database(config: &Config) -> Check {
+    let name = "database";
+    let url = config.database_url.to_string();
+    let engine = DataDir::new(&config.data_dir).running_engine();
+    if let (Some(engine), Some(_)) = (&engine, config.database_url.sqlite_path()) {
+        return Check::new(
+            name,
+            Verdict::Ok,
+            format!("{url} (in use by the engine at {})", engine.url),
+        );
+    }
+    if config
+        .database_url
+        .sqlite_path()
+        .is_some_and(|path| !path.exists())
+    {
+        return Check::new(name, Verdict::Ok, format!("{url} (made at the first start)"));
+    }
+    match open_store(config).await {
+        Ok(store) => match store.ping().await {
+            Ok(()) => Check::new(name, Verdict::Ok, url),
+            Err(error) => Check::new(name, Verdict::Fault, format!("{url}: {error}")),
+        },
+        Err(failure) => Check::new(name, Verdict::Fault, failure.to_string()),
+    }
+}
+
+async fn sandbox(config: &Config) -> (Check, Option<Sandbox>) {
+    let name = "sandbox";
+    let backend = match detect_sandbox(config).await {
+        Ok(backend) => backend,
+        Err(reason) => return (Check::new(name, Verdict::Fault, reason), None),
+    };
+    let found = backend.capabilities();
+    let soft = found.memory == Enforcement::Soft || found.disk == Enforcement::Soft;
+    let verdict = if soft || found.level != Level::Namespaces {
+        Verdict::Warning
+    } else {
+        Verdict::Ok
+    };
+    let sandbox = Sandbox {
+        level: found.level.as_str(),
+        memory: found.memory.as_str(),
+        disk: found.disk.as_str(),
+    };
+    let line = format!(
+        "level {}; memory limit {}, disk limit {}",
+        sandbox.level, sandbox.memory, sandbox.disk
+    );
+    let check = Check {
+        hints: found.missing.clone(),
+        ..Check::new(name, verdict, line)
+    };
+    (check, Some(sandbox))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Environment;
+
+    #[test]
+    fn the_report_reads_well() {
+        let report = Report {
+            version: "0.0.0",
+            healthy: false,
+            sandbox: None,
+            checks: vec![
+                Check::new("configuration", Verdict::Ok, "in order"),
+                Check {
+                    hints: vec!["others can look into it: chmod 700 data".to_owned()],
+                    ..Check::new("data folder", Verdict::Warning, "data")
+                },
+                Check::new(
+                    "sandbox",
+                    Verdict::Fault,
+                    "this host does not allow user namespaces.",
+                ),
+            ],
+        };
+        let terminal = Terminal::of_process(&Environment::default());
+        insta::assert_snapshot!(text(&report, &terminal));
+    }
+}

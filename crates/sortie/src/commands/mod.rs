@@ -1,0 +1,82 @@
+//! The commands, one file each.
+
+mod config;
+mod doctor;
+mod keys;
+mod models;
+mod run;
+mod runs;
+mod serve;
+mod table;
+
+use clap::CommandFactory as _;
+use sortie_api::json;
+
+use crate::{
+    args::{Cli, Command, EngineArgs},
+    config::{Config, Environment, Flags, SandboxPolicy},
+    connect::{Connection, Need},
+    failure::{Exit, Failure, Result},
+    logging::{self, Verbosity},
+    terminal::{self, Terminal},
+};
+
+/// What every command is given.
+pub(crate) struct Context {
+    pub(crate) environment: Environment,
+    pub(crate) terminal: Terminal,
+    /// The flags of every command.
+    pub(crate) flags: Flags,
+}
+
+/// Does what the command line says.
+pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> {
+    let context = Context {
+        terminal: Terminal::of_process(&environment),
+        environment,
+        flags: cli.global.flags(),
+    };
+    match cli.command {
+        Command::Serve(args) => serve::serve(&context, &args).await,
+        Command::Run(args) => run::run(&context, args).await,
+        Command::Runs(command) => runs::execute(&context, command).await,
+        Command::Keys(command) => keys::execute(&context, command).await,
+        Command::Models(args) => models::list(&context, &args).await,
+        Command::Openapi => print_json(&sortie_server::openapi()),
+        Command::Doctor(args) => doctor::doctor(&context, &args).await,
+        Command::Config(command) => config::execute(&context, command),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "sortie", &mut script);
+            terminal::print(&String::from_utf8_lossy(&script))?;
+            Ok(Exit::Success)
+        }
+    }
+}
+
+impl Context {
+    /// The configuration for a command that talks to an engine, with the log turned down.
+    fn client_config(&self, flags: &Flags) -> Result<Config> {
+        let config = Config::load(flags, &self.environment, SandboxPolicy::Strongest)?;
+        logging::start(&config, Verbosity::Errors, &self.terminal)?;
+        Ok(config)
+    }
+
+    /// An engine for a command that reads or changes records.
+    async fn records(&self, args: &EngineArgs) -> Result<Connection> {
+        let config = self.client_config(&self.flags)?;
+        Connection::open(args, &config, &self.environment, Need::Records).await
+    }
+}
+
+/// Prints a value as JSON, indented for people where they look.
+fn print_json<T: serde::Serialize>(value: &T) -> Result<Exit> {
+    let text = if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        serde_json::to_string_pretty(value)
+    } else {
+        json::to_line(value)
+    };
+    let text = text.map_err(|error| Failure::internal(error.to_string()))?;
+    terminal::print_line(&text)?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,167 @@
+//! `sortie runs`: what was run, and what came of it.
+
+use sortie_api::{Run, RunId, RunStatus};
+
+use super::{Context, print_json, table};
+use crate::{
+    args::{EngineArgs, ListArgs, RunsCommand},
+    failure::{Exit, Result},
+    follow::{self, Format, OnInterrupt, View},
+    terminal,
+};
+
+pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<Exit> {
+    match command {
+        RunsCommand::List { status, limit, list } => list_runs(context, status, limit, &list).await,
+        RunsCommand::Get { run, list } => get_run(context, run, &list).await,
+        RunsCommand::Cancel { run, list } => cancel_run(context, run, &list).await,
+        RunsCommand::Events { run, after, list } => events(context, run, after, &list).await,
+        RunsCommand::Definition { run, engine } => definition(context, run, &engine).await,
+    }
+}
+
+async fn list_runs(
+    context: &Context,
+    status: Option<RunStatus>,
+    limit: u32,
+    args: &ListArgs,
+) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let runs = connection.client.list_runs(status, limit).await;
+    connection.close().await;
+    let runs = runs?;
+    if args.json {
+        return print_json(&runs);
+    }
+    terminal::print(&rows(&runs))?;
+    Ok(Exit::Success)
+}
+
+fn rows(runs: &[Run]) -> String {
+    let mut rows = table::new(["RUN", "STATUS", "CREATED", "SECONDS", "COST"]);
+    for run in runs {
+        rows.add_row([
+            run.id.to_string(),
+            run.status.to_string(),
+            run.created_at.to_string(),
+            seconds(run).unwrap_or_else(|| "-".to_owned()),
+            run.cost_micros.to_string(),
+        ]);
+    }
+    table::text(&rows)
+}
+
+fn seconds(run: &Run) -> Option<String> {
+    let took = run.finished_at?.since(run.started_at?);
+    Some(format!("{}.{:03}", took.as_secs(), took.subsec_millis()))
+}
+
+async fn get_run(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let run = connection.client.get_run(id).await;
+    connection.close().await;
+    let run = run?;
+    if args.json {
+        return print_json(&run);
+    }
+    terminal::print(&details(&run))?;
+    if let Some(output) = &run.output {
+        terminal::print_line("")?;
+        follow::print_answer(output)?;
+    }
+    Ok(Exit::Success)
+}
+
+fn details(run: &Run) -> String {
+    let time = |at: Option<sortie_api::Timestamp>| at.map(|at| at.to_string());
+    let lines = [
+        ("run", Some(run.id.to_string())),
+        ("status", Some(run.status.to_string())),
+        (
+            "error",
+            run.error
+                .as_deref()
+                .map(|error| terminal::harmless(error).into_owned()),
+        ),
+        ("created", Some(run.created_at.to_string())),
+        ("started", time(run.started_at)),
+        ("finished", time(run.finished_at)),
+        (
+            "cost",
+            Some(format!("{} of {}", run.cost_micros, run.max_cost_micros)),
+        ),
+        ("schedule", run.schedule_id.map(|id| id.to_string())),
+    ];
+    lines
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name:<9} {}\n", value?)))
+        .collect()
+}
+
+async fn cancel_run(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let run = connection.client.cancel_run(id).await;
+    connection.close().await;
+    let run = run?;
+    if args.json {
+        return print_json(&run);
+    }
+    terminal::note(&match run.status {
+        RunStatus::Cancelled => format!("{id} is cancelled"),
+        status => format!("{id} was {status} already"),
+    });
+    Ok(Exit::Success)
+}
+
+async fn events(context: &Context, id: RunId, after: i64, args: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let format = if args.json {
+        Format::JsonLines
+    } else {
+        Format::Text
+    };
+    let view = View::new(format, &context.terminal);
+    let run = follow::follow(&connection.client, id, after, view, OnInterrupt::Leave).await;
+    connection.close().await;
+    run.map(|_| Exit::Success)
+}
+
+async fn definition(context: &Context, id: RunId, engine: &EngineArgs) -> Result<Exit> {
+    let connection = context.records(engine).await?;
+    let definition = connection.client.run_definition(id).await;
+    connection.close().await;
+    print_json(&definition?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs() -> Vec<Run> {
+        serde_json::from_value(serde_json::json!([
+            {"id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "running", "created_at": "2026-11-20T21:30:05.000Z",
+             "started_at": "2026-11-20T21:30:05.004Z", "max_cost_micros": 1_000_000, "billing_pending": true,
+             "zero_data_retention": false},
+            {"id": "run_01kafs6w1cefkstv6qr1ptb0mn", "status": "timed_out", "created_at": "2026-11-20T21:30:00.000Z",
+             "started_at": "2026-11-20T21:30:00.004Z", "finished_at": "2026-11-20T21:30:01.254Z",
+             "error": "the run took longer than 1 s\u{1b}[2J", "max_cost_micros": 1_000_000, "cost_micros": 1_250,
+             "billing_pending": false, "zero_data_retention": false}
+        ]))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_list_is_a_plain_table() {
+        insta::assert_snapshot!(rows(&runs()));
+    }
+
+    #[test]
+    fn an_empty_list_has_its_headings() {
+        assert_eq!(rows(&[]).split_whitespace().next(), Some("RUN"));
+    }
+
+    #[test]
+    fn a_run_shows_what_it_has() {
+        insta::assert_snapshot!(runs().iter().map(details).collect::<Vec<_>>().join("\n"));
+    }
+}

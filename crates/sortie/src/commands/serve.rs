@@ -1,0 +1,83 @@
+//! `sortie serve`: a node until it is told to stop.
+
+use sortie_sandbox::{Capabilities, Level};
+
+use super::Context;
+use crate::{
+    args::ServeArgs,
+    config::{Config, SandboxPolicy},
+    data_dir::{DataDir, Purpose},
+    failure::{Exit, Failure, Result},
+    follow::interruption,
+    logging::{self, Verbosity},
+    node::{FirstKey, Node},
+    terminal,
+};
+
+pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
+    let mut flags = context.flags.clone();
+    args.add_to(&mut flags);
+    let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
+    logging::start(&config, Verbosity::Configured, &context.terminal)?;
+    let mut told_to_stop = std::pin::pin!(interruption());
+    let node = tokio::select! {
+        node = Node::start(&config, config.listen, Purpose::Serve) => node?,
+        () = &mut told_to_stop => return Ok(Exit::Success),
+    };
+    if let Some(key) = node.first_key() {
+        tell_first_key(key, &config)?;
+    }
+    log_sandbox(node.sandbox());
+    tracing::info!(database = %config.database_url, data_dir = %config.data_dir.display(), "listening on {}", node.url());
+    let server_ended = node.server_ended();
+    let outcome = tokio::select! {
+        () = &mut told_to_stop => Ok(Exit::Success),
+        () = server_ended => Err(Failure::internal("the server ended by itself; the log says why")),
+    };
+    told_to_stop.set(interruption());
+    tracing::info!(
+        grace_seconds = config.shutdown_grace.as_secs(),
+        "stopping; a second signal stops at once"
+    );
+    tokio::select! {
+        () = node.shutdown() => {
+            tracing::info!("stopped");
+            outcome
+        }
+        () = &mut told_to_stop => Err(Failure::left()),
+    }
+}
+
+/// Prints the first admin key, the only time it is shown.
+fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
+    let file = DataDir::new(&config.data_dir).key_file();
+    terminal::print_line(&key.secret)?;
+    match &key.kept {
+        Ok(()) => terminal::note(&format!(
+            "the line above on standard output is the admin key; it is shown this once and kept in {}",
+            file.display()
+        )),
+        Err(error) => terminal::note(&format!(
+            "the line above on standard output is the admin key; SAVE IT NOW: it could not be written to {}: {error}",
+            file.display()
+        )),
+    }
+    Ok(())
+}
+
+fn log_sandbox(sandbox: std::result::Result<&Capabilities, &str>) {
+    match sandbox {
+        Ok(found) => {
+            let (level, memory, disk) = (found.level.as_str(), found.memory.as_str(), found.disk.as_str());
+            if found.level == Level::None {
+                tracing::warn!(level, "commands of runs are NOT confined: they run as this user");
+            } else {
+                tracing::info!(level, memory, disk, "sandbox");
+            }
+            for missing in &found.missing {
+                tracing::info!(missing, "sandbox");
+            }
+        }
+        Err(reason) => tracing::error!(reason, "runs with shell are refused: no sandbox"),
+    }
+}

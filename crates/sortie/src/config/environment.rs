@@ -1,0 +1,46 @@
+//! The process environment, read once.
+
+use std::{collections::BTreeMap, ffi::OsString};
+
+/// The environment variables that Sortie looks at. The only place that reads them, so that everything else can be
+/// given others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment {
+    variables: BTreeMap<String, String>,
+}
+
+impl Environment {
+    /// The variables of this process. Those that are not UTF-8 cannot be meant for us.
+    pub(crate) fn of_process() -> Self {
+        std::env::vars_os()
+            .filter_map(|(name, value)| {
+                let text = |os: OsString| os.into_string().ok();
+                Some((text(name)?, text(value)?))
+            })
+            .collect()
+    }
+
+    /// A variable that is set and not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The names of all variables with this prefix.
+    pub(super) fn names_with(&self, prefix: &str) -> impl Iterator<Item = &str> {
+        self.variables
+            .keys()
+            .map(String::as_str)
+            .filter(move |name| name.starts_with(prefix))
+    }
+}
+
+impl FromIterator<(String, String)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
+        Self {
+            variables: variables.into_iter().collect(),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The four layers of the configuration: default file, file, environment, flags; the later wins, key by key.
+//!
+//! Every value remembers where it comes from, so that a message can say it. A key that [`KEYS`] does not list is an
+//! error in every layer.
+
+use std::{collections::BTreeMap, fmt, path::Path};
+
+use toml::{Table, Value};
+
+use super::{Error, environment::Environment};
+
+/// How a key's environment variable and flag are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Integer,
+    Switch,
+    /// Texts, separated by commas outside the file.
+    List,
+}
+
+/// Every key. `default.toml` documents exactly these.
+pub(super) const KEYS: &[(&str, Kind)] = &[
+    ("listen", Kind::Text),
+    ("data_dir", Kind::Text),
+    ("mode", Kind::Text),
+    ("database_url", Kind::Text),
+    ("node_name", Kind::Text),
+    ("advertise_url", Kind::Text),
+    ("concurrency", Kind::Integer),
+    ("organization_concurrency", Kind::Integer),
+    ("compute_micros_per_second", Kind::Integer),
+    ("default_max_cost_micros", Kind::Integer),
+    ("rate_limit_per_minute", Kind::Integer),
+    ("anonymous_rate_limit_per_minute", Kind::Integer),
+    ("trusted_proxies", Kind::List),
+    ("shutdown_grace_seconds", Kind::Integer),
+    ("sandbox.minimum", Kind::Text),
+    ("sandbox.i_understand_commands_run_unsandboxed", Kind::Switch),
+    ("sandbox.limits.processes", Kind::Integer),
+    ("sandbox.limits.open_files", Kind::Integer),
+    ("sandbox.limits.file_bytes", Kind::Integer),
+    ("sandbox.limits.memory_bytes", Kind::Integer),
+    ("sandbox.limits.disk_bytes", Kind::Integer),
+    ("sandbox.limits.disk_entries", Kind::Integer),
+    ("sandbox.limits.tmp_bytes", Kind::Integer),
+    ("log.format", Kind::Text),
+    ("log.filter", Kind::Text),
+];
+
+/// Variables with our prefix that are not configuration keys.
+const OTHER_VARIABLES: &[&str] = &["SORTIE_URL", "SORTIE_API_KEY", "SORTIE_CONFIG"];
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The embedded default file.
+    Default,
+    /// The configuration file of this name.
+    File(String),
+    /// This environment variable.
+    Environment(String),
+    /// This flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(name) | Self::Environment(name) => f.write_str(name),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One value and where it comes from.
+#[derive(Clone)]
+pub(super) struct Setting {
+    pub(super) value: Value,
+    pub(super) source: Source,
+}
+
+/// The values in effect, by key.
+#[derive(Clone, Default)]
+pub(super) struct Layers(BTreeMap<&'static str, Setting>);
+
+/// Without secrets, as they are printed.
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&super::print::as_toml(self))
+    }
+}
+
+/// The environment variable of a key.
+pub(super) fn variable(key: &str) -> String {
+    format!("SORTIE_{}", key.replace('.', "_").to_ascii_uppercase())
+}
+
+impl Layers {
+    /// The embedded default file.
+    pub(super) fn defaults() -> Result<Self, Error> {
+        let mut layers = Self::default();
+        layers.add_toml(super::DEFAULT_FILE, &Source::Default)?;
+        Ok(layers)
+    }
+
+    /// Lays a configuration file over what is there.
+    pub(super) fn add_file(&mut self, path: &Path, text: &str) -> Result<(), Error> {
+        self.add_toml(text, &Source::File(path.display().to_string()))
+    }
+
+    fn add_toml(&mut self, text: &str, source: &Source) -> Result<(), Error> {
+        let table: Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| Error(format!("{source}: {}", one_line(&error, text))))?;
+        self.add_table("", table, source)
+    }
+
+    fn add_table(&mut self, prefix: &str, table: Table, source: &Source) -> Result<(), Error> {
+        for (name, value) in table {
+            let path = format!("{prefix}{name}");
+            match value {
+                Value::Table(inner) if KEYS.iter().any(|(key, _)| key.starts_with(&format!("{path}."))) => {
+                    self.add_table(&format!("{path}."), inner, source)?;
+                }
+                value => {
+                    let key =
+                        known(&path).ok_or_else(|| Error(format!("{source}: {}", unknown_key(&path))))?;
+                    self.set(key.0, value, source.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lays the environment over what is there.
+    pub(super) fn add_environment(&mut self, environment: &Environment) -> Result<(), Error> {
+        for name in environment.names_with("SORTIE_") {
+            let is_key = KEYS.iter().any(|(key, _)| variable(key) == name);
+            if !is_key && !OTHER_VARIABLES.contains(&name) && !of_others(name) {
+                return Err(Error(format!(
+                    "{name}: no such setting; `sortie config default` lists all keys"
+                )));
+            }
+        }
+        for (key, kind) in KEYS {
+            let name = variable(key);
+            if let Some(text) = environment.get(&name) {
+                let value = read(*kind, text).map_err(|rule| Error(format!("{key} ({name}): {rule}")))?;
+                self.set(key, value, Source::Environment(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lays one value over what is there.
+    pub(super) fn set(&mut self, key: &'static str, value: Value, source: Source) {
+        self.0.insert(key, Setting { value, source });
+    }
+
+    /// The value of a key in effect.
+    pub(super) fn get(&self, key: &str) -> Option<&Setting> {
+        self.0.get(key)
+    }
+}
+
+/// Variables that are not ours in spite of the prefix: Kubernetes makes the first ones of a service called `sortie`,
+/// the last ones are for the project's tests.
+fn of_others(name: &str) -> bool {
+    name.starts_with("SORTIE_SERVICE_")
+        || name == "SORTIE_PORT"
+        || name.starts_with("SORTIE_PORT_")
+        || name.starts_with("SORTIE_TEST_")
+}
+
+fn known(path: &str) -> Option<&'static (&'static str, Kind)> {
+    KEYS.iter().find(|(key, _)| *key == path)
+}
+
+fn unknown_key(path: &str) -> String {
+    let nearest = KEYS
+        .iter()
+        .map(|(key, _)| (distance(path, key), *key))
+        .min()
+        .filter(|(distance, _)| *distance <= 3);
+    match nearest {
+        Some((_, key)) => format!("unknown key `{path}`; did you mean `{key}`?"),
+        None => format!("unknown key `{path}`; `sortie config default` lists all keys"),
+    }
+}
+
+/// How many characters must be added, removed or changed to make one text the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut above_left = i;
+        let mut left = i + 1;
+        let mut next = vec![left];
+        for (b, &above) in other.iter().zip(row.iter().skip(1)) {
+            left = (above_left + usize::from(a != *b)).min(above + 1).min(left + 1);
+            next.push(left);
+            above_left = above;
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// Reads a value that was not given in TOML.
+fn read(kind: Kind, text: &str) -> Result<Value, &'static str> {
+    match kind {
+        Kind::Text => Ok(Value::String(text.to_owned())),
+        Kind::Integer => text
+            .parse()
+            .map(Value::Integer)
+            .map_err(|_| "must be a whole number"),
+        Kind::Switch => text
+            .parse()
+            .map(Value::Boolean)
+            .map_err(|_| "must be true or false"),
+        Kind::List => Ok(Value::Array(
+            text.split(',')
+                .map(str::trim)
+                .filter(|item| !item.is_empty())
+                .map(|item| Value::String(item.to_owned()))
+                .collect(),
+        )),
+    }
+}
+
+/// A TOML error with its line, without the drawing.
+fn one_line(error: &toml::de::Error, text: &str) -> String {
+    let line = error
+        .span()
+        .and_then(|span| text.get(..span.start))
+        .map_or(1, |before| before.matches('\n').count() + 1);
+    format!("line {line}: {}", error.message().replace('\n', ", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_default_file_documents_every_key_and_no_other() {
+        let uncommented: String = super::super::DEFAULT_FILE
+            .lines()
+            .map(|line| match line.strip_prefix("# ") {
+                Some(rest) if rest.split(" = ").next().is_some_and(|name| known(name).is_some()) => rest,
+                _ => line,
+            })
+            .fold(String::new(), |text, line| text + line + "\n");
+        let mut layers = Layers::default();
+        layers.add_toml(&uncommented, &Source::Default).unwrap();
+        let documented: Vec<_> = layers.0.keys().copied().collect();
+        let mut keys: Vec<_> = KEYS.iter().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        assert_eq!(documented, keys);
+    }
+
+    #[test]
+    fn every_key_has_its_own_variable() {
+        let mut names: Vec<_> = KEYS.iter().map(|(key, _)| variable(key)).collect();
+        names.extend(OTHER_VARIABLES.iter().map(ToString::to_string));
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn the_distance_counts_the_changes() {
+        assert_eq!(distance("", ""), 0);
+        assert_eq!(distance("listen", "listen"), 0);
+        assert_eq!(distance("listn", "listen"), 1);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn the_distance_is_the_same_both_ways(a in "[abc]{0,8}", b in "[abc]{0,8}") {
+            prop_assert_eq!(distance(&a, &b), distance(&b, &a));
+            prop_assert_eq!(distance(&a, &b) == 0, a == b);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Configuration: one typed value from four layers (flag over environment over file over default).
+//!
+//! The embedded `default.toml` is its documentation. What contradicts itself is refused here, before anything is
+//! started, with one sentence that names the key and where its value comes from.
+
+mod environment;
+mod layers;
+mod print;
+mod values;
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use sortie_api::{Micros, Mode};
+use sortie_sandbox::{Level, Limits};
+use toml::Value;
+
+pub(crate) use environment::Environment;
+use layers::{Layers, Source};
+pub(crate) use values::{DatabaseUrl, is_node_name};
+
+/// The commented default file.
+pub(crate) const DEFAULT_FILE: &str = include_str!("default.toml");
+
+/// The file that is read when none is named.
+const FILE: &str = "sortie.toml";
+
+/// What is wrong with the configuration: where, what, and the rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Error(pub(crate) String);
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Whether a command's caller looks after the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SandboxPolicy {
+    /// A service for others: less than the configured minimum is refused.
+    Required,
+    /// One's own machine: `landlock` will do where nobody configured a minimum.
+    Strongest,
+}
+
+/// The configuration in effect.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) mode: Mode,
+    pub(crate) database_url: DatabaseUrl,
+    pub(crate) node_name: Option<String>,
+    pub(crate) advertise_url: Option<String>,
+    pub(crate) concurrency: u32,
+    pub(crate) organization_concurrency: Option<u32>,
+    pub(crate) compute_micros_per_second: Micros,
+    pub(crate) default_max_cost: Micros,
+    pub(crate) rate_limit_per_minute: u32,
+    pub(crate) anonymous_rate_limit_per_minute: u32,
+    pub(crate) trusted_proxies: Vec<IpAddr>,
+    pub(crate) shutdown_grace: Duration,
+    pub(crate) sandbox_minimum: Level,
+    pub(crate) sandbox_limits: Limits,
+    pub(crate) log_format: LogFormat,
+    pub(crate) log_filter: String,
+    layers: Layers,
+}
+
+/// What the command line says: each key with its value and its flag.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    /// The file of `--config`.
+    pub(crate) file: Option<PathBuf>,
+    values: Vec<(&'static str, Value, &'static str)>,
+}
+
+impl Flags {
+    /// Adds the value of a flag, where it was given.
+    pub(crate) fn text(&mut self, key: &'static str, flag: &'static str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.values.push((key, Value::String(value.to_owned()), flag));
+        }
+    }
+
+    /// Adds a flag without a value, where it was given.
+    pub(crate) fn switch(&mut self, key: &'static str, flag: &'static str, given: bool) {
+        if given {
+            self.values.push((key, Value::Boolean(true), flag));
+        }
+    }
+}
+
+impl Config {
+    /// Reads all four layers and checks them.
+    pub(crate) fn load(
+        flags: &Flags,
+        environment: &Environment,
+        policy: SandboxPolicy,
+    ) -> Result<Self, Error> {
+        let named = flags
+            .file
+            .clone()
+            .or_else(|| environment.get("SORTIE_CONFIG").map(PathBuf::from));
+        let file = match &named {
+            Some(path) => Some((path.clone(), read_file(path).map_err(|e| unreadable(path, &e))?)),
+            None => match read_file(Path::new(FILE)) {
+                Ok(text) => Some((PathBuf::from(FILE), text)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(unreadable(Path::new(FILE), &error)),
+            },
+        };
+        let file = file.as_ref().map(|(path, text)| (path.as_path(), text.as_str()));
+        Self::from_layers(stack(file, flags, environment)?, policy)
+    }
+
+    fn from_layers(mut layers: Layers, policy: SandboxPolicy) -> Result<Self, Error> {
+        relax_sandbox(&mut layers, policy);
+        let read = values::Reader(&layers);
+        let data_dir = PathBuf::from(read.text("data_dir")?);
+        let config = Self {
+            listen: read.parsed(
+                "listen",
+                "must be an IP address and a port, such as 127.0.0.1:8080",
+            )?,
+            mode: read.mode()?,
+            database_url: read.database_url(&data_dir)?,
+            node_name: read.node_name()?,
+            advertise_url: read.advertise_url()?,
+            concurrency: read.at_least_one("concurrency")?,
+            organization_concurrency: read.optional_at_least_one("organization_concurrency")?,
+            compute_micros_per_second: read.micros("compute_micros_per_second", 0, i64::MAX)?,
+            default_max_cost: read.micros(
+                "default_max_cost_micros",
+                1,
+                sortie_api::limits::MAX_COST_MICROS,
+            )?,
+            rate_limit_per_minute: read.at_least_one("rate_limit_per_minute")?,
+            anonymous_rate_limit_per_minute: read.at_least_one("anonymous_rate_limit_per_minute")?,
+            trusted_proxies: read.addresses("trusted_proxies")?,
+            shutdown_grace: Duration::from_secs(read.integer("shutdown_grace_seconds", 0, 86_400)?),
+            sandbox_minimum: read.sandbox_minimum()?,
+            sandbox_limits: read.sandbox_limits()?,
+            log_format: read.log_format()?,
+            log_filter: read.text("log.filter")?.to_owned(),
+            data_dir,
+            layers: Layers::default(),
+        };
+        Ok(Self { layers, ..config })
+    }
+
+    /// Every key with its value and its source, secrets left out, in the form of the file.
+    pub(crate) fn to_toml(&self) -> String {
+        print::as_toml(&self.layers)
+    }
+
+    /// Every key with its value and its source, secrets left out.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        print::as_json(&self.layers)
+    }
+}
+
+fn stack(file: Option<(&Path, &str)>, flags: &Flags, environment: &Environment) -> Result<Layers, Error> {
+    let mut layers = Layers::defaults()?;
+    if let Some((path, text)) = file {
+        layers.add_file(path, text)?;
+    }
+    layers.add_environment(environment)?;
+    for (key, value, flag) in &flags.values {
+        layers.set(key, value.clone(), Source::Flag(flag));
+    }
+    Ok(layers)
+}
+
+/// On one's own machine the confirmation is enough to go without a sandbox, and nobody has to ask for `landlock`.
+fn relax_sandbox(layers: &mut Layers, policy: SandboxPolicy) {
+    let untouched = layers
+        .get("sandbox.minimum")
+        .is_some_and(|setting| setting.source == Source::Default);
+    if policy == SandboxPolicy::Strongest && untouched {
+        let confirmed = layers
+            .get("sandbox.i_understand_commands_run_unsandboxed")
+            .is_some_and(|setting| setting.value.as_bool() == Some(true));
+        let level = if confirmed { Level::None } else { Level::Landlock };
+        layers.set(
+            "sandbox.minimum",
+            Value::String(level.as_str().to_owned()),
+            Source::Default,
+        );
+    }
+}
+
+fn read_file(path: &Path) -> io::Result<String> {
+    std::fs::read_to_string(path)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    Error(format!("{}: cannot be read: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

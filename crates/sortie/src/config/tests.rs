@@ -1,0 +1,268 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+fn load(
+    file: &str,
+    variables: &[(&str, &str)],
+    flags: &Flags,
+    policy: SandboxPolicy,
+) -> Result<Config, Error> {
+    let file = Some((Path::new("sortie.toml"), file)).filter(|(_, text)| !text.is_empty());
+    Config::from_layers(stack(file, flags, &environment(variables))?, policy)
+}
+
+fn of_file(file: &str) -> Result<Config, Error> {
+    load(file, &[], &Flags::default(), SandboxPolicy::Required)
+}
+
+fn refusal(file: &str) -> String {
+    of_file(file).map_or_else(|error| error.to_string(), |config| format!("accepted {config:?}"))
+}
+
+fn listening(flag: Option<&str>) -> Flags {
+    let mut flags = Flags::default();
+    flags.text("listen", "--listen", flag);
+    flags
+}
+
+#[test]
+fn without_any_configuration_a_node_is_self_hosted_on_the_loopback_with_sqlite() {
+    let config = of_file("").unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.mode, Mode::SelfHosted);
+    assert_eq!(config.database_url.expose(), "sqlite:data/sortie.db");
+    assert_eq!(config.sandbox_minimum, Level::Namespaces);
+    assert_eq!(config.sandbox_limits, Limits::default());
+    assert_eq!(
+        config.rate_limit_per_minute,
+        sortie_api::limits::REQUESTS_PER_MINUTE
+    );
+    assert_eq!(config.organization_concurrency, None);
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_over_the_file_over_the_default() {
+    let (file, variable, flag) = (
+        "listen = \"127.0.0.1:1\"",
+        [("SORTIE_LISTEN", "127.0.0.1:2")],
+        listening(Some("127.0.0.1:3")),
+    );
+    let port = |file, variables: &[_], flags: &Flags| {
+        load(file, variables, flags, SandboxPolicy::Required)
+            .unwrap()
+            .listen
+            .port()
+    };
+    assert_eq!(port("", &[], &listening(None)), 8080);
+    assert_eq!(port(file, &[], &listening(None)), 1);
+    assert_eq!(port(file, &variable, &listening(None)), 2);
+    assert_eq!(port(file, &variable, &flag), 3);
+    assert_eq!(
+        port(file, &[("SORTIE_LISTEN", "")], &listening(None)),
+        1,
+        "an empty variable is not set"
+    );
+}
+
+#[test]
+fn every_key_can_be_set_by_its_variable() {
+    let config = load(
+        "",
+        &[
+            ("SORTIE_CONCURRENCY", "7"),
+            ("SORTIE_TRUSTED_PROXIES", "10.0.0.1, ::1"),
+            ("SORTIE_SANDBOX_MINIMUM", "none"),
+            ("SORTIE_SANDBOX_I_UNDERSTAND_COMMANDS_RUN_UNSANDBOXED", "true"),
+            ("SORTIE_SANDBOX_LIMITS_PROCESSES", "64"),
+            ("SORTIE_LOG_FORMAT", "json"),
+        ],
+        &Flags::default(),
+        SandboxPolicy::Required,
+    )
+    .unwrap();
+    assert_eq!(config.concurrency, 7);
+    assert_eq!(config.trusted_proxies.len(), 2);
+    assert_eq!(config.sandbox_minimum, Level::None);
+    assert_eq!(config.sandbox_limits.processes, 64);
+    assert_eq!(config.log_format, LogFormat::Json);
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_place_and_the_nearest_one() {
+    assert_eq!(
+        refusal("listn = 1"),
+        "sortie.toml: unknown key `listn`; did you mean `listen`?"
+    );
+    assert_eq!(
+        refusal("[sandbox]\nminimun = \"none\""),
+        "sortie.toml: unknown key `sandbox.minimun`; did you mean `sandbox.minimum`?"
+    );
+    assert_eq!(
+        refusal("[stripe]\nsecret = 1"),
+        "sortie.toml: unknown key `stripe`; `sortie config default` lists all keys"
+    );
+    assert_eq!(
+        refusal("sandbox = 1"),
+        "sortie.toml: unknown key `sandbox`; `sortie config default` lists all keys"
+    );
+}
+
+#[test]
+fn a_table_where_a_value_belongs_is_refused() {
+    assert_eq!(
+        refusal("[listen]\nport = 1"),
+        "listen (sortie.toml): must be a text that is not empty"
+    );
+}
+
+#[test]
+fn an_unknown_variable_is_refused_but_not_those_of_the_command_line_or_of_kubernetes() {
+    let with = |name| load("", &[(name, "x")], &Flags::default(), SandboxPolicy::Required);
+    assert_eq!(
+        with("SORTIE_LISTN").map_err(|error| error.0).unwrap_err(),
+        "SORTIE_LISTN: no such setting; `sortie config default` lists all keys"
+    );
+    for name in [
+        "SORTIE_URL",
+        "SORTIE_API_KEY",
+        "SORTIE_SERVICE_HOST",
+        "SORTIE_PORT_8080_TCP",
+        "OTHER",
+    ] {
+        assert!(with(name).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn a_broken_file_is_refused_with_its_line() {
+    let text = refusal("listen = \"127.0.0.1:1\"\nmode = \n");
+    assert!(text.starts_with("sortie.toml: line 2: "), "{text}");
+}
+
+#[test]
+fn every_rule_is_one_sentence_with_the_key_and_its_source() {
+    for (file, sentence) in [
+        (
+            "listen = \"8080\"",
+            "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080",
+        ),
+        (
+            "listen = 8080",
+            "listen (sortie.toml): must be a text that is not empty",
+        ),
+        (
+            "mode = \"hosted\"",
+            "mode (sortie.toml): `hosted` needs accounts and credits, which this version does not have; use `self-hosted`",
+        ),
+        ("mode = \"cloud\"", "mode (sortie.toml): must be `self-hosted`"),
+        (
+            "database_url = \"mysql://x\"",
+            "database_url (sortie.toml): must be `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`",
+        ),
+        (
+            "concurrency = 0",
+            "concurrency (sortie.toml): must be a whole number from 1 to 4294967295",
+        ),
+        (
+            "default_max_cost_micros = 100000001",
+            "default_max_cost_micros (sortie.toml): must be a whole number from 1 to 100000000",
+        ),
+        (
+            "compute_micros_per_second = -1",
+            "compute_micros_per_second (sortie.toml): must be a whole number, at least 0",
+        ),
+        (
+            "trusted_proxies = [\"proxy\"]",
+            "trusted_proxies (sortie.toml): must be a list of IP addresses",
+        ),
+        (
+            "node_name = \"a b\"",
+            "node_name (sortie.toml): must be 1 to 100 letters, digits, dots, dashes or underscores",
+        ),
+        (
+            "[sandbox]\nminimum = \"none\"",
+            "sandbox.minimum (sortie.toml): `none` lets runs do whatever this user can; set \
+             sandbox.i_understand_commands_run_unsandboxed = true to accept that",
+        ),
+        (
+            "[sandbox]\ni_understand_commands_run_unsandboxed = true",
+            "sandbox.i_understand_commands_run_unsandboxed (sortie.toml): is true, but sandbox.minimum is \
+             `namespaces`; set sandbox.minimum = \"none\", or take the confirmation back",
+        ),
+        (
+            "[sandbox.limits]\nfile_bytes = 2000000000",
+            "sandbox.limits.file_bytes (sortie.toml): is larger than sandbox.limits.disk_bytes, so that no file \
+             could ever reach it; lower it",
+        ),
+        (
+            "[log]\nformat = \"xml\"",
+            "log.format (sortie.toml): must be `text` or `json`",
+        ),
+    ] {
+        assert_eq!(refusal(file), sentence);
+    }
+}
+
+#[test]
+fn on_ones_own_machine_landlock_will_do_unless_a_minimum_is_configured() {
+    let level = |file, variables: &[_], confirmed| {
+        let mut flags = Flags::default();
+        let flag = "--i-understand-commands-run-unsandboxed";
+        flags.switch("sandbox.i_understand_commands_run_unsandboxed", flag, confirmed);
+        load(file, variables, &flags, SandboxPolicy::Strongest).map(|config| config.sandbox_minimum)
+    };
+    assert_eq!(level("", &[], false), Ok(Level::Landlock));
+    assert_eq!(level("", &[], true), Ok(Level::None));
+    assert_eq!(
+        level("[sandbox]\nminimum = \"namespaces\"", &[], false),
+        Ok(Level::Namespaces)
+    );
+    assert!(level("", &[("SORTIE_SANDBOX_MINIMUM", "namespaces")], true).is_err());
+}
+
+#[test]
+fn a_password_is_never_shown() {
+    for url in [
+        "postgres://sortie:hush@db/sortie",
+        "postgres://db/sortie?user=sortie&password=hush",
+        "postgres://:hush@db/sortie",
+    ] {
+        let config = of_file(&format!("database_url = \"{url}\"")).unwrap();
+        assert_eq!(config.database_url.expose(), url);
+        for shown in [
+            config.to_toml(),
+            config.to_json().to_string(),
+            config.database_url.to_string(),
+        ] {
+            assert!(!shown.contains("hush"), "{shown}");
+        }
+        assert!(!format!("{:?}", config.database_url).contains("hush"));
+    }
+}
+
+#[test]
+fn what_is_shown_names_the_sources() {
+    let config = load(
+        "concurrency = 5\nadvertise_url = \"https://sortie.example.com/\"",
+        &[("SORTIE_NODE_NAME", "blue")],
+        &listening(Some("127.0.0.1:3")),
+        SandboxPolicy::Required,
+    )
+    .unwrap();
+    insta::assert_snapshot!(config.to_toml());
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "\\PC{0,80}", value in "\\PC{0,20}") {
+        let _read = load(&text, &[("SORTIE_LISTEN", &value)], &Flags::default(), SandboxPolicy::Required);
+    }
+}

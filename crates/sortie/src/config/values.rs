@@ -1,0 +1,267 @@
+//! From settings to typed values: the rule of every key.
+
+use std::{fmt, net::IpAddr, path::Path, str::FromStr};
+
+use sortie_api::{Micros, Mode};
+use sortie_sandbox::{Level, Limits};
+use toml::Value;
+
+use super::{Error, LogFormat, layers::Layers};
+
+/// Where records are kept. Its `Debug` and `Display` leave the password out.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct DatabaseUrl(String);
+
+impl DatabaseUrl {
+    /// The URL with its password, for the store alone.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// The file of an `SQLite` database.
+    pub(crate) fn sqlite_path(&self) -> Option<&Path> {
+        self.0.strip_prefix("sqlite:").map(Path::new)
+    }
+}
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redact(&self.0))
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A database URL without what may be a password: in the user info, or in a parameter.
+pub(super) fn redact(url: &str) -> String {
+    if url.starts_with("sqlite:") {
+        return url.to_owned();
+    }
+    let Ok(mut parsed) = url::Url::parse(url) else {
+        return "(not a URL)".to_owned();
+    };
+    if parsed.password().is_some() && parsed.set_password(Some("***")).is_err() {
+        return "(not shown)".to_owned();
+    }
+    if parsed.query().is_some() {
+        parsed.set_query(Some("***"));
+    }
+    parsed.to_string()
+}
+
+/// Reads typed values out of the layers.
+pub(super) struct Reader<'a>(pub(super) &'a Layers);
+
+impl Reader<'_> {
+    /// The error that says that a key's value breaks a rule.
+    fn wrong(&self, key: &str, rule: &str) -> Error {
+        match self.0.get(key) {
+            Some(setting) => Error(format!("{key} ({}): {rule}", setting.source)),
+            None => Error(format!("{key}: {rule}")),
+        }
+    }
+
+    fn optional_text(&self, key: &str) -> Result<Option<&str>, Error> {
+        match self.0.get(key).map(|setting| &setting.value) {
+            None => Ok(None),
+            Some(Value::String(text)) if !text.is_empty() => Ok(Some(text)),
+            Some(_) => Err(self.wrong(key, "must be a text that is not empty")),
+        }
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<&str, Error> {
+        self.optional_text(key)?
+            .ok_or_else(|| self.wrong(key, "must be set"))
+    }
+
+    pub(super) fn parsed<T: FromStr>(&self, key: &str, rule: &str) -> Result<T, Error> {
+        self.text(key)?.parse().map_err(|_| self.wrong(key, rule))
+    }
+
+    fn optional_integer(&self, key: &str, least: i64, most: i64) -> Result<Option<i64>, Error> {
+        match self.0.get(key).map(|setting| &setting.value) {
+            None => Ok(None),
+            Some(Value::Integer(value)) if (least..=most).contains(value) => Ok(Some(*value)),
+            Some(_) if most == i64::MAX => {
+                Err(self.wrong(key, &format!("must be a whole number, at least {least}")))
+            }
+            Some(_) => Err(self.wrong(key, &format!("must be a whole number from {least} to {most}"))),
+        }
+    }
+
+    /// A number within bounds, of the type it is needed in.
+    pub(super) fn integer<T: TryFrom<i64>>(&self, key: &str, least: i64, most: i64) -> Result<T, Error> {
+        self.optional_integer(key, least, most)?
+            .and_then(|value| T::try_from(value).ok())
+            .ok_or_else(|| self.wrong(key, "must be a whole number"))
+    }
+
+    pub(super) fn at_least_one(&self, key: &str) -> Result<u32, Error> {
+        self.integer(key, 1, u32::MAX.into())
+    }
+
+    pub(super) fn optional_at_least_one(&self, key: &str) -> Result<Option<u32>, Error> {
+        match self.0.get(key) {
+            Some(_) => self.at_least_one(key).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn micros(&self, key: &str, least: i64, most: i64) -> Result<Micros, Error> {
+        self.integer(key, least, most)
+    }
+
+    fn switch(&self, key: &str) -> Result<bool, Error> {
+        self.0
+            .get(key)
+            .and_then(|setting| setting.value.as_bool())
+            .ok_or_else(|| self.wrong(key, "must be true or false"))
+    }
+
+    pub(super) fn addresses(&self, key: &str) -> Result<Vec<IpAddr>, Error> {
+        let rule = "must be a list of IP addresses";
+        let Some(Value::Array(items)) = self.0.get(key).map(|setting| &setting.value) else {
+            return Err(self.wrong(key, rule));
+        };
+        items
+            .iter()
+            .map(|item| {
+                item.as_str()
+                    .and_then(|text| text.parse().ok())
+                    .ok_or_else(|| self.wrong(key, rule))
+            })
+            .collect()
+    }
+
+    pub(super) fn mode(&self) -> Result<Mode, Error> {
+        match self.text("mode")? {
+            "self-hosted" => Ok(Mode::SelfHosted),
+            "hosted" => Err(self.wrong(
+                "mode",
+                "`hosted` needs accounts and credits, which this version does not have; use `self-hosted`",
+            )),
+            _ => Err(self.wrong("mode", "must be `self-hosted`")),
+        }
+    }
+
+    pub(super) fn database_url(&self, data_dir: &Path) -> Result<DatabaseUrl, Error> {
+        let key = "database_url";
+        let Some(url) = self.optional_text(key)? else {
+            return Ok(DatabaseUrl(format!(
+                "sqlite:{}",
+                data_dir.join("sortie.db").display()
+            )));
+        };
+        let sqlite_file = url.strip_prefix("sqlite:").is_some_and(|path| !path.is_empty());
+        let postgres = ["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme));
+        if sqlite_file || (postgres && url::Url::parse(url).is_ok()) {
+            Ok(DatabaseUrl(url.to_owned()))
+        } else {
+            Err(self.wrong(
+                key,
+                "must be `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`",
+            ))
+        }
+    }
+
+    pub(super) fn node_name(&self) -> Result<Option<String>, Error> {
+        let Some(name) = self.optional_text("node_name")? else {
+            return Ok(None);
+        };
+        if is_node_name(name) {
+            Ok(Some(name.to_owned()))
+        } else {
+            Err(self.wrong(
+                "node_name",
+                "must be 1 to 100 letters, digits, dots, dashes or underscores",
+            ))
+        }
+    }
+
+    pub(super) fn advertise_url(&self) -> Result<Option<String>, Error> {
+        let key = "advertise_url";
+        let Some(text) = self.optional_text(key)? else {
+            return Ok(None);
+        };
+        let plain = url::Url::parse(text).is_ok_and(|url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.username().is_empty()
+                && url.password().is_none()
+                && url.query().is_none()
+                && url.fragment().is_none()
+        });
+        if plain {
+            Ok(Some(text.trim_end_matches('/').to_owned()))
+        } else {
+            Err(self.wrong(
+                key,
+                "must be an http:// or https:// address without user, query or fragment",
+            ))
+        }
+    }
+
+    pub(super) fn sandbox_minimum(&self) -> Result<Level, Error> {
+        let (key, confirmation) = ("sandbox.minimum", "sandbox.i_understand_commands_run_unsandboxed");
+        let text = self.text(key)?;
+        let level = [Level::Namespaces, Level::Landlock, Level::None]
+            .into_iter()
+            .find(|level| level.as_str() == text)
+            .ok_or_else(|| self.wrong(key, "must be `namespaces`, `landlock` or `none`"))?;
+        match (level, self.switch(confirmation)?) {
+            (Level::None, false) => Err(self.wrong(
+                key,
+                &format!(
+                    "`none` lets runs do whatever this user can; set {confirmation} = true to accept that"
+                ),
+            )),
+            (Level::Landlock | Level::Namespaces, true) => Err(self.wrong(
+                confirmation,
+                &format!(
+                    "is true, but {key} is `{text}`; set {key} = \"none\", or take the confirmation back"
+                ),
+            )),
+            (level, _) => Ok(level),
+        }
+    }
+
+    pub(super) fn sandbox_limits(&self) -> Result<Limits, Error> {
+        let limits = Limits {
+            processes: self.integer("sandbox.limits.processes", 8, 100_000)?,
+            open_files: self.integer("sandbox.limits.open_files", 32, 1_000_000)?,
+            file_bytes: self.integer("sandbox.limits.file_bytes", 1 << 20, i64::MAX)?,
+            memory_bytes: self.integer("sandbox.limits.memory_bytes", 32 << 20, i64::MAX)?,
+            disk_bytes: self.integer("sandbox.limits.disk_bytes", 1 << 20, i64::MAX)?,
+            disk_entries: self.integer("sandbox.limits.disk_entries", 16, i64::MAX)?,
+            tmp_bytes: self.integer("sandbox.limits.tmp_bytes", 1 << 20, i64::MAX)?,
+        };
+        if limits.file_bytes > limits.disk_bytes {
+            return Err(self.wrong(
+                "sandbox.limits.file_bytes",
+                "is larger than sandbox.limits.disk_bytes, so that no file could ever reach it; lower it",
+            ));
+        }
+        Ok(limits)
+    }
+
+    pub(super) fn log_format(&self) -> Result<LogFormat, Error> {
+        match self.text("log.format")? {
+            "text" => Ok(LogFormat::Text),
+            "json" => Ok(LogFormat::Json),
+            _ => Err(self.wrong("log.format", "must be `text` or `json`")),
+        }
+    }
+}
+
+/// Whether a text may name a node.
+pub(crate) fn is_node_name(name: &str) -> bool {
+    (1..=100).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
+}

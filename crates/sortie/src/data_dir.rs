@@ -1,0 +1,335 @@
+//! The data folder: its mode, its one owner at a time, the node's name and the admin key.
+//!
+//! `engine.json` names the engine that works in the folder. The engine holds a lock on it for its life, so that what
+//! a killed one left behind is never taken for a running one.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Exit, Failure, Result};
+
+const ENGINE_FILE: &str = "engine.json";
+const KEY_FILE: &str = "admin.key";
+const NAME_FILE: &str = "node_name";
+
+/// What kind of engine works in a data folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Purpose {
+    /// `sortie serve`: it stays, and takes the runs of other commands.
+    Serve,
+    /// The own engine of a `sortie run`: it goes when the run is done.
+    OneRun,
+    /// The own engine of another command: it works on no runs, and goes when the command is done.
+    OneCommand,
+}
+
+/// The engine that works in a data folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RunningEngine {
+    /// Where its API answers, seen from this machine.
+    pub(crate) url: String,
+    /// Whether it stays.
+    pub(crate) purpose: Purpose,
+    /// Its process.
+    pub(crate) pid: u32,
+}
+
+/// A data folder, which this process may or may not own.
+#[derive(Clone, Debug)]
+pub(crate) struct DataDir {
+    path: PathBuf,
+}
+
+/// This process's ownership of a data folder, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    file: File,
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::internal(format!("{what} {}: {error}", path.display()))
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+impl DataDir {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.path.join(KEY_FILE)
+    }
+
+    /// Makes the folder and those above it, readable by nobody else.
+    pub(crate) fn create(&self) -> Result<()> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path)
+            .map_err(|e| failed("cannot make the data folder", &self.path, &e))
+    }
+
+    /// Takes the folder for an engine of this process, or says who has it.
+    pub(crate) fn own(&self) -> Result<Owner> {
+        let path = self.path.join(ENGINE_FILE);
+        let file = private()
+            .read(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| failed("cannot open", &path, &e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Owner { file }),
+            Err(TryLockError::WouldBlock) => {
+                let by = read_engine(&file)
+                    .map_or_else(String::new, |engine| format!(" (process {})", engine.pid));
+                Err(Failure::unavailable(format!(
+                    "the data folder {} is in use by another engine{by}; stop it, or name another folder by --data-dir",
+                    self.path.display()
+                )))
+            }
+            Err(TryLockError::Error(error)) => Err(failed("cannot lock", &path, &error)),
+        }
+    }
+
+    /// The engine that works in the folder now, if any.
+    pub(crate) fn running_engine(&self) -> Option<RunningEngine> {
+        let file = File::open(self.path.join(ENGINE_FILE)).ok()?;
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => read_engine(&file),
+            Ok(()) | Err(TryLockError::Error(_)) => None,
+        }
+    }
+
+    /// The node's name: random at first, then always the same.
+    pub(crate) fn node_name(&self) -> Result<String> {
+        let path = self.path.join(NAME_FILE);
+        match fs::read_to_string(&path) {
+            Ok(text) if crate::config::is_node_name(text.trim()) => return Ok(text.trim().to_owned()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("cannot read", &path, &error)),
+        }
+        let mut random = [0_u8; 8];
+        getrandom::fill(&mut random).map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
+        let name = random
+            .iter()
+            .fold("node-".to_owned(), |name, byte| format!("{name}{byte:02x}"));
+        write_new(&path, &name).map_err(|e| failed("cannot write", &path, &e))?;
+        Ok(name)
+    }
+
+    /// The admin key that the first start of a node left here.
+    pub(crate) fn admin_key(&self) -> Option<String> {
+        let text = fs::read_to_string(self.key_file()).ok()?;
+        Some(text.trim().to_owned()).filter(|key| !key.is_empty())
+    }
+
+    /// Opens the place for the admin key before the key is made: a folder that cannot hold it is found out while
+    /// nothing is lost yet.
+    pub(crate) fn prepare_admin_key(&self) -> Result<PreparedKey> {
+        let path = self.path.join(format!("{KEY_FILE}.new"));
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("cannot replace", &path, &error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+        // The blanks take the room on the disk that the key will need.
+        let file = private()
+            .create_new(true)
+            .open(&path)
+            .and_then(|mut file| {
+                file.write_all(&[b' '; 128])
+                    .and_then(|()| file.sync_all())
+                    .map(|()| file)
+            })
+            .map_err(|e| failed("cannot write", &path, &e))?;
+        Ok(PreparedKey {
+            file,
+            path,
+            target: self.key_file(),
+        })
+    }
+}
+
+/// An open, private file that waits for the admin key. Dropped without a key it is removed.
+#[derive(Debug)]
+pub(crate) struct PreparedKey {
+    file: File,
+    path: PathBuf,
+    target: PathBuf,
+}
+
+impl PreparedKey {
+    /// Writes the key and puts it in its place, durably. The key of an earlier store is kept beside it.
+    pub(crate) fn keep(&mut self, key: &str) -> io::Result<()> {
+        self.file.rewind()?;
+        self.file.write_all(key.as_bytes())?;
+        self.file.write_all(b"\n")?;
+        self.file.set_len(u64::try_from(key.len() + 1).unwrap_or(0))?;
+        self.file.sync_all()?;
+        if self.target.try_exists()? {
+            let kept = (1..)
+                .map(|number| self.target.with_extension(format!("key.{number}")))
+                .find(|path| !path.exists())
+                .unwrap_or_else(|| self.target.with_extension("key.old"));
+            fs::rename(&self.target, kept)?;
+        }
+        fs::rename(&self.path, &self.target)?;
+        let folder = self.target.parent().unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()
+    }
+}
+
+impl Drop for PreparedKey {
+    fn drop(&mut self) {
+        // Gone already where the key was kept; a leftover is empty and is replaced by the next start.
+        let _removed = fs::remove_file(&self.path);
+    }
+}
+
+impl Owner {
+    /// Tells other commands where this engine answers.
+    pub(crate) fn announce(&self, engine: &RunningEngine) -> Result<()> {
+        let text = serde_json::to_string(engine).map_err(|e| Failure::internal(e.to_string()))?;
+        let write = |mut file: &File| {
+            file.set_len(0)?;
+            file.rewind()?;
+            file.write_all(text.as_bytes())
+        };
+        write(&self.file).map_err(|e| failed("cannot write", Path::new(ENGINE_FILE), &e))
+    }
+}
+
+fn read_engine(mut file: &File) -> Option<RunningEngine> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = private().create(true).truncate(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()
+}
+
+/// The failure of a command that needs a key where there is none.
+pub(crate) fn no_key(data_dir: &DataDir) -> Failure {
+    Failure::new(
+        Exit::Denied,
+        format!(
+            "no API key: set SORTIE_API_KEY (there is no {})",
+            data_dir.key_file().display()
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, DataDir) {
+        let root = tempfile::tempdir().unwrap();
+        let data = DataDir::new(&root.path().join("a/data"));
+        data.create().unwrap();
+        (root, data)
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn the_folder_and_the_key_are_readable_by_nobody_else() {
+        let (_root, data) = folder();
+        data.prepare_admin_key().unwrap().keep("sts_secret").unwrap();
+        assert_eq!(mode(data.path()), 0o700);
+        assert_eq!(mode(&data.key_file()), 0o600);
+        assert_eq!(data.admin_key().as_deref(), Some("sts_secret"));
+        assert_eq!(fs::read_to_string(data.key_file()).unwrap(), "sts_secret\n");
+    }
+
+    #[test]
+    fn a_prepared_key_that_is_not_needed_leaves_nothing() {
+        let (_root, data) = folder();
+        drop(data.prepare_admin_key().unwrap());
+        assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);
+        assert_eq!(data.admin_key(), None);
+    }
+
+    #[test]
+    fn the_key_of_an_earlier_store_is_kept_beside_the_new_one() {
+        let (_root, data) = folder();
+        for key in ["one", "two", "three"] {
+            data.prepare_admin_key().unwrap().keep(key).unwrap();
+        }
+        assert_eq!(data.admin_key().as_deref(), Some("three"));
+        assert_eq!(
+            fs::read_to_string(data.path().join("admin.key.1")).unwrap(),
+            "one\n"
+        );
+        assert_eq!(
+            fs::read_to_string(data.path().join("admin.key.2")).unwrap(),
+            "two\n"
+        );
+    }
+
+    #[test]
+    fn a_folder_has_one_owner_at_a_time_and_others_learn_where_it_answers() {
+        let (_root, data) = folder();
+        let engine = RunningEngine {
+            url: "http://127.0.0.1:8080".to_owned(),
+            purpose: Purpose::Serve,
+            pid: 42,
+        };
+        assert_eq!(data.running_engine(), None);
+        let owner = data.own().unwrap();
+        owner.announce(&engine).unwrap();
+        assert_eq!(data.running_engine(), Some(engine));
+        let refusal = data.own().unwrap_err().to_string();
+        assert!(
+            refusal.contains("in use by another engine (process 42)"),
+            "{refusal}"
+        );
+        drop(owner);
+        assert_eq!(
+            data.running_engine(),
+            None,
+            "what a killed engine left behind is not running"
+        );
+        assert!(data.own().is_ok());
+    }
+
+    #[test]
+    fn a_node_keeps_its_name() {
+        let (_root, data) = folder();
+        let name = data.node_name().unwrap();
+        assert_eq!(data.node_name().unwrap(), name);
+        assert!(name.starts_with("node-") && name.len() == 21, "{name}");
+        let (_other_root, other) = folder();
+        assert_ne!(other.node_name().unwrap(), name);
+    }
+}

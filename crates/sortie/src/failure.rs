@@ -1,0 +1,135 @@
+//! How the command line ends: its exit codes, and the one line on standard error.
+
+use std::{fmt, io, process::ExitCode};
+
+use sortie_api::RunStatus;
+
+/// Exit codes. They are documented in the README: none of them changes its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done; a followed run succeeded.
+    Success = 0,
+    /// A followed run failed, or `doctor` found a fault.
+    Failed = 1,
+    /// A followed run was cancelled.
+    Cancelled = 3,
+    /// A followed run ran out of time.
+    TimedOut = 4,
+    /// A followed run lost its worker.
+    Interrupted = 5,
+    /// The command line or the request is wrong; nothing was done.
+    Usage = 64,
+    /// The engine cannot be reached, or is not able to answer.
+    Unavailable = 69,
+    /// Anything else that went wrong here, such as a file that cannot be written.
+    Internal = 70,
+    /// The API key is missing, unknown, or may not do this.
+    Denied = 77,
+    /// The configuration is wrong.
+    Configuration = 78,
+    /// The user wanted to leave at once.
+    Left = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<RunStatus> for Exit {
+    /// The code for the final status of a run. One that is not final was left before its end.
+    fn from(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Succeeded => Self::Success,
+            RunStatus::Failed => Self::Failed,
+            RunStatus::Cancelled => Self::Cancelled,
+            RunStatus::TimedOut => Self::TimedOut,
+            RunStatus::Interrupted => Self::Interrupted,
+            RunStatus::Reserving | RunStatus::Queued | RunStatus::Starting | RunStatus::Running => {
+                Self::Unavailable
+            }
+        }
+    }
+}
+
+/// Why a command did not do its work: what was wrong, where, and what to do, in one line.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    message: String,
+}
+
+/// What a command returns.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// The user wanted to leave at once: nothing is to be said.
+    pub(crate) fn left() -> Self {
+        Self::new(Exit::Left, "")
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(Exit::Internal, message)
+    }
+
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Exit::Unavailable, message)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<crate::config::Error> for Failure {
+    fn from(error: crate::config::Error) -> Self {
+        Self::new(Exit::Configuration, error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Only writing to standard output has no better words than the system's.
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            // The reader has seen enough, as in `sortie runs list | head`.
+            Self::new(Exit::Success, "")
+        } else {
+            Self::internal(format!("cannot write the output: {error}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_final_status_has_its_own_code_and_only_success_is_zero() {
+        let codes: Vec<_> = RunStatus::ALL
+            .into_iter()
+            .filter(|status| status.is_final())
+            .map(|status| Exit::from(status) as u8)
+            .collect();
+        assert_eq!(codes, [0, 1, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_reader_that_has_seen_enough_is_no_failure() {
+        let exit = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).exit;
+        assert_eq!(exit, Exit::Success);
+    }
+}

@@ -1,0 +1,179 @@
+//! A run followed to its end: for people as a transcript with a sign of life, for machines as JSON lines.
+
+use std::{future::Future, time::Duration};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use sortie_api::{Run, RunId, json};
+
+use crate::{
+    client::{Client, Followed},
+    failure::{Failure, Result},
+    terminal::{self, Terminal},
+    transcript::Transcript,
+};
+
+/// How a run is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// A transcript on standard error and the answer on standard output.
+    Text,
+    /// Event objects on standard output, one a line, and the run last.
+    JsonLines,
+}
+
+/// What an interruption by the user does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnInterrupt {
+    /// The run is cancelled and followed to its end; a second interruption leaves.
+    CancelRun,
+    /// The command leaves; the run goes on.
+    Leave,
+}
+
+/// Follows a run and returns it as it ended.
+pub(crate) async fn follow(
+    client: &Client,
+    run: RunId,
+    after: i64,
+    view: View,
+    on_interrupt: OnInterrupt,
+) -> Result<Run> {
+    let mut view = view;
+    let mut following = client.follow(run, after);
+    let mut interrupted = std::pin::pin!(interruption());
+    let mut cancelled = false;
+    loop {
+        let next = following.next();
+        tokio::select! {
+            message = next => match message? {
+                Followed::Event(event) => view.event(&event)?,
+                Followed::Done(run) => {
+                    view.done(&run)?;
+                    return Ok(run);
+                }
+            },
+            () = &mut interrupted => {
+                if cancelled || on_interrupt == OnInterrupt::Leave {
+                    view.close();
+                    return Err(Failure::left());
+                }
+                cancelled = true;
+                view.note("cancelling the run; press Ctrl-C again to leave at once");
+                interrupted.set(interruption());
+                client.cancel_run(run).await?;
+            }
+        }
+    }
+}
+
+/// Ends when the user (Ctrl-C) or the system (SIGTERM) wants this process to stop.
+pub(crate) fn interruption() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    // Where a signal cannot be caught it keeps its ordinary effect: the process ends.
+    let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        match (interrupt, terminate) {
+            (Ok(mut interrupt), Ok(mut terminate)) => {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            }
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+/// Where a followed run is shown.
+pub(crate) struct View {
+    format: Format,
+    transcript: Transcript,
+    spinner: Option<ProgressBar>,
+}
+
+impl View {
+    pub(crate) fn new(format: Format, terminal: &Terminal) -> Self {
+        let watched = format == Format::Text && terminal.stderr_is_terminal();
+        Self {
+            format,
+            transcript: Transcript::new(terminal.colours_stderr()),
+            spinner: watched.then(spinner),
+        }
+    }
+
+    /// Says something beside the transcript.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.spinner {
+            Some(spinner) => spinner.suspend(|| terminal::note(text)),
+            None => terminal::note(text),
+        }
+    }
+
+    fn event(&mut self, event: &sortie_api::Event) -> Result<()> {
+        match self.format {
+            Format::JsonLines => print_json_line(event)?,
+            Format::Text => {
+                let lines = self.transcript.event(event);
+                if let Some(spinner) = &self.spinner {
+                    spinner.set_message(self.transcript.activity().to_owned());
+                }
+                if !lines.is_empty() {
+                    self.note(lines.trim_end_matches('\n'));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, run: &Run) -> Result<()> {
+        self.close();
+        match self.format {
+            Format::JsonLines => print_json_line(run),
+            Format::Text => {
+                if let Some(output) = &run.output {
+                    print_answer(output)?;
+                }
+                terminal::note(self.transcript.done(run).trim_end_matches('\n'));
+                Ok(())
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(spinner) = self.spinner.take() {
+            spinner.finish_and_clear();
+        }
+    }
+}
+
+fn spinner() -> ProgressBar {
+    let spinner = ProgressBar::new_spinner().with_message("waiting");
+    // The template is fixed; an invalid one would only cost the look.
+    let style = ProgressStyle::with_template("{spinner} {msg} · {elapsed}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner());
+    spinner.set_style(style);
+    spinner.enable_steady_tick(Duration::from_millis(120));
+    spinner
+}
+
+fn print_json_line<T: serde::Serialize>(value: &T) -> Result<()> {
+    let line = json::to_line(value).map_err(|error| Failure::internal(error.to_string()))?;
+    Ok(terminal::print_line(&line)?)
+}
+
+/// Prints an answer: as it is for a file or a program, harmless for a terminal, and with a last newline.
+pub(crate) fn print_answer(output: &str) -> Result<()> {
+    use std::io::IsTerminal as _;
+
+    let text = if std::io::stdout().is_terminal() {
+        terminal::harmless(output)
+    } else {
+        output.into()
+    };
+    if text.ends_with('\n') || text.is_empty() {
+        terminal::print(&text)?;
+    } else {
+        terminal::print_line(&text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! One node: configuration, store, sandbox, engine and server put together, and taken down in good order.
+//!
+//! Nothing here is global. A node has one stop signal for its server and one tracker for its tasks.
+
+use std::{future::Future, net::SocketAddr, process, sync::Arc};
+
+use sortie_engine::Engine;
+use sortie_sandbox::{Backend, Capabilities};
+use sortie_store::Store;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    config::Config,
+    data_dir::{DataDir, Owner, PreparedKey, Purpose, RunningEngine},
+    failure::{Failure, Result},
+};
+
+/// A node at work.
+pub(crate) struct Node {
+    engine: Engine,
+    address: SocketAddr,
+    sandbox: std::result::Result<Capabilities, String>,
+    first_key: Option<FirstKey>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    /// Held until the node is gone: the data folder is this node's.
+    _owner: Owner,
+}
+
+/// The admin key of a new store.
+pub(crate) struct FirstKey {
+    /// The secret in clear.
+    pub(crate) secret: String,
+    /// Whether the file in the data folder holds it; else why not.
+    pub(crate) kept: std::io::Result<()>,
+}
+
+impl Node {
+    /// Starts a node that listens on `listen`. It answers as soon as this returns.
+    pub(crate) async fn start(config: &Config, listen: SocketAddr, purpose: Purpose) -> Result<Self> {
+        let data_dir = DataDir::new(&config.data_dir);
+        data_dir.create()?;
+        let owner = data_dir.own()?;
+        let node_name = match &config.node_name {
+            Some(name) => name.clone(),
+            None => data_dir.node_name()?,
+        };
+        let (listener, store, sandbox) =
+            tokio::join!(bind(listen), open_store(config), detect_sandbox(config));
+        let (listener, address) = listener?;
+        let capabilities = sandbox
+            .as_ref()
+            .map(|backend| backend.capabilities().clone())
+            .map_err(Clone::clone);
+        let engine = Engine::start(engine_options(config, node_name, purpose), store?, sandbox)
+            .await
+            .map_err(|error| Failure::unavailable(format!("the engine cannot start: {error}")))?;
+        let first_key = bootstrap(&engine, data_dir.prepare_admin_key()?).await?;
+        let node = Self {
+            engine,
+            address,
+            sandbox: capabilities,
+            first_key,
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            _owner: owner,
+        };
+        node.serve(listener, config);
+        node._owner.announce(&RunningEngine {
+            url: node.url(),
+            purpose,
+            pid: process::id(),
+        })?;
+        Ok(node)
+    }
+
+    fn serve(&self, listener: TcpListener, config: &Config) {
+        let options = sortie_server::Options {
+            requests_per_minute: config.rate_limit_per_minute,
+            anonymous_requests_per_minute: config.anonymous_rate_limit_per_minute,
+            trusted_proxies: config.trusted_proxies.clone(),
+            base_url: config.advertise_url.clone(),
+        };
+        let serving = sortie_server::serve(
+            listener,
+            self.engine.clone(),
+            Arc::new(options),
+            self.stop.clone(),
+        );
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "the server ended");
+            }
+            stop.cancel();
+        });
+    }
+
+    /// Where the API answers, seen from this machine.
+    pub(crate) fn url(&self) -> String {
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        format!("http://{address}")
+    }
+
+    /// What commands of runs are confined by, or why there can be none.
+    pub(crate) fn sandbox(&self) -> std::result::Result<&Capabilities, &str> {
+        self.sandbox.as_ref().map_err(String::as_str)
+    }
+
+    /// The admin key, where this start has made it.
+    pub(crate) fn first_key(&self) -> Option<&FirstKey> {
+        self.first_key.as_ref()
+    }
+
+    /// Ends when the server does, which it does by itself only when something is badly wrong.
+    pub(crate) fn server_ended(&self) -> impl Future<Output = ()> {
+        self.stop.clone().cancelled_owned()
+    }
+
+    /// Stops in good order: takes no more runs, gives those at work their grace, ends streams and connections.
+    pub(crate) async fn shutdown(self) {
+        self.engine.shutdown().await;
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(listen).await.map_err(|error| {
+        Failure::unavailable(format!(
+            "cannot listen on {listen}: {error}; name another address by --listen"
+        ))
+    })?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failure::internal(error.to_string()))?;
+    Ok((listener, address))
+}
+
+/// Opens the database of a configuration, and brings it to this version.
+pub(crate) async fn open_store(config: &Config) -> Result<Store> {
+    Store::open(config.database_url.expose()).await.map_err(|error| {
+        Failure::unavailable(format!(
+            "cannot open the database {}: {error}",
+            config.database_url
+        ))
+    })
+}
+
+/// The strongest sandbox that the host gives, or a sentence that says why it is not enough.
+pub(crate) async fn detect_sandbox(config: &Config) -> std::result::Result<Arc<dyn Backend>, String> {
+    let _level = config.sandbox_minimum;
+    Err("not yet".to_owned())
+}
+
+fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sortie_engine::Options {
+    sortie_engine::Options {
+        mode: config.mode,
+        data_dir: config.data_dir.clone(),
+        node_name,
+        concurrency: match purpose {
+            Purpose::Serve | Purpose::OneRun => config.concurrency,
+            // Runs that wait stay where they are: they are not this command's.
+            Purpose::OneCommand => 0,
+        },
+        organization_concurrency: config.organization_concurrency,
+        compute_micros_per_second: config.compute_micros_per_second,
+        default_max_cost: config.default_max_cost,
+        sandbox_limits: config.sandbox_limits,
+        shutdown_grace: config.shutdown_grace,
+        ..sortie_engine::Options::default()
+    }
+}
+
+/// Makes the first key where the store is empty. Its place is open before it is made.
+async fn bootstrap(engine: &Engine, mut place: PreparedKey) -> Result<Option<FirstKey>> {
+    let secret = engine
+        .bootstrap()
+        .await
+        .map_err(|error| Failure::unavailable(format!("the first admin key cannot be made: {error}")))?;
+    Ok(secret.map(|secret| {
+        let secret = secret.expose().to_owned();
+        FirstKey {
+            kept: place.keep(&secret),
+            secret,
+        }
+    }))
+}

@@ -1,0 +1,130 @@
+//! What is written to people: colours where they are wanted, and never a control character of somebody else's.
+
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal as _, Write as _},
+};
+
+use crate::config::Environment;
+
+/// What the two output streams are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terminal {
+    stdout: bool,
+    stderr: bool,
+    colours: bool,
+}
+
+/// How a text is set off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Bold,
+    Dim,
+    Good,
+    Bad,
+    Accent,
+}
+
+impl Terminal {
+    /// The streams of this process. `NO_COLOR` (set to anything) and `TERM=dumb` mean no colours.
+    pub(crate) fn of_process(environment: &Environment) -> Self {
+        Self {
+            stdout: io::stdout().is_terminal(),
+            stderr: io::stderr().is_terminal(),
+            colours: environment.get("NO_COLOR").is_none() && environment.get("TERM") != Some("dumb"),
+        }
+    }
+
+    /// Whether standard output takes colours.
+    pub(crate) fn colours_stdout(&self) -> bool {
+        self.stdout && self.colours
+    }
+
+    /// Whether progress is watched by a person.
+    pub(crate) fn stderr_is_terminal(&self) -> bool {
+        self.stderr
+    }
+
+    /// Whether standard error takes colours.
+    pub(crate) fn colours_stderr(&self) -> bool {
+        self.stderr && self.colours
+    }
+}
+
+/// Sets a text off where there are colours.
+pub(crate) fn styled(text: &str, style: Style, colours: bool) -> String {
+    if !colours || text.is_empty() {
+        return text.to_owned();
+    }
+    let code = match style {
+        Style::Bold => "1",
+        Style::Dim => "2",
+        Style::Good => "32",
+        Style::Bad => "31",
+        Style::Accent => "36",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// A text without control characters but newlines and tabs: an agent's output cannot move the cursor, set the title
+/// or hide what it wrote. Direction overrides, which make a text read as another, go the same way.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    let bad = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if text.contains(bad) {
+        Cow::Owned(text.replace("\r\n", "\n").replace(bad, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Writes to standard output, at once.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Writes one line to standard output, at once.
+pub(crate) fn print_line(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Writes one line to standard error. Where that is closed, there is nobody to tell.
+pub(crate) fn note(text: &str) {
+    let _written = writeln!(io::stderr().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn control_characters_of_others_do_not_reach_the_terminal() {
+        assert_eq!(harmless("a\u{1b}[2Jb\u{7}\tc\nd"), "a\u{fffd}[2Jb\u{fffd}\tc\nd");
+        assert_eq!(harmless("a\r\nb\rc"), "a\nb\u{fffd}c");
+        assert_eq!(harmless("\u{9b}31m\u{202e}"), "\u{fffd}31m\u{fffd}");
+        assert!(matches!(harmless("größer, 大きい"), Cow::Borrowed(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_brings_an_escape_through(text in any::<String>()) {
+            let shown = harmless(&text);
+            prop_assert!(!shown.contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
+        }
+    }
+
+    #[test]
+    fn without_colours_a_text_is_itself() {
+        assert_eq!(styled("x", Style::Bad, false), "x");
+        assert_eq!(styled("x", Style::Bad, true), "\u{1b}[31mx\u{1b}[0m");
+    }
+}

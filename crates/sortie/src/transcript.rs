@@ -1,0 +1,409 @@
+//! A run's events as a person reads them: what the agent says, the tools it calls, what came out.
+//!
+//! The text is made here and written elsewhere. What comes from the agent is made harmless first.
+
+use serde::Deserialize;
+use sortie_api::{Event, Micros, Run, RunStatus, event::kind};
+
+use crate::terminal::{Style, harmless, styled};
+
+/// Lines of a tool's output that are shown: from its beginning, and from its end.
+const HEAD_LINES: usize = 12;
+const TAIL_LINES: usize = 6;
+
+/// Most characters of one line of a tool's output or arguments.
+const LINE_CHARS: usize = 400;
+
+/// The transcript of one run, as far as it has come.
+#[derive(Debug)]
+pub(crate) struct Transcript {
+    colours: bool,
+    activity: String,
+    /// What the agent said last: not shown when it turns out to be the answer, which is printed by itself.
+    said: Option<String>,
+}
+
+/// The fields that events have, of all types together: an event that lacks one shows less.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Data {
+    status: Option<RunStatus>,
+    runtime: String,
+    shell: bool,
+    text: String,
+    tool: String,
+    arguments: serde_json::Map<String, serde_json::Value>,
+    is_error: bool,
+    output: String,
+    output_bytes: u64,
+    limit_bytes: u64,
+    duration_ms: u64,
+    model: String,
+    step: u32,
+    input_tokens: u64,
+    output_tokens: u64,
+    cost_micros: Micros,
+    what: String,
+    delay_ms: u64,
+    reason: String,
+    spent_micros: Micros,
+    limit_micros: Micros,
+    errors: Vec<String>,
+}
+
+impl Transcript {
+    pub(crate) fn new(colours: bool) -> Self {
+        Self {
+            colours,
+            activity: "waiting".to_owned(),
+            said: None,
+        }
+    }
+
+    /// What goes on now, in a few words.
+    pub(crate) fn activity(&self) -> &str {
+        &self.activity
+    }
+
+    /// The lines that an event adds; empty where it adds none.
+    pub(crate) fn event(&mut self, event: &Event) -> String {
+        let data: Data = serde_json::from_str(event.data.get()).unwrap_or_default();
+        let mut lines = self.say_what_was_said(event, &data);
+        lines += &self.lines_of(event, data);
+        lines
+    }
+
+    fn say_what_was_said(&mut self, event: &Event, next: &Data) -> String {
+        match self.said.take() {
+            Some(text) if event.kind == kind::RESULT && text.trim() == next.output.trim() => String::new(),
+            Some(text) if is_bookkeeping(&event.kind) => {
+                self.said = Some(text);
+                String::new()
+            }
+            Some(text) => format!("{}\n", harmless(text.trim_end())),
+            None => String::new(),
+        }
+    }
+
+    fn lines_of(&mut self, event: &Event, data: Data) -> String {
+        match event.kind.as_str() {
+            kind::STATUS => {
+                if let Some(status) = data.status.filter(|status| !status.is_final()) {
+                    self.activity = status.to_string();
+                }
+                String::new()
+            }
+            kind::WORKER_STARTED => {
+                "the agent works".clone_into(&mut self.activity);
+                self.dim(&if data.shell {
+                    format!("commands are confined by: {}", data.runtime)
+                } else {
+                    "without commands".to_owned()
+                })
+            }
+            kind::MODEL_CALL if data.input_tokens + data.output_tokens == 0 => String::new(),
+            kind::MODEL_CALL => self.dim(&format!(
+                "{} · step {} · {} tokens in, {} out · {} · {}",
+                data.model,
+                data.step,
+                data.input_tokens,
+                data.output_tokens,
+                data.cost_micros,
+                milliseconds(data.duration_ms),
+            )),
+            kind::MESSAGE => {
+                self.said = Some(data.text);
+                String::new()
+            }
+            kind::TOOL_START => self.tool_start(&data),
+            kind::TOOL_END => self.tool_end(&data),
+            kind::RETRY => self.warning(&format!(
+                "{} is tried again in {}: {}",
+                data.what,
+                milliseconds(data.delay_ms),
+                data.reason
+            )),
+            kind::BUDGET_WARNING => self.warning(&format!(
+                "{} of {} are spent",
+                data.spent_micros, data.limit_micros
+            )),
+            kind::BUDGET_REACHED => self.warning(&format!("the budget of {} is spent", data.limit_micros)),
+            kind::INTERRUPTED => self.warning(&format!("interrupted: {}", data.reason.replace('_', " "))),
+            kind::OUTPUT_REJECTED => self.warning(&format!("answer refused: {}", data.errors.join("; "))),
+            kind::OUTPUT_TRUNCATED => self.warning(&format!(
+                "the answer was cut: {} of {} bytes are kept",
+                data.limit_bytes, data.output_bytes
+            )),
+            kind::RESULT => String::new(),
+            other => self.dim(&format!("{other} {}", cut(event.data.get()))),
+        }
+    }
+
+    fn tool_start(&mut self, data: &Data) -> String {
+        self.activity = format!("{} works", one_line(&data.tool));
+        let mut lines = styled(
+            &format!("▸ {}", one_line(&data.tool)),
+            Style::Accent,
+            self.colours,
+        ) + "\n";
+        match data.arguments.get("command").and_then(|command| command.as_str()) {
+            Some(command) if data.tool == "shell" => lines += &self.block(command, Style::Bold),
+            _ if data.arguments.is_empty() => {}
+            _ => {
+                let arguments = serde_json::to_string(&data.arguments).unwrap_or_default();
+                lines += &self.block(&arguments, Style::Bold);
+            }
+        }
+        lines
+    }
+
+    fn tool_end(&mut self, data: &Data) -> String {
+        "the agent works".clone_into(&mut self.activity);
+        let (mark, style) = if data.is_error {
+            ("✗", Style::Bad)
+        } else {
+            ("✓", Style::Good)
+        };
+        let time = milliseconds(data.duration_ms);
+        let kept = u64::try_from(data.output.len()).unwrap_or(u64::MAX);
+        let size = match data.output_bytes {
+            0 => ", no output".to_owned(),
+            all if all > kept => format!(", {all} bytes in all"),
+            _ => String::new(),
+        };
+        let end = styled(&format!("{mark} {time}{size}"), style, self.colours);
+        format!("{}  {end}\n", self.block(&data.output, Style::Dim))
+    }
+
+    /// The lines of a text, indented, their middle left out where there are many.
+    fn block(&self, text: &str, style: Style) -> String {
+        let text = harmless(text.trim_end());
+        let lines: Vec<&str> = text.lines().collect();
+        let shown = |line: &&str| format!("  {}\n", styled(&cut(line), style, self.colours));
+        let hidden = lines.len().saturating_sub(HEAD_LINES + TAIL_LINES);
+        if hidden < 2 {
+            return lines.iter().map(shown).collect();
+        }
+        let head = lines.iter().take(HEAD_LINES).map(shown);
+        let tail = lines.iter().skip(HEAD_LINES + hidden).map(shown);
+        let gap = format!(
+            "  {}\n",
+            styled(&format!("… {hidden} lines more"), Style::Dim, self.colours)
+        );
+        head.chain([gap]).chain(tail).collect()
+    }
+
+    fn dim(&self, text: &str) -> String {
+        styled(&one_line(text), Style::Dim, self.colours) + "\n"
+    }
+
+    fn warning(&self, text: &str) -> String {
+        styled(&format!("! {}", one_line(text)), Style::Bad, self.colours) + "\n"
+    }
+
+    /// The line that ends a run.
+    pub(crate) fn done(&mut self, run: &Run) -> String {
+        let unsaid = self
+            .said
+            .take()
+            .map_or_else(String::new, |text| format!("{}\n", harmless(text.trim_end())));
+        let (mark, style) = match run.status {
+            RunStatus::Succeeded => ("✓", Style::Good),
+            _ => ("✗", Style::Bad),
+        };
+        let mut line = format!("{mark} {}", run.status.as_str().replace('_', " "));
+        if let (Some(started), Some(finished)) = (run.started_at, run.finished_at) {
+            let took = u64::try_from(finished.since(started).as_millis()).unwrap_or(u64::MAX);
+            line += &format!(" after {}", milliseconds(took));
+        }
+        line += &format!(" · {} · {}", run.cost_micros, run.id);
+        let mut lines = unsaid + &styled(&line, style, self.colours) + "\n";
+        if let Some(error) = &run.error {
+            lines += &format!("  {}\n", styled(&harmless(error), style, self.colours));
+        }
+        lines
+    }
+}
+
+/// Events that may stand between what the agent says and the result that repeats it.
+fn is_bookkeeping(event_kind: &str) -> bool {
+    matches!(
+        event_kind,
+        kind::MODEL_CALL | kind::BUDGET_WARNING | kind::OUTPUT_TRUNCATED
+    )
+}
+
+fn milliseconds(millis: u64) -> String {
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
+        _ => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1_000),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    cut(&harmless(text).replace('\n', " "))
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(LINE_CHARS) {
+        Some((at, _)) => format!("{}…", line.get(..at).unwrap_or_default()),
+        None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The events of a run as the stream sends them.
+    const RECORDED: &str = include_str!("../tests/recorded/report.jsonl");
+
+    fn event(line: &str) -> Event {
+        serde_json::from_str(line).unwrap()
+    }
+
+    fn of(kind: &str, data: &serde_json::Value) -> Event {
+        event(
+            &serde_json::json!({"id": 1, "type": kind, "data": data, "created_at": "2026-11-20T21:30:00.000Z"})
+                .to_string(),
+        )
+    }
+
+    fn run(status: &str, error: Option<&str>) -> Run {
+        serde_json::from_value(serde_json::json!({
+            "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": status, "error": error,
+            "created_at": "2026-11-20T21:30:00.000Z", "started_at": "2026-11-20T21:30:00.004Z",
+            "finished_at": "2026-11-20T21:30:01.254Z", "max_cost_micros": 1_000_000, "cost_micros": 1_250,
+            "billing_pending": false, "zero_data_retention": false
+        }))
+        .unwrap()
+    }
+
+    fn render(transcript: &mut Transcript) -> String {
+        RECORDED
+            .lines()
+            .map(|line| transcript.event(&event(line)))
+            .collect()
+    }
+
+    #[test]
+    fn a_recorded_run_reads_well() {
+        let mut transcript = Transcript::new(false);
+        let text = render(&mut transcript) + &transcript.done(&run("succeeded", None));
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn colours_add_nothing_but_colours() {
+        let plain = render(&mut Transcript::new(false));
+        let mut colourful = render(&mut Transcript::new(true));
+        for code in ["1", "2", "31", "32", "36", "0"] {
+            colourful = colourful.replace(&format!("\u{1b}[{code}m"), "");
+        }
+        assert_eq!(colourful, plain);
+    }
+
+    #[test]
+    fn a_failure_says_why() {
+        insta::assert_snapshot!(
+            Transcript::new(false).done(&run("failed", Some("block 2 exited with status 1: no such file")))
+        );
+    }
+
+    #[test]
+    fn trouble_on_the_way_is_told() {
+        let events = [
+            of(
+                "retry",
+                &serde_json::json!({"what": "model call", "attempt": 2, "delay_ms": 1500, "reason": "429"}),
+            ),
+            of(
+                "budget_warning",
+                &serde_json::json!({"spent_micros": 800_000, "limit_micros": 1_000_000}),
+            ),
+            of(
+                "budget_reached",
+                &serde_json::json!({"spent_micros": 1_000_000, "limit_micros": 1_000_000}),
+            ),
+            of(
+                "output_rejected",
+                &serde_json::json!({"errors": ["output.total: required"], "attempt": 1}),
+            ),
+            of(
+                "output_truncated",
+                &serde_json::json!({"limit_bytes": 1_048_576, "output_bytes": 2_000_000}),
+            ),
+            of("interrupted", &serde_json::json!({"reason": "worker_lost"})),
+            of("something_new", &serde_json::json!({"a": 1})),
+        ];
+        let mut transcript = Transcript::new(false);
+        let text: String = events.iter().map(|event| transcript.event(event)).collect();
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_message_is_shown_unless_it_is_the_answer() {
+        let message = of(
+            "message",
+            &serde_json::json!({"text": "I look first.", "step": 1}),
+        );
+        let call = of("model_call", &serde_json::json!({"model": "m", "step": 1}));
+        for (answer, shown) in [("I look first.", ""), ("Done.", "I look first.\n")] {
+            let mut transcript = Transcript::new(false);
+            let result = of("result", &serde_json::json!({"output": answer}));
+            let text: String = [&message, &call, &result]
+                .iter()
+                .map(|event| transcript.event(event))
+                .collect();
+            assert_eq!(text, shown);
+        }
+    }
+
+    #[test]
+    fn the_middle_of_a_long_output_is_left_out() {
+        let output: String = (1..=100).map(|n| format!("line {n}\n")).collect();
+        let end = of(
+            "tool_end",
+            &serde_json::json!({"tool": "shell", "id": "1", "is_error": false, "output": output,
+                "output_bytes": output.len(), "duration_ms": 3}),
+        );
+        let text = Transcript::new(false).event(&end);
+        assert!(
+            text.contains("  line 12\n  … 82 lines more\n  line 95\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_agent_cannot_write_to_the_terminal_what_it_likes() {
+        let mut transcript = Transcript::new(false);
+        let nasty = "\u{1b}[2J\u{7}";
+        let events = [
+            of("message", &serde_json::json!({"text": nasty, "step": 1})),
+            of(
+                "tool_start",
+                &serde_json::json!({"tool": nasty, "id": "1", "arguments": {"command": nasty}}),
+            ),
+            of(
+                "tool_end",
+                &serde_json::json!({"tool": nasty, "id": "1", "output": nasty, "output_bytes": 5}),
+            ),
+            of("retry", &serde_json::json!({"what": nasty, "reason": nasty})),
+        ];
+        let mut text: String = events.iter().map(|event| transcript.event(event)).collect();
+        text += &transcript.done(&run("failed", Some(nasty)));
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_event_makes_it_panic(kind in "[a-z_]{0,16}", text in any::<String>(), number: u64) {
+            let data = serde_json::json!({"text": text, "output": text, "tool": text, "duration_ms": number,
+                "arguments": {"command": text}, "status": text});
+            let _shown = Transcript::new(true).event(&of(&kind, &data));
+        }
+    }
+}
