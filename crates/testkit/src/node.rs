@@ -174,7 +174,7 @@ impl Node {
     }
 
     fn command(&self) -> Command {
-        let mut command = self.sortie();
+        let mut command = binary_command(&self.binary);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(self.data.path());
@@ -182,6 +182,7 @@ impl Node {
             command.args(["--database-url", url]);
         }
         command.args(&self.options.arguments);
+        command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -189,21 +190,10 @@ impl Node {
         command
     }
 
-    /// The binary with the environment of a test and no arguments: the command line beside this node.
-    #[expect(clippy::disallowed_methods, reason = "the tests run the real binary")]
-    pub fn sortie(&self) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.env("SORTIE_RATE_LIMIT_PER_MINUTE", "10000000");
-        command.env("SORTIE_SANDBOX_MINIMUM", "landlock");
-        for variable in [
-            "ANTHROPIC_API_KEY",
-            "OPENAI_API_KEY",
-            "GEMINI_API_KEY",
-            "SORTIE_URL",
-        ] {
-            command.env_remove(variable);
-        }
-        command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
+    /// The command line beside this node: the binary with the environment of a test and this node's data folder.
+    pub fn sortie(&self, arguments: &[&str]) -> Command {
+        let mut command = binary_command(&self.binary);
+        command.args(arguments).arg("--data-dir").arg(self.data.path());
         command
     }
 
@@ -313,6 +303,21 @@ impl Drop for Node {
             eprintln!("--- end of the node's log ---\n{}", end.join("\n"));
         }
     }
+}
+
+/// The binary with the environment of a test: no provider's key, no engine elsewhere, a rate limit out of the way.
+#[expect(clippy::disallowed_methods, reason = "the tests run the real binary")]
+pub fn binary_command(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("SORTIE_") || text.ends_with("_API_KEY") {
+            command.env_remove(&name);
+        }
+    }
+    command.env("SORTIE_RATE_LIMIT_PER_MINUTE", "10000000");
+    command.env("SORTIE_SANDBOX_MINIMUM", "landlock");
+    command
 }
 
 /// The address in a line such as `listening on http://127.0.0.1:8080`.
