@@ -19,7 +19,7 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{
     client::{Client, PATIENCE},
-    database::{Database, DatabaseUrl},
+    database::{Database, Records},
 };
 
 /// How a node is started, beyond the defaults of a test.
@@ -68,7 +68,7 @@ pub struct Node {
     binary: PathBuf,
     options: NodeOptions,
     data: TempDir,
-    database: DatabaseUrl,
+    records: Records,
     key: String,
     process: Option<Process>,
     /// What earlier processes of this node wrote.
@@ -96,31 +96,26 @@ impl Node {
     /// Another node on the same PostgreSQL database, with a data folder of its own.
     pub async fn beside(&self) -> Result<Self> {
         ensure!(
-            self.database != DatabaseUrl::Default,
+            matches!(self.records, Records::Shared(_)),
             "two nodes cannot share one SQLite file"
         );
         let key = Some(self.key.clone());
         Self::on(
             &self.binary.to_string_lossy(),
-            self.database.clone(),
+            self.records.clone(),
             self.options.clone(),
             key,
         )
         .await
     }
 
-    async fn on(
-        binary: &str,
-        database: DatabaseUrl,
-        options: NodeOptions,
-        key: Option<String>,
-    ) -> Result<Self> {
+    async fn on(binary: &str, records: Records, options: NodeOptions, key: Option<String>) -> Result<Self> {
         let data = tempfile::Builder::new().prefix("sortie-test-").tempdir()?;
         let mut node = Self {
             binary: binary.into(),
             options,
             data,
-            database,
+            records,
             key: String::new(),
             process: None,
             earlier_log: String::new(),
@@ -178,8 +173,8 @@ impl Node {
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(self.data.path());
-        if let DatabaseUrl::Postgres(url) = &self.database {
-            command.args(["--database-url", url]);
+        if let Records::Shared(database) = &self.records {
+            command.args(["--database-url", database.url()]);
         }
         command.args(&self.options.arguments);
         command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
