@@ -10,7 +10,7 @@ use sortie_api::{
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a command did nothing.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No such row in this organization.
     #[error("not found")]

@@ -1,17 +1,11 @@
 //! The database a node stands on: a file in its data folder, or a fresh database on the PostgreSQL server that
 //! `scripts/test-postgres` starts.
 
-use std::{
-    process,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use tokio_postgres::NoTls;
-use url::Url;
+use anyhow::Result;
 
-/// The variable in which `scripts/test-postgres` hands over the address of its server.
-pub const POSTGRES_VARIABLE: &str = "SORTIE_TEST_POSTGRES_URL";
+use crate::postgres::TestDatabase;
 
 /// Which database a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +16,13 @@ pub enum Database {
     Postgres,
 }
 
-/// Where a node finds its records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DatabaseUrl {
-    /// A file in the node's own data folder: nothing is passed, the default is tested.
-    Default,
-    /// A PostgreSQL database, which several nodes may share.
-    Postgres(String),
+/// Where a node keeps its records.
+#[derive(Clone, Debug)]
+pub enum Records {
+    /// In a file in the node's own data folder: nothing is passed, the default is tested.
+    InDataFolder,
+    /// In a PostgreSQL database, which several nodes may share. It goes with the last of them.
+    Shared(Arc<TestDatabase>),
 }
 
 impl Database {
@@ -41,40 +35,10 @@ impl Database {
     }
 
     /// An empty database of this kind. Without a server this is an error: a test never passes by not running.
-    pub async fn fresh(self) -> Result<DatabaseUrl> {
+    pub async fn fresh(self) -> Result<Records> {
         match self {
-            Self::Sqlite => Ok(DatabaseUrl::Default),
-            Self::Postgres => fresh_postgres().await.map(DatabaseUrl::Postgres),
+            Self::Sqlite => Ok(Records::InDataFolder),
+            Self::Postgres => Ok(Records::Shared(Arc::new(TestDatabase::postgres().await?))),
         }
     }
-}
-
-async fn fresh_postgres() -> Result<String> {
-    static MADE: AtomicU32 = AtomicU32::new(0);
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the test command hands the server over in the environment"
-    )]
-    let server = std::env::var(POSTGRES_VARIABLE).with_context(|| {
-        format!(
-            "{POSTGRES_VARIABLE} is not set: run the tests through scripts/test-postgres (make test does)"
-        )
-    })?;
-    let name = format!("node_{}_{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-    let (client, connection) = tokio_postgres::connect(&server, NoTls)
-        .await
-        .context("cannot connect to the test server")?;
-    let create = async move {
-        // The server is thrown away at the end; what an earlier process with this id left is in the way.
-        let dropped = client
-            .batch_execute(&format!("DROP DATABASE IF EXISTS {name}"))
-            .await;
-        let made = client.batch_execute(&format!("CREATE DATABASE {name}")).await;
-        dropped.and(made).map(|()| name)
-    };
-    let (name, closed) = tokio::join!(create, connection);
-    closed.context("the connection to the test server broke")?;
-    let mut url = Url::parse(&server).context("the address of the test server is not a URL")?;
-    url.set_path(&name.context("cannot make a database")?);
-    Ok(url.into())
 }

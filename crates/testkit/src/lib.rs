@@ -9,6 +9,7 @@ pub mod client;
 pub mod database;
 pub mod model;
 pub mod node;
+pub mod postgres;
 pub mod serve;
 pub mod sse;
 
@@ -17,7 +18,7 @@ pub use http;
 
 pub use callback::CallbackReceiver;
 pub use client::{Answer, Client, EventStream};
-pub use database::{Database, DatabaseUrl};
+pub use database::{Database, Records};
 pub use model::ScriptedModel;
 pub use node::{LogOnDrop, Node, NodeOptions};
 pub use sse::{Message, Parser};

@@ -19,7 +19,7 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{
     client::{Client, PATIENCE},
-    database::{Database, DatabaseUrl},
+    database::{Database, Records},
 };
 
 /// How a node is started, beyond the defaults of a test.
@@ -68,7 +68,7 @@ pub struct Node {
     binary: PathBuf,
     options: NodeOptions,
     data: TempDir,
-    database: DatabaseUrl,
+    records: Records,
     key: String,
     process: Option<Process>,
     /// What earlier processes of this node wrote.
@@ -96,31 +96,26 @@ impl Node {
     /// Another node on the same PostgreSQL database, with a data folder of its own.
     pub async fn beside(&self) -> Result<Self> {
         ensure!(
-            self.database != DatabaseUrl::Default,
+            matches!(self.records, Records::Shared(_)),
             "two nodes cannot share one SQLite file"
         );
         let key = Some(self.key.clone());
         Self::on(
             &self.binary.to_string_lossy(),
-            self.database.clone(),
+            self.records.clone(),
             self.options.clone(),
             key,
         )
         .await
     }
 
-    async fn on(
-        binary: &str,
-        database: DatabaseUrl,
-        options: NodeOptions,
-        key: Option<String>,
-    ) -> Result<Self> {
+    async fn on(binary: &str, records: Records, options: NodeOptions, key: Option<String>) -> Result<Self> {
         let data = tempfile::Builder::new().prefix("sortie-test-").tempdir()?;
         let mut node = Self {
             binary: binary.into(),
             options,
             data,
-            database,
+            records,
             key: String::new(),
             process: None,
             earlier_log: String::new(),
@@ -174,14 +169,15 @@ impl Node {
     }
 
     fn command(&self) -> Command {
-        let mut command = self.sortie();
+        let mut command = binary_command(&self.binary);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(self.data.path());
-        if let DatabaseUrl::Postgres(url) = &self.database {
-            command.args(["--database-url", url]);
+        if let Records::Shared(database) = &self.records {
+            command.args(["--database-url", database.url()]);
         }
         command.args(&self.options.arguments);
+        command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -189,21 +185,10 @@ impl Node {
         command
     }
 
-    /// The binary with the environment of a test and no arguments: the command line beside this node.
-    #[expect(clippy::disallowed_methods, reason = "the tests run the real binary")]
-    pub fn sortie(&self) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.env("SORTIE_RATE_LIMIT_PER_MINUTE", "10000000");
-        command.env("SORTIE_SANDBOX_MINIMUM", "landlock");
-        for variable in [
-            "ANTHROPIC_API_KEY",
-            "OPENAI_API_KEY",
-            "GEMINI_API_KEY",
-            "SORTIE_URL",
-        ] {
-            command.env_remove(variable);
-        }
-        command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
+    /// The command line beside this node: the binary with the environment of a test and this node's data folder.
+    pub fn sortie(&self, arguments: &[&str]) -> Command {
+        let mut command = binary_command(&self.binary);
+        command.args(arguments).arg("--data-dir").arg(self.data.path());
         command
     }
 
@@ -313,6 +298,21 @@ impl Drop for Node {
             eprintln!("--- end of the node's log ---\n{}", end.join("\n"));
         }
     }
+}
+
+/// The binary with the environment of a test: no provider's key, no engine elsewhere, a rate limit out of the way.
+#[expect(clippy::disallowed_methods, reason = "the tests run the real binary")]
+pub fn binary_command(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("SORTIE_") || text.ends_with("_API_KEY") {
+            command.env_remove(&name);
+        }
+    }
+    command.env("SORTIE_RATE_LIMIT_PER_MINUTE", "10000000");
+    command.env("SORTIE_SANDBOX_MINIMUM", "landlock");
+    command
 }
 
 /// The address in a line such as `listening on http://127.0.0.1:8080`.

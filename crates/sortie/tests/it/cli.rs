@@ -1,1 +1,368 @@
-//! The command line.
+//! The command line: what it prints, and how it exits.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use sortie_api::RunStatus;
+use sortie_testkit::{Database, Node, node::binary_command};
+
+use crate::{
+    Checked, both_databases,
+    kit::{at_work, plain, waiting},
+    node,
+};
+
+both_databases![run_prints_the_answer_on_standard_output_and_the_transcript_beside_it];
+
+/// The command line in a folder of its own, where no engine runs.
+fn alone(data: &Path, arguments: &[&str]) -> Command {
+    let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
+    command
+        .args(arguments)
+        .arg("--data-dir")
+        .arg(data)
+        .current_dir(data)
+        .stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a command to its end; an error unless it exits with `code`.
+fn exits(mut command: Command, code: i32) -> Result<Output> {
+    let output = command.output().context("the command does not start")?;
+    ensure!(
+        output.status.code() == Some(code),
+        "{command:?}: {} instead of {code}\n{}\n{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    Ok(output)
+}
+
+/// The standard output of a command beside a node.
+fn said(node: &Node, arguments: &[&str]) -> Result<String> {
+    Ok(text(&exits(node.sortie(arguments), 0)?.stdout))
+}
+
+fn json_said(node: &Node, arguments: &[&str]) -> Result<Value> {
+    let said = said(node, arguments)?;
+    serde_json::from_str(&said).with_context(|| said.clone())
+}
+
+async fn run_prints_the_answer_on_standard_output_and_the_transcript_beside_it(
+    database: Database,
+) -> Checked {
+    let node = node(database).await?;
+    let output = exits(node.sortie(&["run", "```sh\necho the answer\n```\n"]), 0)?;
+    assert_eq!(text(&output.stdout), "the answer\n");
+    let transcript = text(&output.stderr);
+    for part in ["run_", "shell", "echo the answer", "the answer"] {
+        ensure!(transcript.contains(part), "{part:?} is missing in:\n{transcript}");
+    }
+    ensure!(
+        !transcript.contains('\u{1b}'),
+        "colours without a terminal: {transcript:?}"
+    );
+    // The run went to the node that runs in the folder.
+    assert_eq!(node.client()?.list("status=succeeded").await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_starts_an_engine_itself_where_none_runs() -> Checked {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("numbers.txt"), "1\n2\n39\n")?;
+    let prompt = "```sh\nawk '{ s += $1 } END { print s }' numbers.txt\n```\n";
+    let output = exits(alone(folder.path(), &["run", prompt, "--file", "numbers.txt"]), 0)?;
+    assert_eq!(text(&output.stdout), "42\n");
+    // Again on what the first one left.
+    let output = exits(alone(folder.path(), &["run", "second"]), 0)?;
+    assert_eq!(text(&output.stdout).trim_end(), "second");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_exit_code_tells_how_the_run_ended() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    exits(node.sortie(&["run", "```sh\nexit 7\n```\n"]), 1)?;
+    exits(node.sortie(&["run", "```wait 60000\n```\n", "--timeout", "1"]), 4)?;
+
+    let mut command = node.sortie(&["run", "```wait 60000\n```\n"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let client = node.client()?;
+    let id = loop {
+        if let Some(run) = client.list("status=running").await?.first() {
+            break run.id.to_string();
+        }
+    };
+    client.cancel(&id).await?;
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "");
+    Ok(())
+}
+
+/// The first Ctrl-C cancels the run.
+#[tokio::test]
+async fn an_interrupt_cancels_the_run() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let mut command = node.sortie(&["run", "```wait 60000\n```\n"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let client = node.client()?;
+    while client.list("status=running").await?.is_empty() {}
+    let pid = i32::try_from(child.id())?;
+    exits(kill(pid), 0)?;
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert_eq!(client.list("status=cancelled").await?.len(), 1);
+    Ok(())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a signal from outside, as a terminal sends it"
+)]
+fn kill(pid: i32) -> Command {
+    let mut command = Command::new("kill");
+    command.args(["-INT", &pid.to_string()]);
+    command
+}
+
+#[tokio::test]
+async fn a_wrong_request_or_engine_or_key_has_an_exit_code_of_its_own() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    for (arguments, code, told) in [
+        (&["run"][..], 64, "PROMPT"),
+        (&["run", "x", "--colour"], 64, "--colour"),
+        (&["run", "x", "--timeout", "0"], 64, "timeout_seconds"),
+        (&["run", "x", "--model", "nothing"], 64, "model"),
+        (&["run", "x", "--url", "http://127.0.0.1:1"], 69, "127.0.0.1:1"),
+        (&["runs", "get", "run_01hf7yat31e4ar9bcdefghjkmn"], 1, "not found"),
+    ] {
+        let output = node.sortie(arguments).output()?;
+        let error = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(code) || code == 1 && !output.status.success(),
+            "{arguments:?}: {error}"
+        );
+        assert!(error.contains(told), "{arguments:?}: {error}");
+        assert!(
+            !error.contains("panicked") && text(&output.stdout).is_empty(),
+            "{arguments:?}: {error}"
+        );
+    }
+    fs::write(
+        node.data_dir().join("admin.key"),
+        sortie_api::secret::Secret::new("sts_", [3; 32]).expose(),
+    )?;
+    exits(node.sortie(&["run", "x"]), 77)?;
+    Ok(())
+}
+
+/// `--json`: the event objects one a line, and the finished run last.
+#[tokio::test]
+async fn json_output_is_the_events_and_the_run() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let said = said(&node, &["run", "hello", "--json"])?;
+    let lines: Vec<Value> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let (run, events) = lines.split_last().context("nothing was printed")?;
+    assert_eq!(
+        (&run["status"], &run["output"]),
+        (&json!("succeeded"), &json!("hello"))
+    );
+    for (n, event) in events.iter().enumerate() {
+        assert_eq!(event["id"], n + 1);
+    }
+    assert_eq!(
+        node.client()?
+            .get(&format!("/v1/runs/{}", run["id"].as_str().unwrap_or_default()))
+            .await?
+            .json()?,
+        *run
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_prompt_is_read_from_standard_input_and_a_run_can_be_left_to_the_engine() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let prompt = node.data_dir().join("prompt.md");
+    fs::write(&prompt, "from a file\n")?;
+    let mut command = node.sortie(&["run", "-"]);
+    command.stdin(fs::File::open(&prompt)?);
+    assert_eq!(text(&exits(command, 0)?.stdout).trim_end(), "from a file");
+
+    let id = said(&node, &["run", "left alone", "--detach"])?.trim().to_owned();
+    let (_, run) = node.client()?.finished(&id).await?;
+    assert_eq!(run.output.as_deref(), Some("left alone"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn runs_are_listed_shown_followed_and_cancelled() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let (_, done) = client.complete(&plain("kept")).await?;
+    let working = at_work(&client).await?;
+    let (done_id, working_id) = (done.id.to_string(), working.id.to_string());
+
+    let table = said(&node, &["runs", "list"])?;
+    ensure!(
+        table.contains(&done_id) && table.contains(&working_id) && table.contains("succeeded"),
+        "{table}"
+    );
+    let filtered = said(&node, &["runs", "list", "--status", "running"])?;
+    ensure!(
+        !filtered.contains(&done_id) && filtered.contains(&working_id),
+        "{filtered}"
+    );
+    ensure!(said(&node, &["runs", "get", &done_id])?.contains("kept"));
+    assert_eq!(
+        json_said(&node, &["runs", "get", &done_id, "--json"])?["output"],
+        "kept"
+    );
+    assert_eq!(
+        json_said(&node, &["runs", "definition", &done_id])?["request"]["prompt"],
+        "kept"
+    );
+    let events = said(&node, &["runs", "events", &done_id, "--json"])?;
+    ensure!(events.lines().count() > 4, "{events}");
+    let rest = said(&node, &["runs", "events", &done_id, "--json", "--after", "3"])?;
+    assert_eq!(rest.lines().count(), events.lines().count() - 3);
+
+    exits(node.sortie(&["runs", "cancel", &working_id]), 0)?;
+    assert_eq!(client.run(&working_id).await?.status, RunStatus::Cancelled);
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_are_made_listed_and_revoked() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let created = json_said(&node, &["keys", "create", "deploy", "--json"])?;
+    let (id, key) = (
+        created["id"].as_str().unwrap_or_default(),
+        created["key"].as_str().unwrap_or_default(),
+    );
+    let member = node.client()?.with_key(key);
+    member.get("/v1/me").await?.expect(200)?;
+    let listed = said(&node, &["keys", "list"])?;
+    ensure!(
+        listed.contains("deploy") && listed.contains(id) && !listed.contains(key),
+        "{listed}"
+    );
+    exits(node.sortie(&["keys", "revoke", id]), 0)?;
+    member.get("/v1/me").await?.failure(401, "unauthorized")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn models_and_the_description_are_printed() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    ensure!(said(&node, &["models"])?.contains("runbook"));
+    let printed: Value = serde_json::from_str(&said(&node, &["openapi"])?)?;
+    let served = node.client()?.get("/openapi.json").await?.json()?;
+    assert_eq!(printed["paths"], served["paths"]);
+    assert_eq!(printed["components"], served["components"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn doctor_says_what_the_machine_gives() -> Checked {
+    let folder = tempfile::tempdir()?;
+    let output = alone(folder.path(), &["doctor", "--json"]).output()?;
+    let report: Value = serde_json::from_slice(&output.stdout).with_context(|| text(&output.stderr))?;
+    ensure!(report.is_object() || report.is_array(), "{report}");
+    let told = text(&alone(folder.path(), &["doctor"]).output()?.stdout);
+    for part in ["sandbox", "database"] {
+        ensure!(
+            told.to_lowercase().contains(part),
+            "{part} is missing in:\n{told}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn completions_are_printed_for_every_shell() -> Checked {
+    let folder = tempfile::tempdir()?;
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = text(&exits(alone(folder.path(), &["completions", shell]), 0)?.stdout);
+        ensure!(
+            script.contains("sortie") && script.contains("doctor"),
+            "{shell}: {script}"
+        );
+    }
+    exits(alone(folder.path(), &["completions", "tcsh"]), 64)?;
+    Ok(())
+}
+
+#[test]
+fn a_configuration_is_checked_and_an_unknown_key_is_an_error() -> Checked {
+    let folder = tempfile::tempdir()?;
+    let default = text(&exits(alone(folder.path(), &["config", "default"]), 0)?.stdout);
+    let file = folder.path().join("sortie.toml");
+    fs::write(&file, &default)?;
+    exits(alone(folder.path(), &["config", "check"]), 0)?;
+    fs::write(&file, "listen = \"127.0.0.1:9000\"\nconcurency = 3\n")?;
+    let output = exits(alone(folder.path(), &["config", "check"]), 78)?;
+    ensure!(
+        text(&output.stderr).contains("concurency"),
+        "{}",
+        text(&output.stderr)
+    );
+    exits(alone(folder.path(), &["serve"]), 78)?;
+    let mut command = alone(folder.path(), &["config", "check"]);
+    fs::write(&file, "")?;
+    command.env("SORTIE_LISTN", "127.0.0.1:1");
+    ensure!(text(&exits(command, 78)?.stderr).contains("SORTIE_LISTN"));
+    Ok(())
+}
+
+/// Two processes on one data folder would be two owners of one database.
+#[tokio::test]
+async fn a_second_node_on_the_same_data_folder_is_refused() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let output = node.sortie(&["serve", "--listen", "127.0.0.1:0"]).output()?;
+    ensure!(!output.status.success(), "it started");
+    ensure!(
+        text(&output.stderr).contains(&node.data_dir().display().to_string()),
+        "{}",
+        text(&output.stderr)
+    );
+    node.client()?.create(&waiting()).await?;
+    Ok(())
+}
+
+/// Decisions 6: the first key is written for the owner's eyes only, and a restart makes no other.
+#[tokio::test]
+async fn the_first_key_is_in_a_file_that_only_its_owner_reads() -> Checked {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut node = node(Database::Sqlite).await?;
+    let path = node.data_dir().join("admin.key");
+    assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o600);
+    let key = fs::read_to_string(&path)?;
+    node.stop().await?;
+    node.restart().await?;
+    assert_eq!(fs::read_to_string(&path)?, key);
+    assert_eq!(
+        node.client()?
+            .get("/v1/admin/keys")
+            .await?
+            .json()?
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+    // It was shown once, at the first start.
+    assert_eq!(node.log().matches(key.trim()).count(), 1);
+    Ok(())
+}

@@ -1,0 +1,28 @@
+# Each target stands alone on a machine with Rust and make: it installs what it lacks, or says what to install.
+.PHONY: demo test fmt lint snap bench durability ci
+
+demo: ## Build, start an engine on its embedded default and run an agent on real input
+	scripts/demo
+
+test: ## Install what the tests need, then check everything on both databases
+	scripts/test
+
+fmt: ## Format the source
+	cargo fmt --all
+
+lint: ## The lints of the workspace, as errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+snap: ## Take over the snapshots that changed, after a look at the diff
+	INSTA_UPDATE=always scripts/test-postgres cargo nextest run --workspace --locked
+
+bench: ## Measure this machine and the engine on both databases; writes bench/RESULTS.md
+	scripts/bench
+
+durability: ## kill -9 under load, 20 rounds on each database, counted
+	SORTIE_DURABILITY_ROUNDS=20 scripts/test-postgres cargo nextest run -p sortie --test it --locked \
+		--profile durability --no-capture -E 'test(durability)'
+
+ci: ## What the CI runs
+	.ci/run

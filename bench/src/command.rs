@@ -1,0 +1,57 @@
+//! Runs with commands: how many a second, and what one command costs in an open sandbox.
+
+use anyhow::Result;
+
+use crate::{
+    Bench,
+    connection::Connection,
+    load::{complete, complete_for, per_second, request},
+    machine::bare_spawn,
+    report::Report,
+    samples::{Millis, Samples},
+};
+
+/// Commands in the long run; the difference to a run with one is what the others cost.
+const COMMANDS: u32 = 101;
+
+/// Measures both.
+pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("shell") {
+        return Ok(());
+    }
+    let node = bench.node().await?;
+    let one = request("```sh\ntrue\n```\n");
+    for concurrency in [1, 16] {
+        let done = complete_for(&node, concurrency, bench.seconds, one.clone())
+            .await?
+            .done;
+        let rate = per_second(done.len(), bench.seconds)?;
+        report.add(
+            format!("runs with one shell command, {concurrency} at once"),
+            format!("{rate:.0}/s"),
+        );
+        report.add(
+            format!("… POST to `done` with shell, p50 / p99, {concurrency} at once"),
+            done.to_string(),
+        );
+    }
+    let many = request(&"```sh\ntrue\n```\n".repeat(usize::try_from(COMMANDS)?));
+    let (mut creating, mut following) = (Connection::to(&node)?, Connection::to(&node)?);
+    let mut short = Samples::default();
+    let mut long = Samples::default();
+    for _ in 0..10 {
+        short.add(complete(&mut creating, &mut following, &one).await?.done);
+        long.add(complete(&mut creating, &mut following, &many).await?.done);
+    }
+    let each = long.percentile(50).saturating_sub(short.percentile(50)) / (COMMANDS - 1);
+    let bare = bare_spawn()?;
+    report.add(
+        "a shell command in an open sandbox, with its events",
+        Millis(each).to_string(),
+    );
+    report.add(
+        "… over a bare shell spawn",
+        Millis(each.saturating_sub(bare)).to_string(),
+    );
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! One kept-alive HTTP/1.1 connection, opened again when the server has closed it.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use sortie_testkit::Node;
+use tokio::{net::TcpStream, task::JoinSet};
+
+/// A connection to one node with one credential.
+pub(crate) struct Connection {
+    address: SocketAddr,
+    authorization: String,
+    sender: Option<SendRequest<Full<Bytes>>>,
+    driver: JoinSet<()>,
+}
+
+impl Connection {
+    /// A connection that opens itself with the first request.
+    pub(crate) fn to(node: &Node) -> Result<Self> {
+        Ok(Self::at(node.address()?, node.key()))
+    }
+
+    /// The same by address.
+    pub(crate) fn at(address: SocketAddr, key: &str) -> Self {
+        Self {
+            address,
+            authorization: format!("Bearer {key}"),
+            sender: None,
+            driver: JoinSet::new(),
+        }
+    }
+
+    /// Sends a request; the answer's body is still to be read.
+    pub(crate) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>> {
+        let usable = match &mut self.sender {
+            Some(sender) => sender.ready().await.is_ok(),
+            None => false,
+        };
+        if !usable {
+            let stream = TcpStream::connect(self.address).await.context("cannot connect")?;
+            stream.set_nodelay(true)?;
+            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            self.driver.abort_all();
+            self.driver.spawn(async move {
+                // A broken connection shows as the error of the request or of its body.
+                let _ended = connection.await;
+            });
+            self.sender = Some(sender);
+        }
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "localhost")
+            .header(header::AUTHORIZATION, &self.authorization)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))?;
+        let sender = self.sender.as_mut().context("no connection")?;
+        Ok(sender.send_request(request).await?)
+    }
+
+    /// Sends a request and reads its whole answer.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        status: u16,
+    ) -> Result<T> {
+        let response = self.send(method, path, body).await?;
+        let got = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        ensure!(got == status, "{path}: {got} {}", String::from_utf8_lossy(&body));
+        Ok(serde_json::from_slice(&body)?)
+    }
+}

@@ -1,0 +1,215 @@
+//! Creates and complete runs at a set concurrency, as fast as they go.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::Method;
+use http_body_util::BodyExt;
+use serde_json::json;
+use sortie_api::Run;
+use sortie_testkit::{Node, NodeOptions};
+use tokio::task::JoinSet;
+
+use crate::{Bench, connection::Connection, report::Report, samples::Samples};
+
+/// Not measured: connections open, caches fill.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// The moments of one run, from the first byte of the request.
+pub(crate) struct Moments {
+    /// The 202 was read.
+    pub(crate) acknowledged: Duration,
+    /// The event that says `running` was read.
+    pub(crate) running: Duration,
+    /// `done` was read.
+    pub(crate) done: Duration,
+}
+
+/// A run request with this prompt.
+pub(crate) fn request(prompt: &str) -> Bytes {
+    json!({"prompt": prompt, "timeout_seconds": 3600})
+        .to_string()
+        .into()
+}
+
+/// Creates a run and follows it to its end; an error unless it succeeds.
+pub(crate) async fn complete(
+    creating: &mut Connection,
+    following: &mut Connection,
+    request: &Bytes,
+) -> Result<Moments> {
+    let begun = Instant::now();
+    let run: Run = creating
+        .call(Method::POST, "/v1/runs", request.clone(), 202)
+        .await?;
+    let acknowledged = begun.elapsed();
+    let path = format!("/v1/runs/{}/events", run.id);
+    let mut body = following
+        .send(Method::GET, &path, Bytes::new())
+        .await?
+        .into_body();
+    let mut read = Vec::new();
+    let mut running = None;
+    while let Some(frame) = body.frame().await {
+        if let Ok(bytes) = frame?.into_data() {
+            read.extend_from_slice(&bytes);
+            if running.is_none() && contains(&read, br#""status":"running""#) {
+                running = Some(begun.elapsed());
+            }
+        }
+    }
+    ensure!(
+        contains(&read, b"event: done"),
+        "the stream of {} ended early",
+        run.id
+    );
+    ensure!(
+        contains(&read, br#""status":"succeeded""#),
+        "{} did not succeed",
+        run.id
+    );
+    Ok(Moments {
+        acknowledged,
+        running: running.context("never running")?,
+        done: begun.elapsed(),
+    })
+}
+
+/// Whether `bytes` hold `part`.
+pub(crate) fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// Acknowledged creates a second: alone, with the only slot taken by a waiting run, and while the runs are worked on.
+pub(crate) async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("creates") {
+        return Ok(());
+    }
+    let node = bench
+        .node_with(NodeOptions::default().env("SORTIE_CONCURRENCY", "1"))
+        .await?;
+    let mut connection = Connection::to(&node)?;
+    let _: Run = connection
+        .call(Method::POST, "/v1/runs", request("```wait 3000000\n```\n"), 202)
+        .await?;
+    let (per_second, samples) = create_for(&node, bench.seconds).await?;
+    report.add(
+        "creates acknowledged, runs stay queued, 64 at once",
+        format!("{per_second:.0}/s"),
+    );
+    report.add("… POST to 202, p50 / p99", samples.to_string());
+    drop(node);
+    let node = bench.node().await?;
+    let (per_second, _) = create_for(&node, bench.seconds).await?;
+    report.add(
+        "creates acknowledged while the runs are worked on, 64 at once",
+        format!("{per_second:.0}/s"),
+    );
+    Ok(())
+}
+
+async fn create_for(node: &Node, seconds: u64) -> Result<(f64, Samples)> {
+    let from = Instant::now() + WARM_UP;
+    let to = from + Duration::from_secs(seconds);
+    let request = request("hello");
+    let mut clients = JoinSet::new();
+    for _ in 0..64 {
+        let (mut connection, request) = (Connection::to(node)?, request.clone());
+        clients.spawn(async move {
+            let mut samples = Samples::default();
+            while Instant::now() < to {
+                let begun = Instant::now();
+                let _: Run = connection
+                    .call(Method::POST, "/v1/runs", request.clone(), 202)
+                    .await?;
+                if begun >= from {
+                    samples.add(begun.elapsed());
+                }
+            }
+            Ok::<_, anyhow::Error>(samples)
+        });
+    }
+    let mut all = Samples::default();
+    while let Some(samples) = clients.join_next().await {
+        all.extend(samples??);
+    }
+    Ok((per_second(all.len(), seconds)?, all))
+}
+
+/// Complete tool-free runs at this concurrency.
+pub(crate) async fn runs(bench: &Bench, report: &mut Report, concurrency: usize) -> Result<()> {
+    let name = format!("complete tool-free runs, {concurrency} at once");
+    if !report.wants(&name) {
+        return Ok(());
+    }
+    let node = bench.node().await?;
+    let done = complete_for(&node, concurrency, bench.seconds, request("hello")).await?;
+    report.add(
+        name,
+        format!("{:.0}/s", per_second(done.done.len(), bench.seconds)?),
+    );
+    report.add(
+        format!("… POST to 202, p50 / p99, {concurrency} at once"),
+        done.acknowledged.to_string(),
+    );
+    report.add(
+        format!("… POST to `running`, p50 / p99, {concurrency} at once"),
+        done.running.to_string(),
+    );
+    report.add(
+        format!("… POST to `done`, p50 / p99, {concurrency} at once"),
+        done.done.to_string(),
+    );
+    Ok(())
+}
+
+/// What a load of complete runs showed.
+#[derive(Default)]
+pub(crate) struct Loaded {
+    acknowledged: Samples,
+    running: Samples,
+    /// One per complete run.
+    pub(crate) done: Samples,
+}
+
+/// Clients that each do one run after another.
+pub(crate) async fn complete_for(
+    node: &Node,
+    concurrency: usize,
+    seconds: u64,
+    request: Bytes,
+) -> Result<Loaded> {
+    let from = Instant::now() + WARM_UP;
+    let to = from + Duration::from_secs(seconds);
+    let mut clients = JoinSet::new();
+    for _ in 0..concurrency {
+        let (mut creating, mut following) = (Connection::to(node)?, Connection::to(node)?);
+        let request = request.clone();
+        clients.spawn(async move {
+            let mut all = Vec::new();
+            while Instant::now() < to {
+                let moments = complete(&mut creating, &mut following, &request).await?;
+                let ended = Instant::now();
+                if ended >= from && ended < to {
+                    all.push(moments);
+                }
+            }
+            Ok::<_, anyhow::Error>(all)
+        });
+    }
+    let mut loaded = Loaded::default();
+    while let Some(moments) = clients.join_next().await {
+        for moments in moments?? {
+            loaded.acknowledged.add(moments.acknowledged);
+            loaded.running.add(moments.running);
+            loaded.done.add(moments.done);
+        }
+    }
+    Ok(loaded)
+}
+
+/// A rate.
+pub(crate) fn per_second(count: usize, seconds: u64) -> Result<f64> {
+    Ok(f64::from(u32::try_from(count)?) / Duration::from_secs(seconds).as_secs_f64())
+}

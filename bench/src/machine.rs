@@ -1,0 +1,133 @@
+//! What the machine itself can do, by the same means: the frame around every other figure.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use axum::{Router, routing::get};
+use bytes::Bytes;
+use http::Method;
+use http_body_util::BodyExt;
+use sortie_testkit::serve::Serving;
+use tokio::task::JoinSet;
+
+use crate::{
+    connection::Connection,
+    report::Report,
+    samples::{Millis, Samples},
+};
+
+/// How long each of these is tried.
+const TRIED: Duration = Duration::from_secs(2);
+
+/// Measures and describes the machine.
+pub(crate) async fn measure(report: &mut Report) -> Result<()> {
+    let cores = thread::available_parallelism()?;
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .unwrap_or_default();
+    report.add(
+        "processor",
+        format!("{cores} cores,{}", model.trim_start_matches([' ', '\t', ':'])),
+    );
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    report.add("kernel", release.trim());
+    if report.wants("hello") {
+        report.add(
+            "axum hello, 64 connections",
+            format!("{:.0} requests/s", hello().await?),
+        );
+    }
+    if report.wants("fdatasync") {
+        report.add("fdatasync of 4 KiB, p50 / p99", fdatasync()?.to_string());
+    }
+    if report.wants("spawn") {
+        let (per_second, each) = (spawn()?, bare_spawn()?);
+        report.add("posix_spawn and wait of /bin/true", format!("{per_second:.0}/s"));
+        report.add("bare `sh -c true`, p50", Millis(each).to_string());
+    }
+    Ok(())
+}
+
+async fn hello() -> Result<f64> {
+    let server = Serving::start(Router::new().route("/", get(|| async { "hello" }))).await?;
+    let address = server.base_url().trim_start_matches("http://").parse()?;
+    let deadline = Instant::now() + TRIED;
+    let mut clients = JoinSet::new();
+    for _ in 0..64 {
+        clients.spawn(async move {
+            let mut connection = Connection::at(address, "");
+            let mut count = 0_u32;
+            while Instant::now() < deadline {
+                connection
+                    .send(Method::GET, "/", Bytes::new())
+                    .await?
+                    .into_body()
+                    .collect()
+                    .await?;
+                count += 1;
+            }
+            Ok::<_, anyhow::Error>(count)
+        });
+    }
+    let mut total = 0;
+    while let Some(count) = clients.join_next().await {
+        total += count??;
+    }
+    Ok(f64::from(total) / TRIED.as_secs_f64())
+}
+
+fn fdatasync() -> Result<Samples> {
+    let folder = tempfile::tempdir()?;
+    let mut file = File::create(folder.path().join("log"))?;
+    let mut samples = Samples::default();
+    let deadline = Instant::now() + TRIED;
+    while Instant::now() < deadline {
+        file.write_all(&[1; 4096])?;
+        let begun = Instant::now();
+        file.sync_data()?;
+        samples.add(begun.elapsed());
+    }
+    Ok(samples)
+}
+
+fn spawn() -> Result<f64> {
+    let deadline = Instant::now() + TRIED;
+    let mut count = 0_u32;
+    while Instant::now() < deadline {
+        run("/bin/true", &[])?;
+        count += 1;
+    }
+    Ok(f64::from(count) / TRIED.as_secs_f64())
+}
+
+/// How long a shell that does nothing takes without any confinement.
+pub(crate) fn bare_spawn() -> Result<Duration> {
+    let mut samples = Samples::default();
+    for _ in 0..300 {
+        let begun = Instant::now();
+        run("/bin/sh", &["-c", "true"])?;
+        samples.add(begun.elapsed());
+    }
+    Ok(samples.percentile(50))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the bare spawn is what the sandbox is compared with"
+)]
+fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .status()
+        .with_context(|| format!("cannot start {program}"))?;
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Start-up, and memory: idle, and with thousands of runs that wait.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http::Method;
+use sortie_api::{Run, RunPage};
+use sortie_testkit::Node;
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::{
+    Bench,
+    connection::Connection,
+    load::request,
+    report::Report,
+    samples::{Millis, Samples},
+};
+
+/// Runs that wait at once.
+const WAITING: usize = 5_000;
+
+/// Resident memory of the node's process, in bytes.
+fn resident(node: &Node) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", node.pid()?))?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .context("no VmRSS")?;
+    let kib: u64 = line.split_whitespace().nth(1).context("no figure")?.parse()?;
+    Ok(kib * 1024)
+}
+
+fn mebibytes(bytes: u64) -> Result<String> {
+    Ok(format!(
+        "{:.1} MiB",
+        f64::from(u32::try_from(bytes / 1024)?) / 1024.0
+    ))
+}
+
+/// From the start of the process to its first 200, and memory at rest.
+pub(crate) async fn start(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("start") && !report.wants("idle") {
+        return Ok(());
+    }
+    let mut node = bench.node().await?;
+    let mut samples = Samples::default();
+    for _ in 0..10 {
+        node.stop().await?;
+        samples.add(node.restart().await?);
+    }
+    report.add(
+        "start of the process to its first 200, p50 / p99",
+        samples.to_string(),
+    );
+    // At rest is what is left some seconds after the start.
+    sleep(Duration::from_secs(3)).await;
+    report.add("idle resident memory", mebibytes(resident(&node)?)?);
+    Ok(())
+}
+
+/// Starts runs that wait until they are ended; returns their ids when all are at work.
+pub(crate) async fn start_waiting(node: &Node, count: usize, prompt: &str) -> Result<Vec<String>> {
+    let request = request(prompt);
+    let mut clients = JoinSet::new();
+    for part in 0..50 {
+        let (mut connection, request) = (Connection::to(node)?, request.clone());
+        let share = count / 50 + usize::from(part < count % 50);
+        clients.spawn(async move {
+            let mut ids = Vec::new();
+            for _ in 0..share {
+                let run: Run = connection
+                    .call(Method::POST, "/v1/runs", request.clone(), 202)
+                    .await?;
+                ids.push(run.id.to_string());
+            }
+            Ok::<_, anyhow::Error>(ids)
+        });
+    }
+    let mut ids = Vec::new();
+    while let Some(part) = clients.join_next().await {
+        ids.extend(part??);
+    }
+    let mut connection = Connection::to(node)?;
+    for status in ["queued", "starting"] {
+        while some_with(&mut connection, status).await? {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    Ok(ids)
+}
+
+/// Whether there is a run with this status.
+pub(crate) async fn some_with(connection: &mut Connection, status: &str) -> Result<bool> {
+    let path = format!("/v1/runs?limit=1&status={status}");
+    let page: RunPage = connection.call(Method::GET, &path, Bytes::new(), 200).await?;
+    Ok(!page.items.is_empty())
+}
+
+/// What a waiting run holds.
+pub(crate) async fn waiting(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("waiting") {
+        return Ok(());
+    }
+    let node = bench.node().await?;
+    // A few runs first, so that what is allocated once is not counted as theirs.
+    start_waiting(&node, 100, "```wait 10\n```\n").await?;
+    let before = resident(&node)?;
+    start_waiting(&node, WAITING, "```wait 3000000\n```\n").await?;
+    let held = resident(&node)?.saturating_sub(before);
+    let each = held / u64::try_from(WAITING)?;
+    report.add(
+        "memory of a waiting run, 5,000 waiting",
+        format!("{:.1} KiB", f64::from(u32::try_from(each)?) / 1024.0),
+    );
+    let mut samples = Samples::default();
+    let (mut creating, mut following) = (Connection::to(&node)?, Connection::to(&node)?);
+    for _ in 0..200 {
+        samples.add(
+            crate::load::complete(&mut creating, &mut following, &request("hello"))
+                .await?
+                .done,
+        );
+    }
+    report.add(
+        "… POST to `done` beside 5,000 waiting, p50 / p99",
+        samples.to_string(),
+    );
+    report.add("… longest of them", Millis(samples.percentile(100)).to_string());
+    Ok(())
+}

@@ -1,0 +1,319 @@
+//! How the parts of a schema refer to each other, and what applying them costs.
+//!
+//! A part is applied *in place* (to the same value: `allOf`, `$ref`, `if` …) or to *children* of the value
+//! (`properties`, `items` …). In place, `allOf` of two references to a part that does the same again doubles at each
+//! step; through children the same happens along a nested instance. The first is counted once, when the schema is
+//! accepted; the second at each check, by walking schema and instance together until the walk is too long.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+/// In-place paths from any part of a schema at most.
+const PATHS: u64 = 10_000;
+/// Longest chain of parts applied in place.
+const CHAIN: usize = 200;
+/// What a check may cost: about a second of computing.
+const COST: u64 = 10_000_000;
+/// How deep parts may be applied within each other, over the whole depth of an instance: what a stack of 2 MiB holds
+/// with room to spare.
+const DEPTH: usize = 1_000;
+
+/// What a check costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cost {
+    /// This many applied keywords.
+    Units(u64),
+    /// Too much.
+    TooMuch,
+}
+
+/// A schema and its anchors.
+pub(super) struct Graph<'a> {
+    root: &'a Value,
+    anchors: HashMap<&'a str, Vec<&'a Value>>,
+}
+
+/// A step from a part of a schema to another.
+enum Edge<'a> {
+    /// Applied to the same value.
+    InPlace(&'a Value),
+    /// Applied to this property.
+    Property(&'a str, &'a Value),
+    /// Applied to properties that `properties` does not name.
+    OtherProperties(&'a Value),
+    /// Applied to all properties.
+    Properties(&'a Value),
+    /// Applied to the names of all properties.
+    Names(&'a Value),
+    /// Applied to the item at this index.
+    Item(usize, &'a Value),
+    /// Applied to all items.
+    Items(&'a Value),
+}
+
+impl<'a> Edge<'a> {
+    fn target(&self) -> &'a Value {
+        match self {
+            Self::InPlace(part)
+            | Self::Property(_, part)
+            | Self::OtherProperties(part)
+            | Self::Properties(part)
+            | Self::Names(part)
+            | Self::Item(_, part)
+            | Self::Items(part) => part,
+        }
+    }
+}
+
+/// In-place paths from a part, and the longest of them.
+#[derive(Clone, Copy)]
+enum Reach {
+    Counting,
+    Counted { paths: u64, chain: usize },
+}
+
+impl<'a> Graph<'a> {
+    pub(super) fn new(root: &'a Value) -> Self {
+        let mut anchors = HashMap::new();
+        collect_anchors(root, &mut anchors);
+        Self { root, anchors }
+    }
+
+    /// Refuses references to other documents, to nowhere, in circles, and along too many paths.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let mut reached = HashMap::new();
+        let mut waiting = vec![self.root];
+        while let Some(part) = waiting.pop() {
+            if reached.contains_key(&key(part)) {
+                continue;
+            }
+            self.count(part, &mut reached, &mut waiting, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Counts the in-place paths from `part`; puts what it applies to children to the `waiting` parts.
+    fn count(
+        &self,
+        part: &'a Value,
+        reached: &mut HashMap<*const Value, Reach>,
+        waiting: &mut Vec<&'a Value>,
+        depth: usize,
+    ) -> Result<(u64, usize), String> {
+        match reached.get(&key(part)) {
+            Some(Reach::Counted { paths, chain }) => return Ok((*paths, *chain)),
+            Some(Reach::Counting) => return Err("$ref: a part refers to itself without end".to_owned()),
+            None => {}
+        }
+        if depth > CHAIN {
+            return Err(format!("$ref: a chain of more than {CHAIN} references"));
+        }
+        if key(part) != key(self.root) && has_own_base(part) {
+            return Err("$id: only at the top of the schema".to_owned());
+        }
+        reached.insert(key(part), Reach::Counting);
+        let (mut paths, mut chain) = (1_u64, 0);
+        for edge in self.edges(part)? {
+            let Edge::InPlace(target) = edge else {
+                waiting.push(edge.target());
+                continue;
+            };
+            let (more, longer) = self.count(target, reached, waiting, depth + 1)?;
+            paths = paths.saturating_add(more);
+            chain = chain.max(longer + 1);
+        }
+        if paths > PATHS {
+            return Err(format!("$ref: more than {PATHS} paths through the references"));
+        }
+        if chain > CHAIN {
+            return Err(format!("$ref: a chain of more than {CHAIN} references"));
+        }
+        reached.insert(key(part), Reach::Counted { paths, chain });
+        Ok((paths, chain))
+    }
+
+    /// What checking `instance` costs at most.
+    pub(super) fn cost(&self, instance: &Value) -> Cost {
+        let mut cost = 0;
+        match self.walk(self.root, instance, &mut cost, 0) {
+            Some(()) => Cost::Units(cost),
+            None => Cost::TooMuch,
+        }
+    }
+
+    fn walk(&self, part: &'a Value, value: &Value, cost: &mut u64, depth: usize) -> Option<()> {
+        *cost += weight(part);
+        if *cost > COST || depth > DEPTH {
+            return None;
+        }
+        let named = part.get("properties").and_then(Value::as_object);
+        for edge in self.edges(part).ok()? {
+            match (edge, value) {
+                (Edge::InPlace(target), _) => self.walk(target, value, cost, depth + 1)?,
+                (Edge::Property(name, target), Value::Object(fields)) => {
+                    if let Some(value) = fields.get(name) {
+                        self.walk(target, value, cost, depth + 1)?;
+                    }
+                }
+                (Edge::OtherProperties(target), Value::Object(fields)) => {
+                    let is_named = |name: &str| named.is_some_and(|named| named.contains_key(name));
+                    for (_, value) in fields.iter().filter(|(name, _)| !is_named(name)) {
+                        self.walk(target, value, cost, depth + 1)?;
+                    }
+                }
+                (Edge::Properties(target), Value::Object(fields)) => {
+                    for value in fields.values() {
+                        self.walk(target, value, cost, depth + 1)?;
+                    }
+                }
+                (Edge::Names(target), Value::Object(fields)) => {
+                    for _ in fields {
+                        self.walk(target, &Value::Null, cost, depth + 1)?;
+                    }
+                }
+                (Edge::Item(index, target), Value::Array(items)) => {
+                    if let Some(value) = items.get(index) {
+                        self.walk(target, value, cost, depth + 1)?;
+                    }
+                }
+                (Edge::Items(target), Value::Array(items)) => {
+                    for value in items {
+                        self.walk(target, value, cost, depth + 1)?;
+                    }
+                }
+                // What is for another kind of value.
+                (Edge::Property(..) | Edge::OtherProperties(_) | Edge::Properties(_), _) => {}
+                (Edge::Names(_) | Edge::Item(..) | Edge::Items(_), _) => {}
+            }
+        }
+        Some(())
+    }
+
+    /// All steps from a part.
+    fn edges(&self, part: &'a Value) -> Result<Vec<Edge<'a>>, String> {
+        let Value::Object(keywords) = part else {
+            return Ok(Vec::new());
+        };
+        let mut edges = Vec::new();
+        for (keyword, value) in keywords {
+            match (keyword.as_str(), value) {
+                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
+                    edges.extend(self.resolve(reference)?.into_iter().map(Edge::InPlace));
+                }
+                ("allOf" | "anyOf" | "oneOf", Value::Array(parts)) => {
+                    edges.extend(parts.iter().map(Edge::InPlace));
+                }
+                ("not" | "if" | "then" | "else", part) => edges.push(Edge::InPlace(part)),
+                ("dependentSchemas" | "dependencies", Value::Object(parts)) => {
+                    edges.extend(parts.values().map(Edge::InPlace));
+                }
+                ("properties", Value::Object(parts)) => {
+                    edges.extend(parts.iter().map(|(name, part)| Edge::Property(name, part)));
+                }
+                ("patternProperties", Value::Object(parts)) => {
+                    edges.extend(parts.values().map(Edge::Properties));
+                }
+                ("additionalProperties" | "unevaluatedProperties", part) => {
+                    edges.push(Edge::OtherProperties(part));
+                }
+                ("propertyNames", part) => edges.push(Edge::Names(part)),
+                ("items" | "prefixItems", Value::Array(parts)) => {
+                    edges.extend(
+                        parts
+                            .iter()
+                            .enumerate()
+                            .map(|(index, part)| Edge::Item(index, part)),
+                    );
+                }
+                ("items" | "additionalItems" | "unevaluatedItems" | "contains", part) => {
+                    edges.push(Edge::Items(part));
+                }
+                _ => {}
+            }
+        }
+        Ok(edges)
+    }
+
+    fn resolve(&self, reference: &str) -> Result<Vec<&'a Value>, String> {
+        let Some(fragment) = reference.strip_prefix('#') else {
+            return Err("$ref: must stay within the schema, beginning with `#`".to_owned());
+        };
+        let fragment = percent_decoded(fragment);
+        let found: Vec<&Value> = if fragment.is_empty() || fragment.starts_with('/') {
+            self.root.pointer(&fragment).into_iter().collect()
+        } else {
+            self.anchors.get(fragment.as_str()).cloned().unwrap_or_default()
+        };
+        if found.is_empty() {
+            return Err(format!(
+                "$ref: {:?} leads to nothing",
+                crate::text::head(reference, 100)
+            ));
+        }
+        Ok(found)
+    }
+}
+
+/// How much work a part is by itself: its keywords, and the lists that are gone through.
+fn weight(part: &Value) -> u64 {
+    let Value::Object(keywords) = part else { return 1 };
+    let length = |keyword| {
+        keywords
+            .get(keyword)
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len)
+    };
+    1 + (keywords.len() + length("enum") + length("required")) as u64
+}
+
+fn key(part: &Value) -> *const Value {
+    std::ptr::from_ref(part)
+}
+
+/// Whether a part begins a document of its own, to which the references within it would belong.
+fn has_own_base(part: &Value) -> bool {
+    part.get("$id")
+        .and_then(Value::as_str)
+        .is_some_and(|id| !id.starts_with('#'))
+}
+
+fn collect_anchors<'a>(value: &'a Value, anchors: &mut HashMap<&'a str, Vec<&'a Value>>) {
+    match value {
+        Value::Object(fields) => {
+            for keyword in ["$anchor", "$dynamicAnchor", "$id"] {
+                let Some(Value::String(name)) = fields.get(keyword) else {
+                    continue;
+                };
+                let name = if keyword == "$id" {
+                    name.strip_prefix('#')
+                } else {
+                    Some(name.as_str())
+                };
+                if let Some(name) = name.filter(|name| !name.is_empty()) {
+                    anchors.entry(name).or_default().push(value);
+                }
+            }
+            fields.values().for_each(|value| collect_anchors(value, anchors));
+        }
+        Value::Array(items) => items.iter().for_each(|value| collect_anchors(value, anchors)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// `%2F` and the like as the characters that they stand for.
+fn percent_decoded(text: &str) -> String {
+    let mut pieces = text.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        let coded = piece.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(coded.unwrap_or(b'%'));
+        let plain = if coded.is_some() {
+            piece.get(2..)
+        } else {
+            Some(piece)
+        };
+        bytes.extend_from_slice(plain.unwrap_or_default().as_bytes());
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

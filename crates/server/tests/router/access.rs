@@ -1,0 +1,312 @@
+//! Who may call what. The table is held against the description document: an operation without a line fails.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use sortie_api::{KeyId, Mode, Timestamp};
+use sortie_testkit::{Answer, Bytes, Client, http::Method};
+
+use crate::rig::{Rig, options, plain, waiting};
+
+/// What a key of another organization sees.
+#[derive(Clone, Copy)]
+enum Foreign {
+    /// The resource does not exist.
+    NotFound,
+    /// Its own, which is empty or other than ours.
+    ItsOwn,
+}
+
+/// Operations that need a key: name, method, path, body, role, what a stranger sees.
+const TABLE: [(&str, Method, &str, &str, &str, Foreign); 9] = [
+    ("get_me", Method::GET, "/v1/me", "", "member", Foreign::ItsOwn),
+    (
+        "create_run",
+        Method::POST,
+        "/v1/runs",
+        r#"{"prompt":"x","shell":false}"#,
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
+        "list_runs",
+        Method::GET,
+        "/v1/runs",
+        "",
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
+        "get_run",
+        Method::GET,
+        "/v1/runs/{run}",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "cancel_run",
+        Method::POST,
+        "/v1/runs/{run}/cancel",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "follow_run",
+        Method::GET,
+        "/v1/runs/{run}/events",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "get_run_definition",
+        Method::GET,
+        "/v1/runs/{run}/definition",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "list_keys",
+        Method::GET,
+        "/v1/admin/keys",
+        "",
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
+        "delete_key",
+        Method::DELETE,
+        "/v1/admin/keys/{key}",
+        "",
+        "admin",
+        Foreign::NotFound,
+    ),
+];
+
+/// Beside the table because its answer is made once.
+const CREATE_KEY: (&str, &str, &str) = ("create_key", "/v1/admin/keys", r#"{"name":"x"}"#);
+
+const PUBLIC: [(&str, &str); 4] = [
+    ("list_models", "/v1/models"),
+    ("get_health", "/healthz"),
+    ("get_readiness", "/readyz"),
+    ("get_description", "/openapi.json"),
+];
+
+#[test]
+fn every_documented_operation_has_a_line_in_the_access_table() {
+    let document = sortie_server::openapi();
+    let documented: BTreeSet<&str> = document["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|item| item.as_object().unwrap().values())
+        .map(|operation| operation["operationId"].as_str().unwrap())
+        .collect();
+    let mut lines: BTreeSet<&str> = TABLE.iter().map(|line| line.0).collect();
+    lines.extend(PUBLIC.iter().map(|line| line.0));
+    lines.insert(CREATE_KEY.0);
+    assert_eq!(documented, lines);
+}
+
+struct Resources {
+    run: String,
+    key: String,
+}
+
+impl Resources {
+    async fn of(rig: &Rig) -> Self {
+        let run = rig.admin.create(&waiting()).await.unwrap().id.to_string();
+        let key = rig
+            .admin
+            .post("/v1/admin/keys", &json!({"name": "mine"}))
+            .await
+            .unwrap();
+        let key = key.json().unwrap()["id"].as_str().unwrap().to_owned();
+        Self { run, key }
+    }
+
+    async fn call(&self, client: &Client, method: &Method, path: &str, body: &'static str) -> Answer {
+        let path = path.replace("{run}", &self.run).replace("{key}", &self.key);
+        client
+            .clone()
+            .with_header(
+                "accept",
+                sortie_testkit::http::HeaderValue::from_static("application/json"),
+            )
+            .send(method.clone(), &path, Bytes::from_static(body.as_bytes()))
+            .await
+            .unwrap()
+    }
+}
+
+#[tokio::test]
+async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
+    let rig = Rig::start().await;
+    let resources = Resources::of(&rig).await;
+    let revoked = rig
+        .admin
+        .post("/v1/admin/keys", &json!({"name": "old", "role": "admin"}))
+        .await
+        .unwrap();
+    let revoked = revoked.json().unwrap();
+    let old = rig.admin.with_key(revoked["key"].as_str().unwrap());
+    old.get("/v1/me").await.unwrap().expect(200).unwrap();
+    let path = format!("/v1/admin/keys/{}", revoked["id"].as_str().unwrap());
+    rig.admin
+        .send(Method::DELETE, &path, Bytes::new())
+        .await
+        .unwrap()
+        .expect(204)
+        .unwrap();
+
+    let mut lines: Vec<_> = TABLE
+        .iter()
+        .map(|line| (line.0, line.1.clone(), line.2, line.3))
+        .collect();
+    lines.push((CREATE_KEY.0, Method::POST, CREATE_KEY.1, CREATE_KEY.2));
+    for (name, method, path, body) in lines {
+        for (client, challenge) in [
+            (rig.admin.anonymous(), "Bearer"),
+            (rig.admin.with_key("sts_guess"), r#"Bearer error="invalid_token""#),
+            (old.clone(), r#"Bearer error="invalid_token""#),
+        ] {
+            let answer = resources.call(&client, &method, path, body).await;
+            answer
+                .failure(401, "unauthorized")
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(answer.header("www-authenticate").unwrap(), challenge, "{name}");
+        }
+    }
+    for (name, path) in PUBLIC {
+        for client in [&rig.admin.anonymous(), &old, &rig.admin] {
+            let answer = client.get(path).await.unwrap();
+            assert_eq!(answer.status, 200, "{name}: {}", answer.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_role_that_is_too_small_is_forbidden() {
+    let rig = Rig::start().await;
+    let resources = Resources::of(&rig).await;
+    for (name, method, path, body, role, _) in TABLE.iter().filter(|line| line.0 != "delete_key") {
+        let answer = resources.call(&rig.member, method, path, body).await;
+        if *role == "admin" {
+            answer
+                .failure(403, "forbidden")
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+        } else {
+            assert!(answer.status < 300, "{name}: {}", answer.text());
+        }
+        let answer = resources.call(&rig.admin, method, path, body).await;
+        assert!(answer.status < 300, "{name}: {}", answer.text());
+    }
+    let refused = [
+        (Method::POST, CREATE_KEY.1, CREATE_KEY.2),
+        (Method::DELETE, "/v1/admin/keys/{key}", ""),
+    ];
+    for (method, path, body) in refused {
+        let answer = resources.call(&rig.member, &method, path, body).await;
+        answer.failure(403, "forbidden").unwrap();
+    }
+    assert!(
+        listed_keys(&rig.admin).await.contains(&resources.key),
+        "a refused call changes nothing"
+    );
+}
+
+async fn listed_keys(client: &Client) -> Vec<String> {
+    let keys = client
+        .get("/v1/admin/keys")
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap()
+        .json()
+        .unwrap();
+    keys.as_array()
+        .unwrap()
+        .iter()
+        .map(|key| key["id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn another_organization_sees_and_changes_nothing_of_ours() {
+    let rig = Rig::start().await;
+    let resources = Resources::of(&rig).await;
+    for (name, method, path, body, _, foreign) in TABLE {
+        let answer = resources.call(&rig.stranger, &method, path, body).await;
+        match foreign {
+            Foreign::NotFound => {
+                answer
+                    .failure(404, "not_found")
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+            Foreign::ItsOwn => assert!(answer.status < 300, "{name}: {}", answer.text()),
+        }
+        assert!(!answer.text().contains(&resources.run), "{name}");
+        assert!(!answer.text().contains(&resources.key), "{name}");
+    }
+    let run = rig.admin.run(&resources.run).await.unwrap();
+    assert!(!run.status.is_final(), "a stranger's cancel does nothing");
+    assert!(
+        listed_keys(&rig.admin).await.contains(&resources.key),
+        "nor does its revocation"
+    );
+    assert!(!listed_keys(&rig.stranger).await.contains(&resources.key));
+}
+
+#[tokio::test]
+async fn an_idempotency_key_and_a_cursor_are_of_one_organization() {
+    let rig = Rig::start().await;
+    let keyed = |client: &Client| {
+        client.clone().with_header(
+            "idempotency-key",
+            sortie_testkit::http::HeaderValue::from_static("same"),
+        )
+    };
+    let ours: Value = keyed(&rig.admin)
+        .post("/v1/runs", &plain("a"))
+        .await
+        .unwrap()
+        .expect(202)
+        .unwrap()
+        .json()
+        .unwrap();
+    let theirs = keyed(&rig.stranger)
+        .post("/v1/runs", &plain("a"))
+        .await
+        .unwrap()
+        .expect(202)
+        .unwrap();
+    assert_ne!(ours["id"], theirs.json().unwrap()["id"]);
+    rig.admin.create(&plain("b")).await.unwrap();
+    let page = rig.admin.get("/v1/runs?limit=1").await.unwrap().json().unwrap();
+    let path = format!("/v1/runs?cursor={}", page["next_cursor"].as_str().unwrap());
+    rig.admin.get(&path).await.unwrap().expect(200).unwrap();
+    rig.stranger
+        .get(&path)
+        .await
+        .unwrap()
+        .failure(400, "invalid_request")
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_hosted_engine_has_no_key_administration() {
+    let rig = Rig::start_with(Mode::Hosted, options()).await;
+    let id = KeyId::new(Timestamp::from_micros(0), [1; 10]);
+    for (method, path, body) in [
+        (Method::GET, "/v1/admin/keys".to_owned(), ""),
+        (Method::POST, "/v1/admin/keys".to_owned(), r#"{"name":"x"}"#),
+        (Method::DELETE, format!("/v1/admin/keys/{id}"), ""),
+    ] {
+        let answer = rig.admin.send(method, &path, Bytes::from(body)).await.unwrap();
+        answer.failure(404, "not_found").unwrap();
+    }
+}

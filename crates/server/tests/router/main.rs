@@ -1,0 +1,16 @@
+//! The whole server over TCP on a SQLite engine without a sandbox: who may call what, what is refused and how, lists,
+//! streams, limits, the stop.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod access;
+mod refusals;
+mod rig;
+mod runs;
+mod stop;

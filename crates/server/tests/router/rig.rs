@@ -1,0 +1,137 @@
+//! A server on a free port with two organizations.
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use sortie_api::{KeyId, Mode, OrgId, Role, Timestamp, secret::Secret};
+use sortie_engine::Engine;
+use sortie_server::Options;
+use sortie_store::{NewKey, Store};
+use sortie_testkit::Client;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// How long a test waits for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
+
+pub(crate) struct Rig {
+    /// With the first organization's admin key.
+    pub(crate) admin: Client,
+    /// With a member key of the first organization.
+    pub(crate) member: Client,
+    /// With an admin key of the second organization.
+    pub(crate) stranger: Client,
+    /// The first organization.
+    pub(crate) org: OrgId,
+    pub(crate) address: SocketAddr,
+    pub(crate) engine: Engine,
+    pub(crate) stop: CancellationToken,
+    serving: TaskTracker,
+    _dir: TempDir,
+}
+
+/// Limits far above what a test sends.
+pub(crate) fn options() -> Options {
+    Options {
+        requests_per_minute: 1_000_000,
+        anonymous_requests_per_minute: 1_000_000,
+        trusted_proxies: Vec::new(),
+        base_url: None,
+    }
+}
+
+/// A request that ends at once and needs no sandbox.
+pub(crate) fn plain(prompt: &str) -> Value {
+    json!({"prompt": prompt, "shell": false})
+}
+
+/// A request that stays at work until it is cancelled.
+pub(crate) fn waiting() -> Value {
+    plain("```wait 3600000\n```")
+}
+
+impl Rig {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(Mode::SelfHosted, options()).await
+    }
+
+    pub(crate) async fn start_with(mode: Mode, options: Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("sortie.db");
+        let store = Store::open(&format!("sqlite:{}", file.display())).await.unwrap();
+        let engine = sortie_engine::Options {
+            mode,
+            data_dir: dir.path().to_owned(),
+            shutdown_grace: Duration::from_millis(50),
+            ..sortie_engine::Options::default()
+        };
+        let no_sandbox = Err("this test has no sandbox.".to_owned());
+        let engine = Engine::start(engine, store, no_sandbox).await.unwrap();
+        let first = engine.bootstrap().await.unwrap().expect("a new store");
+        let org = engine.authenticate(first.expose()).await.unwrap().unwrap().org;
+        let other = second_organization(&file);
+        let prefix = &first.expose()[..4];
+        let member = key(&engine, prefix, org, Role::Member, 1).await;
+        let stranger = key(&engine, prefix, other, Role::Admin, 2).await;
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let admin = Client::new(address, Some(first.expose().to_owned()));
+        let (stop, serving) = (CancellationToken::new(), TaskTracker::new());
+        serving.spawn(sortie_server::serve(
+            listener,
+            engine.clone(),
+            Arc::new(options),
+            stop.clone(),
+        ));
+        serving.close();
+        Self {
+            member: admin.with_key(member.expose()),
+            stranger: admin.with_key(stranger.expose()),
+            admin,
+            org,
+            address,
+            engine,
+            stop,
+            serving,
+            _dir: dir,
+        }
+    }
+
+    /// Waits until `serve` has returned.
+    pub(crate) async fn served(&self) {
+        tokio::time::timeout(PATIENCE, self.serving.wait())
+            .await
+            .expect("serve returns after the stop");
+    }
+}
+
+/// No command makes a second organization of a self-hosted engine yet: it is written past the store.
+fn second_organization(file: &Path) -> OrgId {
+    let org = OrgId::new(AT, [9; 10]);
+    rusqlite::Connection::open(file)
+        .unwrap()
+        .execute(
+            "INSERT INTO organization (id, name, created_at) VALUES (?1, 'other', 1)",
+            [org.to_string()],
+        )
+        .unwrap();
+    org
+}
+
+async fn key(engine: &Engine, prefix: &str, org: OrgId, role: Role, number: u8) -> Secret {
+    let secret = Secret::new(prefix, [number; 32]);
+    let key = NewKey {
+        id: KeyId::new(AT, [number; 10]),
+        org,
+        name: format!("key {number}"),
+        role,
+        hash: secret.hash(),
+        created_at: AT,
+    };
+    engine.store().create_key(key).await.unwrap();
+    secret
+}

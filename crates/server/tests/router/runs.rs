@@ -1,0 +1,251 @@
+//! Runs over HTTP: created, listed, followed, cancelled.
+
+use serde_json::{Value, json};
+use sortie_api::{Event, Run, RunPage, RunStatus};
+use sortie_testkit::{Client, http::HeaderValue};
+
+use crate::rig::{Rig, plain, waiting};
+
+#[tokio::test]
+async fn a_key_that_was_used_answers_the_same_run() {
+    let rig = Rig::start().await;
+    let keyed = rig
+        .member
+        .clone()
+        .with_header("idempotency-key", HeaderValue::from_static("k"));
+    let first: Run = keyed
+        .post("/v1/runs", &waiting())
+        .await
+        .unwrap()
+        .expect(202)
+        .unwrap()
+        .read()
+        .unwrap();
+    assert_eq!(first.status, RunStatus::Queued);
+    let again: Run = keyed
+        .post("/v1/runs", &plain("other"))
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap()
+        .read()
+        .unwrap();
+    assert_eq!(again.id, first.id);
+    assert_eq!(rig.member.list("").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn pages_hold_every_run_once_and_the_plain_list_is_an_array() {
+    let rig = Rig::start().await;
+    let mut made = Vec::new();
+    for number in 0..7 {
+        made.insert(
+            0,
+            rig.member.create(&plain(&number.to_string())).await.unwrap().id,
+        );
+    }
+    let listed: Vec<_> = rig
+        .member
+        .list("")
+        .await
+        .unwrap()
+        .iter()
+        .map(|run| run.id)
+        .collect();
+    assert_eq!(listed, made);
+    let (mut seen, mut sizes, mut query) = (Vec::new(), Vec::new(), "limit=3".to_owned());
+    loop {
+        let page: RunPage = rig
+            .member
+            .get(&format!("/v1/runs?{query}"))
+            .await
+            .unwrap()
+            .read()
+            .unwrap();
+        sizes.push(page.items.len());
+        seen.extend(page.items.iter().map(|run| run.id));
+        if page.next_cursor.is_empty() {
+            break;
+        }
+        query = format!("limit=3&cursor={}", page.next_cursor);
+    }
+    assert_eq!((seen, sizes), (made, vec![3, 3, 1]));
+    let exact: RunPage = rig.member.get("/v1/runs?limit=7").await.unwrap().read().unwrap();
+    assert_eq!((exact.items.len(), exact.next_cursor.as_str()), (7, ""));
+}
+
+#[tokio::test]
+async fn an_invalid_list_parameter_is_refused_by_name() {
+    let rig = Rig::start().await;
+    rig.member.create(&plain("a")).await.unwrap();
+    rig.member.create(&plain("b")).await.unwrap();
+    let page: RunPage = rig.member.get("/v1/runs?limit=1").await.unwrap().read().unwrap();
+    for (query, name) in [
+        ("limit=0".to_owned(), "limit"),
+        ("limit=101".to_owned(), "limit"),
+        ("limit=".to_owned(), "limit"),
+        ("limit=1&limit=1".to_owned(), "limit"),
+        ("status=done".to_owned(), "status"),
+        ("schedule=run_01hf7yat31e4ar9bcdefghjkmn".to_owned(), "schedule"),
+        ("cursor=".to_owned(), "cursor"),
+        ("cursor=x".to_owned(), "cursor"),
+        (format!("cursor={}&status=queued", page.next_cursor), "cursor"),
+    ] {
+        let answer = rig.member.get(&format!("/v1/runs?{query}")).await.unwrap();
+        let refusal = answer.failure(400, "invalid_request").unwrap();
+        assert!(refusal.error.starts_with(name), "{query}: {}", refusal.error);
+    }
+    rig.member
+        .get("/v1/runs?unknown=1")
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_opens_with_its_comment_and_resumes_where_it_broke_off() {
+    let rig = Rig::start().await;
+    let run = rig.member.create(&plain("hello")).await.unwrap().id.to_string();
+    let mut stream = rig.member.follow(&run, None).await.unwrap();
+    let (events, done) = stream.to_done().await.unwrap();
+    assert!(
+        stream
+            .raw()
+            .starts_with(b": connected\nretry: 2000\nid: 1\nevent: status\ndata: {")
+    );
+    for (name, value) in [
+        ("content-type", "text/event-stream"),
+        ("cache-control", "no-store"),
+        ("x-accel-buffering", "no"),
+    ] {
+        assert_eq!(stream.headers[name], value);
+    }
+    assert!(stream.headers.contains_key("x-request-id") && stream.headers.contains_key("ratelimit"));
+    for after in [0, 1, i64::try_from(events.len()).unwrap(), i64::MAX] {
+        let (rest, again) = rig
+            .member
+            .follow(&run, Some(after))
+            .await
+            .unwrap()
+            .to_done()
+            .await
+            .unwrap();
+        let expected = events
+            .iter()
+            .filter(|event| event.id > after)
+            .map(|event| event.id);
+        assert!(rest.iter().map(|event| event.id).eq(expected), "after {after}");
+        assert_eq!(again, done);
+    }
+}
+
+fn json(client: &Client) -> Client {
+    client
+        .clone()
+        .with_header("accept", HeaderValue::from_static("application/json"))
+}
+
+#[tokio::test]
+async fn events_are_json_for_who_asks_for_it() {
+    let rig = Rig::start().await;
+    let (events, run) = rig.member.complete(&plain("hello")).await.unwrap();
+    let path = format!("/v1/runs/{}/events", run.id);
+    let all: Vec<Event> = json(&rig.member)
+        .get(&path)
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap()
+        .read()
+        .unwrap();
+    assert_eq!(all.len(), events.len());
+    let rest: Vec<Event> = json(&rig.member)
+        .get(&format!("{path}?after=2"))
+        .await
+        .unwrap()
+        .read()
+        .unwrap();
+    assert!(
+        rest.iter()
+            .map(|event| event.id)
+            .eq(3..=i64::try_from(events.len()).unwrap())
+    );
+    for accept in ["*/*", "text/event-stream", "text/event-stream, application/json"] {
+        let client = rig
+            .member
+            .clone()
+            .with_header("accept", HeaderValue::from_static(accept));
+        let answer = client.get(&path).await.unwrap();
+        assert_eq!(
+            answer.header("content-type").unwrap(),
+            "text/event-stream",
+            "{accept}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_bad_place_to_resume_at_is_refused() {
+    let rig = Rig::start().await;
+    let run = rig.member.create(&plain("x")).await.unwrap().id;
+    let path = format!("/v1/runs/{run}/events");
+    for value in ["-1", "", "1.5", "+1", "9223372036854775808", "x"] {
+        let client = rig
+            .member
+            .clone()
+            .with_header("last-event-id", HeaderValue::from_static(value));
+        let refusal = client
+            .get(&path)
+            .await
+            .unwrap()
+            .failure(400, "invalid_request")
+            .unwrap();
+        assert!(
+            refusal.error.starts_with("Last-Event-ID"),
+            "{value}: {}",
+            refusal.error
+        );
+    }
+    let refusal = json(&rig.member).get(&format!("{path}?after=-1")).await.unwrap();
+    assert!(
+        refusal
+            .failure(400, "invalid_request")
+            .unwrap()
+            .error
+            .starts_with("after")
+    );
+}
+
+#[tokio::test]
+async fn a_cancel_answers_the_run_and_a_second_one_changes_nothing() {
+    let rig = Rig::start().await;
+    let run = rig.member.create(&waiting()).await.unwrap().id.to_string();
+    let cancelled = rig.member.cancel(&run).await.unwrap();
+    assert_eq!(cancelled.status, RunStatus::Cancelled);
+    assert_eq!(rig.member.cancel(&run).await.unwrap(), cancelled);
+    assert_eq!(rig.member.run(&run).await.unwrap(), cancelled);
+}
+
+#[tokio::test]
+async fn a_definition_can_be_sent_again() {
+    let rig = Rig::start().await;
+    let request = json!({"prompt": "hello", "shell": false, "input": {"n": 12_345}, "timeout_seconds": 7});
+    let (_, run) = rig.member.complete(&request).await.unwrap();
+    let path = format!("/v1/runs/{}/definition", run.id);
+    let definition: Value = rig
+        .member
+        .get(&path)
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(definition["requires_credentials"], json!([]));
+    for field in ["prompt", "shell", "input", "timeout_seconds"] {
+        assert_eq!(definition["request"][field], request[field], "{field}");
+    }
+    let (_, again) = rig.member.complete(&definition["request"]).await.unwrap();
+    assert_eq!(again.output, run.output);
+}

@@ -1,0 +1,75 @@
+//! The few words in which the two databases differ: everything else of a statement is the same text.
+
+/// Which database a text is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+/// Token, its `SQLite` text, its `PostgreSQL` text.
+const TOKENS: [(&str, &str, &str); 5] = [
+    // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
+    ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
+    ("{BLOB}", "BLOB", "BYTEA"),
+    ("{CLUSTERED}", " WITHOUT ROWID", ""),
+    ("{HOT}", "", " WITH (fillfactor = 70)"),
+    ("{JSON_EACH}", "json_each", "json_array_elements_text"),
+];
+
+impl Dialect {
+    /// `sql` in the words of this database.
+    pub(crate) fn translate(self, sql: &str) -> String {
+        let mut text = sql.to_owned();
+        for (token, sqlite, postgres) in TOKENS {
+            if text.contains(token) {
+                text = text.replace(
+                    token,
+                    match self {
+                        Self::Sqlite => sqlite,
+                        Self::Postgres => postgres,
+                    },
+                );
+            }
+        }
+        match self {
+            Self::Sqlite => numbered(&text),
+            Self::Postgres => text,
+        }
+    }
+}
+
+/// `$1` as `?1`: `SQLite` takes `$1` for a name and numbers names by their first appearance.
+fn numbered(sql: &str) -> String {
+    let mut text = String::with_capacity(sql.len());
+    let mut rest = sql.chars().peekable();
+    while let Some(character) = rest.next() {
+        let is_parameter = character == '$' && rest.peek().is_some_and(char::is_ascii_digit);
+        text.push(if is_parameter { '?' } else { character });
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_keep_their_numbers_on_sqlite() {
+        assert_eq!(
+            Dialect::Sqlite.translate("UPDATE t SET a = a + $2, b = '$' WHERE id = $1"),
+            "UPDATE t SET a = a + ?2, b = '$' WHERE id = ?1"
+        );
+        assert_eq!(Dialect::Postgres.translate("SELECT $1"), "SELECT $1");
+    }
+
+    #[test]
+    fn tokens_become_the_words_of_the_database() {
+        let sql = "SELECT value FROM {JSON_EACH}($1)";
+        assert_eq!(Dialect::Sqlite.translate(sql), "SELECT value FROM json_each(?1)");
+        assert_eq!(
+            Dialect::Postgres.translate(sql),
+            "SELECT value FROM json_array_elements_text($1)"
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! Work on its way to the threads that own the connections: a closure, its answer, and the queue between.
+//!
+//! A job runs to its end even when nobody waits for its answer any more. A queue takes a bounded number of
+//! jobs: what is over is refused at once, so that an overload shows as an error and not as ever longer waits.
+
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    db::tx::Tx,
+    types::{Error, Result},
+};
+
+/// How many jobs may wait for one back end.
+const MAX_WAITING: usize = 20_000;
+
+/// What a job does with the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Queries only; no transaction of its own is needed.
+    Read,
+    /// One transaction.
+    Write,
+}
+
+/// A closure on its way to a thread. It may be run again until it is answered.
+pub(super) trait Job: Send {
+    /// What it does.
+    fn access(&self) -> Access;
+
+    /// About how many bytes it writes.
+    fn bytes(&self) -> usize;
+
+    /// Runs the closure and keeps its value; a panic is an error.
+    fn run(&mut self, tx: &mut dyn Tx) -> Result<()>;
+
+    /// Hands the kept value, or `outcome`'s error, to the one who waits.
+    fn answer(self: Box<Self>, outcome: Result<()>);
+}
+
+/// The only kind of [`Job`].
+pub(super) struct Task<T, F> {
+    pub(super) access: Access,
+    pub(super) bytes: usize,
+    pub(super) work: F,
+    pub(super) value: Option<T>,
+    pub(super) reply: oneshot::Sender<Result<T>>,
+}
+
+impl<T, F> Job for Task<T, F>
+where
+    T: Send,
+    F: Fn(&mut dyn Tx) -> Result<T> + Send,
+{
+    fn access(&self) -> Access {
+        self.access
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn run(&mut self, tx: &mut dyn Tx) -> Result<()> {
+        self.value = None;
+        // The transaction is rolled back after a panic, so nothing half done is seen afterwards.
+        let value = catch_unwind(AssertUnwindSafe(|| (self.work)(tx)))
+            .map_err(|_| Error::Database("the command panicked".to_owned()))??;
+        self.value = Some(value);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<()>) {
+        let Self { value, reply, .. } = *self;
+        let answer =
+            outcome.and_then(|()| value.ok_or_else(|| Error::Database("the command was not run".to_owned())));
+        // Whoever asked may have gone away; what was committed stays.
+        drop(reply.send(answer));
+    }
+}
+
+/// Jobs that wait, oldest first.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Box<dyn Job>>,
+    closed: bool,
+}
+
+/// What a thread got when it asked for jobs.
+pub(super) enum Next {
+    /// At least one job.
+    Jobs(Vec<Box<dyn Job>>),
+    /// Nothing within the time.
+    Idle,
+    /// The queue is closed and empty: the thread ends.
+    Closed,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a job, or refuses it with [`Error::Unavailable`].
+    pub(super) fn push(&self, job: Box<dyn Job>) -> Result<()> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Error::Unavailable("the store is closed".to_owned()));
+        }
+        if state.jobs.len() >= MAX_WAITING {
+            return Err(Error::Unavailable("too many commands are waiting".to_owned()));
+        }
+        state.jobs.push_back(job);
+        drop(state);
+        self.ready.notify_one();
+        Ok(())
+    }
+
+    /// Waits for jobs, up to `idle` where it is given, and takes at most `count` of them; after the first
+    /// only while they are at most `bytes` together.
+    pub(super) fn take(&self, count: usize, bytes: usize, idle: Option<Duration>) -> Next {
+        let mut state = self.lock();
+        while state.jobs.is_empty() {
+            if state.closed {
+                return Next::Closed;
+            }
+            match idle {
+                None => state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(time) => {
+                    let (guard, timeout) = self
+                        .ready
+                        .wait_timeout(state, time)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    state = guard;
+                    if timeout.timed_out() && state.jobs.is_empty() {
+                        return Next::Idle;
+                    }
+                }
+            }
+        }
+        let mut taken = Vec::new();
+        let mut total = 0_usize;
+        while taken.len() < count
+            && let Some(job) = state
+                .jobs
+                .pop_front_if(|job| taken.is_empty() || total.saturating_add(job.bytes()) <= bytes)
+        {
+            total = total.saturating_add(job.bytes());
+            taken.push(job);
+        }
+        Next::Jobs(taken)
+    }
+
+    /// Takes no more jobs; those that wait are still done.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.ready.notify_all();
+    }
+}

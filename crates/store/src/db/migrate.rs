@@ -1,0 +1,177 @@
+//! The migrations in the binary, and which of them a database still needs.
+//!
+//! Each is applied once, in order, in a transaction of its own that also records its checksum. A database that
+//! was migrated by a newer binary, or by another text under the same number, is refused: nothing is guessed.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+use crate::{
+    db::{
+        tx::Tx,
+        value::{Row, vals},
+    },
+    types::{Error, Result},
+};
+
+/// One file of the folder `migrations`.
+pub(super) struct Migration {
+    pub(super) version: i64,
+    pub(super) name: &'static str,
+    /// Statements, with the tokens of the dialect.
+    pub(super) text: &'static str,
+}
+
+/// Every migration, in order. Applied ones are never edited: a change is a new file.
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "runs",
+    text: include_str!("../../../../migrations/0001_runs.sql"),
+}];
+
+/// Where it is recorded what was applied.
+pub(super) const RECORD_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration \
+    (version BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)";
+
+/// Reads what was applied to this database.
+pub(super) const APPLIED: &str = "SELECT version, name, checksum FROM migration ORDER BY version";
+
+impl Migration {
+    /// SHA-256 of the text, in hexadecimal.
+    pub(super) fn checksum(&self) -> String {
+        Sha256::digest(self.text)
+            .iter()
+            .fold(String::with_capacity(64), |mut hex, byte| {
+                // Writing to a String cannot fail.
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            })
+    }
+
+    /// Records it as applied, within its transaction.
+    pub(super) fn record(&self, tx: &mut dyn Tx) -> Result<()> {
+        tx.exec(
+            "INSERT INTO migration (version, name, checksum) VALUES ($1, $2, $3)",
+            vals![self.version, self.name, self.checksum()],
+        )
+        .map(drop)
+    }
+}
+
+/// Which of `known` are still to be applied to a database that holds `applied` (the rows of [`APPLIED`]).
+pub(super) fn pending<'a>(known: &'a [Migration], applied: &[Row]) -> Result<&'a [Migration]> {
+    let newest_known = known.last().map_or(0, |migration| migration.version);
+    for (position, row) in applied.iter().enumerate() {
+        let (version, name, checksum) = (row.int(0)?, row.text(1)?, row.text(2)?);
+        if version > newest_known {
+            return Err(Error::Database(format!(
+                "the database is newer than this program: it has migration {version} ({name}), \
+                 this program knows up to {newest_known}; start a newer version"
+            )));
+        }
+        match known.get(position) {
+            Some(migration) if migration.version != version => {
+                return Err(Error::Database(format!(
+                    "migration {} ({}) is missing in the database although later ones were applied",
+                    migration.version, migration.name
+                )));
+            }
+            Some(migration) if migration.checksum() != checksum => {
+                return Err(Error::Database(format!(
+                    "migration {version} ({name}) was changed after it was applied to this database"
+                )));
+            }
+            Some(_) => {}
+            None => {
+                return Err(Error::Database(format!(
+                    "the database has migration {version} ({name}), which this program does not know"
+                )));
+            }
+        }
+    }
+    Ok(known.get(applied.len()..).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::Val;
+
+    const TWO: [Migration; 2] = [
+        Migration {
+            version: 1,
+            name: "one",
+            text: "a",
+        },
+        Migration {
+            version: 2,
+            name: "two",
+            text: "b",
+        },
+    ];
+
+    fn applied(migrations: &[(i64, &str)]) -> Vec<Row> {
+        migrations
+            .iter()
+            .map(|&(version, text)| {
+                let migration = Migration {
+                    version,
+                    name: "x",
+                    text: Box::leak(text.to_owned().into_boxed_str()),
+                };
+                Row(vec![
+                    Val::Int(version),
+                    Val::from("x".to_owned()),
+                    Val::from(migration.checksum()),
+                ])
+            })
+            .collect()
+    }
+
+    fn versions(known: &[Migration], rows: &[(i64, &str)]) -> std::result::Result<Vec<i64>, String> {
+        pending(known, &applied(rows))
+            .map(|rest| rest.iter().map(|migration| migration.version).collect())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_what_was_not_applied_is_pending() {
+        assert_eq!(versions(&TWO, &[]), Ok(vec![1, 2]));
+        assert_eq!(versions(&TWO, &[(1, "a")]), Ok(vec![2]));
+        assert_eq!(versions(&TWO, &[(1, "a"), (2, "b")]), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_changed_migration_is_refused() {
+        let message = versions(&TWO, &[(1, "other")]).unwrap_err();
+        assert!(message.contains("was changed after it was applied"), "{message}");
+    }
+
+    #[test]
+    fn a_missing_migration_is_refused() {
+        let message = versions(&TWO, &[(2, "b")]).unwrap_err();
+        assert!(message.contains("migration 1 (one) is missing"), "{message}");
+    }
+
+    #[test]
+    fn a_newer_database_is_refused() {
+        let message = versions(&TWO, &[(1, "a"), (2, "b"), (3, "c")]).unwrap_err();
+        assert!(message.contains("newer than this program"), "{message}");
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_in_the_binary() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let known: Vec<String> = MIGRATIONS
+            .iter()
+            .map(|migration| format!("{:04}_{}.sql", migration.version, migration.name))
+            .collect();
+        assert_eq!(files, known);
+    }
+}

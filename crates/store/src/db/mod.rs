@@ -1,0 +1,176 @@
+//! The only place that names a database driver.
+//!
+//! A command is a closure over a [`Tx`]: [`Db::write`] sends it to a thread that owns a connection, where it
+//! runs to its end as one transaction, whether or not the caller still waits; the answer comes after the
+//! commit. [`Db::read`] likewise on a reader. A closure may be run more than once (a group that is tried again,
+//! a serialization failure), so it is `Fn`; it contains SQL only: no clock, no randomness, no other I/O.
+
+mod dialect;
+#[cfg(test)]
+pub(crate) mod fault;
+mod job;
+mod migrate;
+mod postgres;
+mod sqlite;
+mod tx;
+mod value;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+};
+
+use tokio::sync::oneshot;
+
+use self::job::{Access, Job, Queue, Task};
+pub(crate) use self::{
+    dialect::Dialect,
+    tx::{Stmt, Tx, batch},
+    value::{Row, Val, vals},
+};
+use crate::types::{Error, Result};
+
+/// An open database. The last handle that goes closes it, after what still waits is done.
+#[derive(Clone)]
+pub(crate) struct Db {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    writes: Arc<Queue>,
+    reads: Arc<Queue>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    #[cfg(test)]
+    faults: Arc<fault::Faults>,
+}
+
+/// What a back end hands over when it is open.
+struct Backend {
+    writes: Arc<Queue>,
+    reads: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+    #[cfg(test)]
+    faults: Arc<fault::Faults>,
+}
+
+impl Db {
+    /// Opens `sqlite:PATH` or `postgres://…` and brings its tables to this version.
+    pub(crate) async fn open(url: &str) -> Result<Self> {
+        let backend = if let Some(path) = url.strip_prefix("sqlite:") {
+            let path = PathBuf::from(path);
+            off_runtime(move || sqlite::open(&path)).await?
+        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            let url = url.to_owned();
+            off_runtime(move || postgres::open(&url)).await?
+        } else {
+            return Err(Error::Database(
+                "the database URL must start with sqlite: or postgres://".to_owned(),
+            ));
+        };
+        Ok(Self {
+            inner: Arc::new(Inner {
+                writes: backend.writes,
+                reads: backend.reads,
+                threads: Mutex::new(backend.threads),
+                #[cfg(test)]
+                faults: backend.faults,
+            }),
+        })
+    }
+
+    /// Runs `work` as one transaction.
+    pub(crate) async fn write<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
+    {
+        self.write_of(0, work).await
+    }
+
+    /// As [`write`](Self::write) for a command that writes about so many bytes, where they are many.
+    pub(crate) async fn write_of<T, F>(&self, bytes: usize, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
+    {
+        #[cfg(test)]
+        let work = {
+            let faults = Arc::clone(&self.inner.faults);
+            move |tx: &mut dyn Tx| work(&mut fault::FaultyTx::new(tx, &faults))
+        };
+        submit(&self.inner.writes, Access::Write, bytes, work).await
+    }
+
+    /// Runs queries on a reader. On `SQLite` they see one snapshot; on `PostgreSQL` each sees what is
+    /// committed when it begins.
+    pub(crate) async fn read<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
+    {
+        submit(&self.inner.reads, Access::Read, 0, work).await
+    }
+
+    /// What is to fail, for tests of atomicity.
+    #[cfg(test)]
+    pub(crate) fn faults(&self) -> &fault::Faults {
+        &self.inner.faults
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.writes.close();
+        self.reads.close();
+        let threads = self
+            .threads
+            .get_mut()
+            .map_or_else(|poisoned| std::mem::take(poisoned.into_inner()), std::mem::take);
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a database thread panicked");
+            }
+        }
+    }
+}
+
+async fn submit<T, F>(queue: &Queue, access: Access, bytes: usize, work: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
+{
+    let (reply, answer) = oneshot::channel();
+    let job: Box<dyn Job> = Box::new(Task {
+        access,
+        bytes,
+        work,
+        value: None,
+        reply,
+    });
+    queue.push(job)?;
+    answer
+        .await
+        .map_err(|_| Error::Unavailable("the store is closed".to_owned()))?
+}
+
+/// Runs what blocks (opening files, connecting) on a thread of its own.
+async fn off_runtime<T, F>(work: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T> + Send + 'static,
+{
+    let (reply, answer) = oneshot::channel();
+    spawn("store-open", move || drop(reply.send(work())))?;
+    answer
+        .await
+        .map_err(|_| Error::Database("opening the database panicked".to_owned()))?
+}
+
+/// Starts a named thread.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|error| Error::Unavailable(format!("no thread for the database: {error}")))
+}

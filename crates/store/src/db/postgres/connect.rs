@@ -1,0 +1,116 @@
+//! How a connection is made: address, TLS, session settings.
+
+use std::{sync::Arc, time::Duration};
+
+use rustls::{ClientConfig, RootCertStore};
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::{
+    Client, Config, Connection, NoTls,
+    config::SslMode,
+    tls::{MakeTlsConnect, TlsConnect},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::session::{Session, failure};
+use crate::types::{Error, Result};
+
+/// How long making a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Settings of every session. A command that waits longer than this waits for something that went wrong. All
+/// statements are served by an index in their order; the planner is kept to that, so that a plan made while a table
+/// was small is right when it is large.
+const SETTINGS: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
+    SET idle_in_transaction_session_timeout = '15s'; \
+    SET default_transaction_isolation = 'read committed'; \
+    SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; \
+    SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+    SET enable_sort = off";
+
+/// Where the server is and how to speak to it.
+#[derive(Clone)]
+pub(super) struct Link {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+}
+
+impl Link {
+    pub(super) fn new(url: &str) -> Result<Self> {
+        let mut config: Config = url
+            .parse()
+            .map_err(|error: tokio_postgres::Error| Error::Database(describe(&error)))?;
+        if config.get_application_name().is_none() {
+            config.application_name("sortie");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT);
+        }
+        let tls = if config.get_ssl_mode() == SslMode::Require {
+            Some(MakeRustlsConnect::new(public_roots()?))
+        } else {
+            None
+        };
+        Ok(Self { config, tls })
+    }
+
+    /// A new session, ready for commands.
+    pub(super) fn connect(&self, runtime: &Runtime) -> Result<Session> {
+        let client = match &self.tls {
+            Some(tls) => self.client(runtime, tls.clone())?,
+            None => self.client(runtime, NoTls)?,
+        };
+        let mut session = Session::new(client);
+        session.control(runtime, SETTINGS)?;
+        Ok(session)
+    }
+
+    fn client<T>(&self, runtime: &Runtime, tls: T) -> Result<Client>
+    where
+        T: MakeTlsConnect<tokio_postgres::Socket>,
+        T::Stream: Send + 'static,
+        <T::TlsConnect as TlsConnect<tokio_postgres::Socket>>::Future: Send,
+    {
+        let (client, connection): (Client, Connection<_, T::Stream>) =
+            runtime.block_on(self.config.connect(tls)).map_err(|error| {
+                // A wrong password or database is for the operator; to the caller the database is away.
+                Error::Unavailable(failure(&error).to_string())
+            })?;
+        runtime.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error = %describe(&error), "a database connection ended");
+            }
+        });
+        Ok(client)
+    }
+}
+
+/// The runtime that a thread drives its connection with.
+pub(super) fn runtime() -> Result<Runtime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Unavailable(format!("no runtime for the database: {error}")))
+}
+
+fn public_roots() -> Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::Database(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+/// An error with its causes: the driver's own text leaves them out.
+pub(super) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,88 @@
+//! The clustered database: threads with one connection each, statements pipelined.
+//!
+//! A thread runs its connection on a runtime of its own, so that a command stays a plain closure while all
+//! statements of a batch travel together. Isolation is READ COMMITTED: commands decide by conditional updates and
+//! row locks, never by a value they read before. Commands that meet a deadlock or lose their connection before
+//! the commit are run again; only a commit whose answer was lost is reported as unknown.
+
+mod connect;
+mod session;
+mod worker;
+
+use std::sync::Arc;
+
+use self::{connect::Link, session::Pipeline};
+use crate::{
+    db::{Backend, Dialect, job::Queue, migrate, spawn, tx::Tx, value::vals},
+    types::{Error, Result},
+};
+
+/// Threads, each with its connection.
+const CONNECTIONS: usize = 8;
+
+/// The advisory lock under which migrations run, across all nodes of the database.
+const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
+
+/// The oldest server this was tested for, as `server_version_num`.
+const OLDEST_SERVER: i64 = 140_000;
+
+/// Connects, migrates and starts the threads; each connects at its first job.
+pub(super) fn open(url: &str) -> Result<Backend> {
+    let link = Link::new(url)?;
+    apply_migrations(&link)?;
+    let queue = Arc::new(Queue::default());
+    #[cfg(test)]
+    let faults = Arc::new(crate::db::fault::Faults::default());
+    let mut threads = Vec::with_capacity(CONNECTIONS);
+    for number in 1..=CONNECTIONS {
+        let worker = worker::Worker::new(
+            link.clone(),
+            #[cfg(test)]
+            Arc::clone(&faults),
+        )?;
+        let queue = Arc::clone(&queue);
+        threads.push(spawn(&format!("store-{number}"), move || {
+            worker.run(&queue);
+        })?);
+    }
+    Ok(Backend {
+        writes: Arc::clone(&queue),
+        reads: queue,
+        threads,
+        #[cfg(test)]
+        faults,
+    })
+}
+
+fn apply_migrations(link: &Link) -> Result<()> {
+    let runtime = connect::runtime()?;
+    let mut session = link.connect(&runtime)?;
+    // A migration may take longer than a command, and may wait for another node's.
+    session.control(
+        &runtime,
+        "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0",
+    )?;
+    session.control(&runtime, MIGRATION_LOCK)?;
+    let mut reader = Pipeline::reader(&mut session, &runtime);
+    let version = reader
+        .query_one(
+            "SELECT CAST(current_setting('server_version_num') AS BIGINT)",
+            vals![],
+        )?
+        .int(0)?;
+    if version < OLDEST_SERVER {
+        return Err(Error::Database(format!(
+            "PostgreSQL 14 or newer is needed; the server has version number {version}"
+        )));
+    }
+    session.control(&runtime, migrate::RECORD_TABLE)?;
+    let applied = Pipeline::reader(&mut session, &runtime).query_all(migrate::APPLIED, vals![])?;
+    for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {
+        session.control(&runtime, "BEGIN")?;
+        session.control(&runtime, &Dialect::Postgres.translate(migration.text))?;
+        migration.record(&mut Pipeline::reader(&mut session, &runtime))?;
+        session.control(&runtime, "COMMIT")?;
+    }
+    // The lock and anything uncommitted go with the session.
+    Ok(())
+}

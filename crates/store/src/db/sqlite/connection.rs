@@ -1,0 +1,183 @@
+//! One connection: its settings, and statements on it.
+
+use std::{borrow::Cow, collections::HashMap, path::Path};
+
+use rusqlite::{
+    CachedStatement, ErrorCode, OpenFlags,
+    types::{ToSqlOutput, Value, ValueRef},
+};
+
+use crate::{
+    db::{
+        Dialect,
+        tx::{Answer, Stmt, Tx},
+        value::{Row, Val},
+    },
+    types::{Error, Result},
+};
+
+/// Prepared statements kept by each connection.
+const STATEMENTS: usize = 256;
+
+/// Settings of every connection. A page is on disk before a commit is answered.
+const SETTINGS: &str = "PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
+                        PRAGMA synchronous = FULL; PRAGMA mmap_size = 0;";
+
+/// A connection, which is a transaction while one is open on it.
+pub(super) struct Connection {
+    inner: rusqlite::Connection,
+    /// Translated texts by the address and length of the original.
+    texts: HashMap<(usize, usize), String>,
+}
+
+impl Connection {
+    /// The connection that writes.
+    pub(super) fn writer(path: &Path) -> Result<Self> {
+        let connection = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let mode: String = connection
+            .inner
+            .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+            .map_err(failure)?;
+        if mode != "wal" {
+            return Err(Error::Database(format!(
+                "the file system of {} does not support SQLite's write-ahead log",
+                path.display()
+            )));
+        }
+        connection.script("PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384;")?;
+        Ok(connection)
+    }
+
+    /// A connection that cannot write.
+    pub(super) fn reader(path: &Path) -> Result<Self> {
+        Self::open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+    }
+
+    fn open(path: &Path, access: OpenFlags) -> Result<Self> {
+        let inner = rusqlite::Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .map_err(failure)?;
+        inner.set_prepared_statement_cache_capacity(STATEMENTS);
+        let connection = Self {
+            inner,
+            texts: HashMap::new(),
+        };
+        connection.script(SETTINGS)?;
+        Ok(connection)
+    }
+
+    /// Runs statements that take no parameters and return nothing of interest.
+    pub(super) fn script(&self, sql: &str) -> Result<()> {
+        self.inner.execute_batch(sql).map_err(failure)
+    }
+
+    /// Runs one of the few statements around a job from the statement cache.
+    pub(super) fn control(&self, sql: &'static str) -> Result<()> {
+        self.inner
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.raw_execute())
+            .map(drop)
+            .map_err(failure)
+    }
+
+    /// True when no transaction is open.
+    pub(super) fn is_idle(&self) -> bool {
+        self.inner.is_autocommit()
+    }
+
+    fn one(&mut self, statement: &Stmt<'_>) -> Result<Answer> {
+        let sql = statement.sql;
+        let text = self
+            .texts
+            .entry((sql.as_ptr().addr(), sql.len()))
+            .or_insert_with(|| Dialect::Sqlite.translate(sql));
+        let mut prepared = self.inner.prepare_cached(text).map_err(failure)?;
+        if prepared.parameter_count() != statement.params.len() {
+            return Err(Error::Database(format!(
+                "{} parameters for a statement that takes {}",
+                statement.params.len(),
+                prepared.parameter_count()
+            )));
+        }
+        for (number, value) in (1..).zip(&statement.params) {
+            prepared
+                .raw_bind_parameter(number, borrowed(value.checked()?))
+                .map_err(failure)?;
+        }
+        if prepared.column_count() > 0 {
+            let rows = all_rows(&mut prepared)?;
+            Ok(Answer {
+                affected: u64::try_from(rows.len()).unwrap_or(u64::MAX),
+                rows,
+            })
+        } else {
+            let affected = prepared.raw_execute().map_err(failure)?;
+            Ok(Answer {
+                affected: u64::try_from(affected).unwrap_or(u64::MAX),
+                rows: Vec::new(),
+            })
+        }
+    }
+}
+
+impl Tx for Connection {
+    fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
+        statements
+            .iter()
+            .map(|statement| {
+                let answer = self.one(statement)?;
+                statement.check(&answer)?;
+                Ok(answer)
+            })
+            .collect()
+    }
+}
+
+fn borrowed<'a>(value: &'a Val<'_>) -> ToSqlOutput<'a> {
+    ToSqlOutput::Borrowed(match value {
+        Val::Null => ValueRef::Null,
+        Val::Int(number) => ValueRef::Integer(*number),
+        Val::Text(text) => ValueRef::Text(text.as_bytes()),
+        Val::Blob(bytes) => ValueRef::Blob(bytes),
+    })
+}
+
+fn all_rows(statement: &mut CachedStatement<'_>) -> Result<Vec<Row>> {
+    let columns = statement.column_count();
+    let mut cursor = statement.raw_query();
+    let mut rows = Vec::new();
+    while let Some(row) = cursor.next().map_err(failure)? {
+        let values = (0..columns)
+            .map(|column| match row.get::<_, Value>(column).map_err(failure)? {
+                Value::Null => Ok(Val::Null),
+                Value::Integer(number) => Ok(Val::Int(number)),
+                Value::Text(text) => Ok(Val::Text(Cow::Owned(text))),
+                Value::Blob(bytes) => Ok(Val::Blob(Cow::Owned(bytes))),
+                Value::Real(_) => Err(Error::Corrupt(format!("column {column} is a fraction"))),
+            })
+            .collect::<Result<_>>()?;
+        rows.push(Row(values));
+    }
+    Ok(rows)
+}
+
+/// What the driver says, in the store's words: what another try may cure is [`Error::Unavailable`].
+#[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` takes")]
+pub(super) fn failure(error: rusqlite::Error) -> Error {
+    let passing = error.sqlite_error_code().is_some_and(|code| {
+        matches!(
+            code,
+            ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::OutOfMemory
+        )
+    });
+    if passing {
+        Error::Unavailable(error.to_string())
+    } else {
+        Error::Database(error.to_string())
+    }
+}

@@ -1,0 +1,143 @@
+//! The embedded database: one file, one process, one writing thread.
+//!
+//! Every write waits for the disk (`synchronous=FULL`); that this is fast is the grouped commit of the
+//! [writer](writer::run). Readers are connections of their own that cannot write and never wait for the writer.
+//! A lock file beside the database keeps a second process out.
+
+mod connection;
+mod writer;
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use self::connection::Connection;
+use crate::{
+    db::{
+        Backend, Dialect,
+        job::{Next, Queue},
+        migrate, spawn,
+        tx::Tx,
+    },
+    types::{Error, Result},
+};
+
+/// Reading connections, each with its thread.
+const READERS: usize = 3;
+
+/// Opens or creates the database at `path` and starts its threads.
+pub(super) fn open(path: &Path) -> Result<Backend> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| failed("create the folder", folder, &error))?;
+    }
+    let lock = lock(path)?;
+    // Its journal files take over the mode of the database file.
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| failed("open", path, &error))?;
+    let mut connection = Connection::writer(path)?;
+    apply_migrations(&mut connection)?;
+
+    let (writes, reads) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
+    #[cfg(test)]
+    let faults = Arc::new(crate::db::fault::Faults::default());
+    let mut threads = Vec::with_capacity(1 + READERS);
+    for number in 1..=READERS {
+        let (connection, queue) = (Connection::reader(path)?, Arc::clone(&reads));
+        threads.push(spawn(&format!("store-read-{number}"), move || {
+            read(connection, &queue);
+        })?);
+    }
+    let owner = writer::Writer {
+        connection,
+        path: path.to_owned(),
+        #[cfg(test)]
+        faults: Arc::clone(&faults),
+    };
+    let queue = Arc::clone(&writes);
+    threads.push(spawn("store-write", move || {
+        writer::run(owner, &queue);
+        // Held until the last write is on disk.
+        drop(lock);
+    })?);
+    Ok(Backend {
+        writes,
+        reads,
+        threads,
+        #[cfg(test)]
+        faults,
+    })
+}
+
+/// Takes the lock file beside the database.
+fn lock(path: &Path) -> Result<File> {
+    let mut lock_path = path.as_os_str().to_owned();
+    lock_path.push(".lock");
+    let lock_path = PathBuf::from(lock_path);
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(&lock_path)
+        .map_err(|error| failed("open", &lock_path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Unavailable(format!(
+            "{} is in use by another process; a SQLite database serves one process at a time",
+            fs::canonicalize(path)
+                .unwrap_or_else(|_| path.to_owned())
+                .display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(failed("lock", &lock_path, &error)),
+    }
+}
+
+fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::Unavailable(format!("cannot {what} {}: {error}", path.display()))
+}
+
+fn apply_migrations(connection: &mut Connection) -> Result<()> {
+    connection.script(migrate::RECORD_TABLE)?;
+    let applied = connection.query_all(migrate::APPLIED, Vec::new())?;
+    for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {
+        let text = Dialect::Sqlite.translate(migration.text);
+        connection.script("BEGIN EXCLUSIVE")?;
+        let outcome = connection
+            .script(&text)
+            .and_then(|()| migration.record(connection))
+            .and_then(|()| connection.script("COMMIT"));
+        if outcome.is_err() && !connection.is_idle() {
+            connection.script("ROLLBACK")?;
+        }
+        outcome?;
+    }
+    Ok(())
+}
+
+/// The life of a reading thread: one job after the other, each on one snapshot.
+fn read(mut connection: Connection, queue: &Queue) {
+    while let Next::Jobs(jobs) = queue.take(1, usize::MAX, None) {
+        for mut job in jobs {
+            let outcome = connection
+                .control("BEGIN")
+                .and_then(|()| job.run(&mut connection));
+            let closed = if connection.is_idle() {
+                Ok(())
+            } else {
+                connection.control("COMMIT")
+            };
+            job.answer(outcome.and(closed));
+        }
+    }
+}

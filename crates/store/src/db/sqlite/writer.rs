@@ -1,0 +1,151 @@
+//! The writing thread: it takes what waits, runs each job in a savepoint, commits once, then answers.
+//!
+//! A lone job is committed at once; under load up to 64 share one wait for the disk. A job that fails or panics
+//! is rolled back alone. No answer goes out before the commit, and where the commit fails every answer of the
+//! group is that error.
+
+use std::{collections::VecDeque, path::PathBuf, time::Duration};
+
+use super::connection::Connection;
+use crate::{
+    db::job::{Job, Next, Queue},
+    types::{Error, Result},
+};
+
+/// Jobs of one commit.
+const GROUP: usize = 64;
+
+/// About how many bytes they may write together, so that a small job does not wait for many large ones.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// How long nothing is to come before the log is folded into the database file.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The writing thread's own.
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) path: PathBuf,
+    #[cfg(test)]
+    pub(super) faults: std::sync::Arc<crate::db::fault::Faults>,
+}
+
+/// The life of the writing thread.
+pub(super) fn run(mut writer: Writer, queue: &Queue) {
+    let mut log_has_pages = true;
+    loop {
+        match queue.take(GROUP, GROUP_BYTES, log_has_pages.then_some(IDLE)) {
+            Next::Jobs(jobs) => {
+                writer.commit_all(jobs.into());
+                log_has_pages = true;
+            }
+            Next::Idle => {
+                if let Err(error) = writer.connection.script("PRAGMA wal_checkpoint(TRUNCATE)") {
+                    tracing::warn!(%error, "the write-ahead log could not be folded in");
+                }
+                log_has_pages = false;
+            }
+            Next::Closed => return,
+        }
+    }
+}
+
+/// What became of a job inside its group.
+enum Ran {
+    /// Its work, or its refusal, stands until the commit.
+    Settled(Result<()>),
+    /// It took the whole transaction with it (disk full, for example).
+    GroupLost(Error),
+}
+
+impl Writer {
+    /// Runs jobs in groups until all are answered. More than one group is needed only where a job destroys one.
+    fn commit_all(&mut self, mut jobs: VecDeque<Box<dyn Job>>) {
+        while !jobs.is_empty() {
+            let mut settled = Vec::with_capacity(jobs.len());
+            match self.group(&mut jobs, &mut settled) {
+                Ok(()) => {
+                    for (job, outcome) in settled {
+                        job.answer(outcome);
+                    }
+                }
+                Err(error) => {
+                    for (job, _) in settled {
+                        job.answer(Err(error.clone()));
+                    }
+                    if let Err(error) = self.recover() {
+                        for job in jobs.drain(..) {
+                            job.answer(Err(error.clone()));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// One transaction: moves jobs from `jobs` to `settled` as they have run, then commits.
+    fn group(
+        &mut self,
+        jobs: &mut VecDeque<Box<dyn Job>>,
+        settled: &mut Vec<(Box<dyn Job>, Result<()>)>,
+    ) -> Result<()> {
+        let begun = self.connection.control("BEGIN IMMEDIATE");
+        while let Some(mut job) = jobs.pop_front() {
+            let ran = match &begun {
+                Ok(()) => self.one(job.as_mut()),
+                Err(error) => Ran::GroupLost(error.clone()),
+            };
+            match ran {
+                Ran::Settled(outcome) => settled.push((job, outcome)),
+                Ran::GroupLost(error) => {
+                    settled.push((job, Ok(())));
+                    if begun.is_err() {
+                        // Nothing can begin now: all that wait hear the same.
+                        settled.extend(jobs.drain(..).map(|job| (job, Ok(()))));
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        self.commit()
+    }
+
+    fn one(&mut self, job: &mut dyn Job) -> Ran {
+        if let Err(error) = self.connection.control("SAVEPOINT job") {
+            return Ran::GroupLost(error);
+        }
+        let outcome = job.run(&mut self.connection);
+        if self.connection.is_idle() {
+            return Ran::GroupLost(
+                outcome.err().unwrap_or_else(|| {
+                    Error::Database("a command ended the transaction it ran in".to_owned())
+                }),
+            );
+        }
+        let kept = match &outcome {
+            Ok(()) => Ok(()),
+            Err(_) => self.connection.control("ROLLBACK TO job"),
+        };
+        match kept.and_then(|()| self.connection.control("RELEASE job")) {
+            Ok(()) => Ran::Settled(outcome),
+            Err(error) => Ran::GroupLost(error),
+        }
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        #[cfg(test)]
+        self.faults.at_commit()?;
+        self.connection.control("COMMIT")
+    }
+
+    /// Makes the connection usable again after a failed group: rolls back, or opens a new one.
+    fn recover(&mut self) -> Result<()> {
+        if self.connection.is_idle() {
+            return Ok(());
+        }
+        if self.connection.script("ROLLBACK").is_ok() && self.connection.is_idle() {
+            return Ok(());
+        }
+        self.connection = Connection::writer(&self.path)?;
+        Ok(())
+    }
+}

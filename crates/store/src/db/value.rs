@@ -1,0 +1,183 @@
+//! Values on their way into a statement and out of a row: integers, text and bytes, nothing else.
+//!
+//! Both databases hold times, money and flags as 64-bit integers, identifiers and JSON as text. A row is read
+//! with typed getters; a value of another kind than expected is [`Error::Corrupt`], never a panic.
+
+use std::{borrow::Cow, str::FromStr};
+
+use sortie_api::{Micros, OrgId, Role, RunId, RunStatus, ScheduleId, Timestamp, id::KeyId};
+
+use crate::types::{Error, NodeId, Result};
+
+/// One value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Val<'a> {
+    Null,
+    Int(i64),
+    Text(Cow<'a, str>),
+    Blob(Cow<'a, [u8]>),
+}
+
+impl Val<'_> {
+    /// Refuses U+0000, which one of the databases would store and the other would not.
+    pub(crate) fn checked(&self) -> Result<&Self> {
+        match self {
+            Self::Text(text) if text.as_bytes().contains(&0) => {
+                Err(Error::Database("a text holds U+0000".to_owned()))
+            }
+            Self::Null | Self::Int(_) | Self::Text(_) | Self::Blob(_) => Ok(self),
+        }
+    }
+}
+
+macro_rules! integers {
+    ($($from:ty => |$value:ident| $int:expr;)+) => {$(
+        impl From<$from> for Val<'_> {
+            fn from($value: $from) -> Self {
+                Self::Int($int)
+            }
+        }
+    )+};
+}
+
+integers! {
+    i64 => |value| value;
+    u32 => |value| i64::from(value);
+    Timestamp => |at| at.as_micros();
+    Micros => |amount| amount.get();
+    NodeId => |node| node.0;
+}
+
+macro_rules! texts {
+    ($($from:ty)+) => {$(
+        impl From<$from> for Val<'_> {
+            fn from(value: $from) -> Self {
+                Self::Text(Cow::Owned(value.to_string()))
+            }
+        }
+    )+};
+}
+
+texts!(RunId OrgId KeyId ScheduleId);
+
+impl<'a> From<&'a str> for Val<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Val<'_> {
+    fn from(text: String) -> Self {
+        Self::Text(Cow::Owned(text))
+    }
+}
+
+impl From<RunStatus> for Val<'_> {
+    fn from(status: RunStatus) -> Self {
+        Self::Text(Cow::Borrowed(status.as_str()))
+    }
+}
+
+impl From<Role> for Val<'_> {
+    fn from(role: Role) -> Self {
+        Self::Text(Cow::Borrowed(role.as_str()))
+    }
+}
+
+impl<'a> From<&'a [u8]> for Val<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Blob(Cow::Borrowed(bytes))
+    }
+}
+
+impl<'a, T: Into<Val<'a>>> From<Option<T>> for Val<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// The parameters of a statement, in the order of their numbers.
+macro_rules! vals {
+    ($($value:expr),* $(,)?) => {
+        vec![$($crate::db::Val::from($value)),*]
+    };
+}
+pub(crate) use vals;
+
+/// One row of an answer, read by column position.
+#[derive(Clone, Debug)]
+pub(crate) struct Row(pub(super) Vec<Val<'static>>);
+
+impl Row {
+    fn get(&self, column: usize) -> Result<&Val<'static>> {
+        self.0
+            .get(column)
+            .ok_or_else(|| Error::Corrupt(format!("the row has no column {column}")))
+    }
+
+    /// An integer, or nothing where the column is empty.
+    pub(crate) fn opt_int(&self, column: usize) -> Result<Option<i64>> {
+        match self.get(column)? {
+            Val::Int(value) => Ok(Some(*value)),
+            Val::Null => Ok(None),
+            Val::Text(_) | Val::Blob(_) => Err(unexpected(column, "an integer")),
+        }
+    }
+
+    /// An integer.
+    pub(crate) fn int(&self, column: usize) -> Result<i64> {
+        self.opt_int(column)?
+            .ok_or_else(|| unexpected(column, "an integer"))
+    }
+
+    /// A text, or nothing where the column is empty.
+    pub(crate) fn opt_text(&self, column: usize) -> Result<Option<&str>> {
+        match self.get(column)? {
+            Val::Text(text) => Ok(Some(text)),
+            Val::Null => Ok(None),
+            Val::Int(_) | Val::Blob(_) => Err(unexpected(column, "a text")),
+        }
+    }
+
+    /// A text.
+    pub(crate) fn text(&self, column: usize) -> Result<&str> {
+        self.opt_text(column)?.ok_or_else(|| unexpected(column, "a text"))
+    }
+
+    /// A text in the form of `T`: an identifier, a status, a role.
+    pub(crate) fn parse<T: FromStr>(&self, column: usize) -> Result<T> {
+        self.text(column)?
+            .parse()
+            .map_err(|_| unexpected(column, "a text of its form"))
+    }
+
+    /// As [`parse`](Self::parse), or nothing where the column is empty.
+    pub(crate) fn opt_parse<T: FromStr>(&self, column: usize) -> Result<Option<T>> {
+        match self.opt_text(column)? {
+            Some(text) => text
+                .parse()
+                .map(Some)
+                .map_err(|_| unexpected(column, "a text of its form")),
+            None => Ok(None),
+        }
+    }
+
+    /// A point in time.
+    pub(crate) fn time(&self, column: usize) -> Result<Timestamp> {
+        self.int(column).map(Timestamp::from_micros)
+    }
+
+    /// A point in time, or nothing where the column is empty.
+    pub(crate) fn opt_time(&self, column: usize) -> Result<Option<Timestamp>> {
+        Ok(self.opt_int(column)?.map(Timestamp::from_micros))
+    }
+
+    /// An amount of money.
+    pub(crate) fn micros(&self, column: usize) -> Result<Micros> {
+        Micros::try_from(self.int(column)?).map_err(|_| unexpected(column, "an amount"))
+    }
+}
+
+fn unexpected(column: usize, expected: &str) -> Error {
+    Error::Corrupt(format!("column {column} is not {expected}"))
+}

@@ -1,0 +1,78 @@
+//! System: started processes and their leases. A node holds every run it has claimed for as long as its lease
+//! lasts; renewing it is one update, however many runs there are.
+
+use sortie_api::Timestamp;
+
+use crate::{
+    Store,
+    db::{Stmt, Tx, batch, vals},
+    types::{Error, NewNode, NodeId, Result},
+};
+
+/// Takes the lock under which runs are handed out and nodes come and go.
+const LOCK: &str = "UPDATE dispatch SET turn = turn + 1 WHERE id = 1";
+
+impl Store {
+    /// System: makes a node known, and its earlier incarnations (same name) lost.
+    pub async fn register_node(&self, node: NewNode) -> Result<()> {
+        self.db.write(move |tx| register(tx, &node)).await
+    }
+
+    /// System: renews a node's lease, and with it every run it has claimed. `Fenced` when it was declared lost meanwhile.
+    pub async fn heartbeat(&self, node: NodeId, lease_until: Timestamp) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[Stmt::new(
+                    "UPDATE node SET lease_until = $2 WHERE id = $1 AND ended_at IS NULL",
+                    vals![node, lease_until],
+                )
+                .exactly(1, Error::Fenced)])
+                    .map(drop)
+            })
+            .await
+    }
+
+    /// System: forgets a node that has stopped in good order. `Conflict` while it holds runs; no error where it
+    /// is not known any more.
+    pub async fn deregister_node(&self, node: NodeId) -> Result<()> {
+        self.db.write(move |tx| deregister(tx, node)).await
+    }
+}
+
+fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
+    batch(
+        tx,
+        &[
+            Stmt::new(LOCK, vals![]),
+            Stmt::new(
+                "UPDATE node SET ended_at = $2 WHERE name = $1 AND ended_at IS NULL",
+                vals![node.name.as_str(), node.started_at],
+            ),
+            Stmt::new(
+                "INSERT INTO node (id, name, started_at, lease_until) VALUES ($1, $2, $3, $4)",
+                vals![node.id, node.name.as_str(), node.started_at, node.lease_until],
+            ),
+        ],
+    )
+    .map(drop)
+}
+
+fn deregister(tx: &mut dyn Tx, node: NodeId) -> Result<()> {
+    let [_, _, left] = batch(
+        tx,
+        &[
+            Stmt::new(LOCK, vals![]),
+            Stmt::new(
+                "DELETE FROM node WHERE id = $1 \
+                 AND NOT EXISTS (SELECT 1 FROM queue q WHERE q.node_id = node.id)",
+                vals![node],
+            ),
+            Stmt::new("SELECT 1 FROM node WHERE id = $1", vals![node]),
+        ],
+    )?;
+    if left.rows.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Conflict("the node still holds runs"))
+    }
+}

@@ -1,0 +1,277 @@
+//! System: `claim_runs`, how waiting runs are handed to nodes.
+//!
+//! Round-robin by organization from the one served last, first come first served within one, and never more
+//! claimed runs of an organization than its limit. Everything happens under the one row of `dispatch`, so that the
+//! limit is exact across nodes. The cost follows the number of runs handed out, not the number that wait:
+//! organizations are found by jumping through the index of waiting runs, counts stop at what can be used.
+
+use sortie_api::{OrgId, RunStatus, Timestamp};
+
+use super::{json_ids, moves::sources, status_event};
+use crate::{
+    Store,
+    db::{Row, Stmt, Tx, batch, vals},
+    types::{Claim, Error, EventRow, Fence, NewEvent, NodeId, Result},
+};
+
+/// What a node asks for.
+#[derive(Clone, Copy)]
+struct Demand {
+    node: NodeId,
+    limit: u32,
+    per_organization: Option<u32>,
+}
+
+impl Store {
+    /// System: claims waiting runs for a node, fair across organizations, at most `limit`, `per_organization` at once (none: unlimited):
+    /// each becomes `starting` with `started_at` and its event. Oldest first; `Fenced` when the node was declared lost.
+    pub async fn claim_runs(
+        &self,
+        node: NodeId,
+        limit: u32,
+        per_organization: Option<u32>,
+        at: Timestamp,
+    ) -> Result<Vec<Claim>> {
+        let demand = Demand {
+            node,
+            limit,
+            per_organization,
+        };
+        let event = status_event(RunStatus::Starting, None, at)?;
+        self.db.write(move |tx| claim(tx, demand, &event)).await
+    }
+}
+
+fn claim(tx: &mut dyn Tx, demand: Demand, event: &NewEvent) -> Result<Vec<Claim>> {
+    let mut turns = waiting_organizations(tx, demand)?;
+    let Some(last_served) = share_out(&mut turns, demand.limit) else {
+        return Ok(Vec::new());
+    };
+    let mut statements = vec![Stmt::new(
+        "UPDATE dispatch SET last_org = $1 WHERE id = 1",
+        vals![last_served],
+    )];
+    statements.extend(turns.iter().filter(|turn| turn.granted > 0).map(|turn| {
+        Stmt::new(
+            "UPDATE queue SET node_id = $3 WHERE node_id IS NULL AND run_id IN \
+             (SELECT run_id FROM queue WHERE org_id = $1 AND node_id IS NULL \
+              ORDER BY enqueued_at, run_id LIMIT $2) \
+             RETURNING run_id",
+            vals![turn.org, turn.granted, demand.node],
+        )
+    }));
+    let taken = tx.batch(&statements)?;
+    begin_runs(
+        tx,
+        &json_ids(taken.iter().flat_map(|answer| &answer.rows))?,
+        event,
+    )
+}
+
+/// An organization with waiting runs.
+struct Turn {
+    org: OrgId,
+    /// How many runs it could be given.
+    open: u32,
+    /// How many it is given.
+    granted: u32,
+}
+
+// Finds the organizations in the order in which it is their turn, at most as many as there are runs to give.
+macro_rules! organizations {
+    ($from:literal, $to:literal) => {
+        concat!(
+            "WITH RECURSIVE waiting (org_id) AS (\
+               SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND ",
+            $from,
+            $to,
+            " ORDER BY q.org_id LIMIT 1) \
+               UNION ALL \
+               SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND q.org_id > w.org_id",
+            $to,
+            " ORDER BY q.org_id LIMIT 1) FROM waiting w WHERE w.org_id IS NOT NULL) \
+             SELECT org_id, waiting, claimed FROM (\
+               SELECT w.org_id AS org_id, \
+                 (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.org_id = w.org_id \
+                   AND q.node_id IS NULL LIMIT $1) AS counted) AS waiting, \
+                 (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.org_id = w.org_id \
+                   AND q.node_id IS NOT NULL LIMIT $2) AS counted) AS claimed \
+               FROM waiting w WHERE w.org_id IS NOT NULL) AS found \
+             WHERE $2 = 0 OR claimed < $2 LIMIT $1"
+        )
+    };
+}
+
+fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<Turn>> {
+    let bound = demand.per_organization;
+    if demand.limit == 0 || bound == Some(0) {
+        return Ok(Vec::new());
+    }
+    let caps = || vals![demand.limit, bound.unwrap_or(0)];
+    let [_, _, after, before] = batch(
+        tx,
+        &[
+            // The lock of all that hands out runs. It is not taken where nothing waits.
+            Stmt::new(
+                "UPDATE dispatch SET turn = turn + 1 \
+                 WHERE id = 1 AND EXISTS (SELECT 1 FROM queue WHERE node_id IS NULL)",
+                vals![],
+            ),
+            Stmt::new(
+                "SELECT 1 FROM node WHERE id = $1 AND ended_at IS NULL",
+                vals![demand.node],
+            )
+            .exactly(1, Error::Fenced),
+            Stmt::new(
+                organizations!("q.org_id > (SELECT last_org FROM dispatch WHERE id = 1)", ""),
+                caps(),
+            ),
+            Stmt::new(
+                organizations!(
+                    "q.org_id > ''",
+                    " AND q.org_id <= (SELECT last_org FROM dispatch WHERE id = 1)"
+                ),
+                caps(),
+            ),
+        ],
+    )?;
+    after
+        .rows
+        .iter()
+        .chain(&before.rows)
+        .map(|row| turn_from(row, bound))
+        .collect()
+}
+
+fn turn_from(row: &Row, bound: Option<u32>) -> Result<Turn> {
+    let count = |column| {
+        row.int(column)
+            .map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+    };
+    let (waiting, claimed) = (count(1)?, count(2)?);
+    Ok(Turn {
+        org: row.parse(0)?,
+        open: bound.map_or(waiting, |bound| waiting.min(bound.saturating_sub(claimed))),
+        granted: 0,
+    })
+}
+
+/// Gives one run after the other to the organizations in turn, until `limit` are given or nobody can take more.
+/// The organization that was served last, if any was.
+fn share_out(turns: &mut [Turn], limit: u32) -> Option<OrgId> {
+    let mut left = limit;
+    let mut last_served = None;
+    loop {
+        let before = left;
+        for turn in turns.iter_mut() {
+            if left > 0 && turn.granted < turn.open {
+                turn.granted += 1;
+                left -= 1;
+                last_served = Some(turn.org);
+            }
+        }
+        if left == before {
+            return last_served;
+        }
+    }
+}
+
+/// Moves the runs named in `ids` to `starting` and reads what their workers need.
+fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result<Vec<Claim>> {
+    let mut change = vals![ids, RunStatus::Starting, event.at];
+    change.extend(sources(RunStatus::Starting)?);
+    let [_, _, rows] = batch(
+        tx,
+        &[
+            Stmt::new(
+                "UPDATE run SET status = $2, started_at = $3, attempt = attempt + 1, \
+                 last_event = last_event + 1 \
+                 WHERE id IN (SELECT value FROM {JSON_EACH}($1)) AND status IN ($4, $5, $6, $7)",
+                change,
+            ),
+            Stmt::new(
+                "INSERT INTO event (run_id, seq, kind, data, created_at) \
+                 SELECT id, last_event, $2, $3, CAST($4 AS BIGINT) FROM run \
+                 WHERE id IN (SELECT value FROM {JSON_EACH}($1))",
+                vals![ids, event.kind, event.data.as_str(), event.at],
+            ),
+            Stmt::new(
+                "SELECT r.id, r.org_id, r.attempt, r.last_event, r.max_cost_micros, r.timeout_seconds, \
+                 d.definition FROM run r JOIN run_definition d ON d.run_id = r.id \
+                 WHERE r.id IN (SELECT value FROM {JSON_EACH}($1)) ORDER BY r.created_at, r.id",
+                vals![ids],
+            ),
+        ],
+    )?;
+    rows.rows.iter().map(|row| claim_from(row, event)).collect()
+}
+
+fn claim_from(row: &Row, event: &NewEvent) -> Result<Claim> {
+    let last_event = row.int(3)?;
+    Ok(Claim {
+        fence: Fence {
+            run: row.parse(0)?,
+            attempt: row.int(2)?,
+            last_event,
+        },
+        org: row.parse(1)?,
+        definition: row.text(6)?.to_owned(),
+        max_cost: row.micros(4)?,
+        started_at: event.at,
+        timeout_seconds: u32::try_from(row.int(5)?)
+            .map_err(|_| Error::Corrupt("timeout_seconds is not a number of seconds".to_owned()))?,
+        event: EventRow {
+            seq: last_event,
+            kind: event.kind.to_owned(),
+            data: event.data.clone(),
+            created_at: event.at,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn turns(open: &[u32]) -> Vec<Turn> {
+        open.iter()
+            .zip(0_u8..)
+            .map(|(&open, number)| Turn {
+                org: OrgId::new(Timestamp::from_micros(0), [number; 10]),
+                open,
+                granted: 0,
+            })
+            .collect()
+    }
+
+    fn granted(open: &[u32], limit: u32) -> Vec<u32> {
+        let mut turns = turns(open);
+        share_out(&mut turns, limit);
+        turns.iter().map(|turn| turn.granted).collect()
+    }
+
+    #[test]
+    fn runs_are_shared_out_in_rounds() {
+        assert_eq!(granted(&[10, 1, 10], 6), [3, 1, 2]);
+        assert_eq!(granted(&[1, 1], 6), [1, 1]);
+        assert_eq!(granted(&[5, 5, 5], 2), [1, 1, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_organization_gets_two_more_than_another_that_could_take_more(
+            open in prop::collection::vec(0_u32..20, 0..10), limit in 0_u32..100,
+        ) {
+            let granted = granted(&open, limit);
+            prop_assert_eq!(granted.iter().sum::<u32>(), limit.min(open.iter().sum()));
+            for (given, open) in granted.iter().zip(&open) {
+                prop_assert!(given <= open);
+                if given < open {
+                    prop_assert!(granted.iter().all(|other| *other <= given + 1));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `create_run`: the run, its definition, its place in the queue and its first event, or the run that already
+//! has the idempotency key.
+
+use sortie_api::{Run, RunStatus};
+
+use super::{RUN_COLUMNS, run_columns, run_from, status_event};
+use crate::{
+    Store,
+    db::{Stmt, Tx, batch, vals},
+    types::{Created, Error, NewEvent, NewRun, Result},
+};
+
+impl Store {
+    /// Records a run as `queued` with its definition, its place in the queue and its first event, or finds the one that has its idempotency key.
+    pub async fn create_run(&self, run: NewRun) -> Result<Created> {
+        let event = status_event(RunStatus::Queued, None, run.created_at)?;
+        self.db
+            .write_of(run.definition.len(), move |tx| create(tx, &run, &event))
+            .await
+    }
+}
+
+// All in one batch. After the first statement the run exists under its new id exactly if this command made it:
+// the others hang on that.
+fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
+    let [inserted, _, _, _, existing] = batch(
+        tx,
+        &[
+            Stmt::new(
+                "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
+                 cost_micros, billing_pending, timeout_seconds, idempotency_key) \
+                 VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7) \
+                 ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
+                vals![
+                    run.id,
+                    run.org,
+                    RunStatus::Queued,
+                    run.created_at,
+                    run.max_cost,
+                    run.timeout_seconds,
+                    run.idempotency_key.as_deref()
+                ],
+            ),
+            Stmt::new(
+                "INSERT INTO run_definition (run_id, definition) \
+                 SELECT id, $2 FROM run WHERE id = $1",
+                vals![run.id, &*run.definition],
+            ),
+            Stmt::new(
+                "INSERT INTO queue (run_id, org_id, enqueued_at) \
+                 SELECT id, org_id, created_at FROM run WHERE id = $1",
+                vals![run.id],
+            ),
+            Stmt::new(
+                "INSERT INTO event (run_id, seq, kind, data, created_at) \
+                 SELECT id, 1, $2, $3, created_at FROM run WHERE id = $1",
+                vals![run.id, event.kind, event.data.as_str()],
+            ),
+            Stmt::new(
+                concat!(
+                    "SELECT ",
+                    run_columns!(),
+                    ", o.output FROM run r LEFT JOIN run_output o ON o.run_id = r.id \
+                     WHERE r.org_id = $1 AND r.idempotency_key = $2"
+                ),
+                vals![run.org, run.idempotency_key.as_deref()],
+            ),
+        ],
+    )?;
+    if inserted.affected == 1 {
+        return Ok(Created::New(new_run(run)));
+    }
+    let row = existing.rows.first().ok_or(Error::NotFound)?;
+    let output = row.opt_text(RUN_COLUMNS)?.map(str::to_owned);
+    run_from(row, output).map(Created::Existing)
+}
+
+/// A run as it stands after its creation.
+fn new_run(run: &NewRun) -> Run {
+    Run {
+        id: run.id,
+        status: RunStatus::Queued,
+        output: None,
+        error: None,
+        created_at: run.created_at,
+        started_at: None,
+        finished_at: None,
+        max_cost_micros: run.max_cost,
+        cost_micros: sortie_api::Micros::ZERO,
+        billing_pending: true,
+        schedule_id: None,
+        zero_data_retention: false,
+    }
+}

@@ -1,0 +1,130 @@
+//! Reading runs: the object, lists, definitions and events. Every statement names the organization.
+
+use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp};
+
+use super::{RUN_COLUMNS, run_columns, run_from};
+use crate::{
+    Store,
+    db::{Row, Tx, vals},
+    types::{Error, EventRow, Result, RunFilter},
+};
+
+impl Store {
+    /// A run with its output.
+    pub async fn get_run(&self, org: OrgId, id: RunId) -> Result<Run> {
+        self.db.read(move |tx| get(tx, org, id)).await
+    }
+
+    /// Runs, newest first, with their outputs.
+    pub async fn list_runs(&self, org: OrgId, filter: RunFilter) -> Result<Vec<Run>> {
+        self.db.read(move |tx| list(tx, org, &filter)).await
+    }
+
+    /// The stored definition: the JSON of a resolved `RunRequest`.
+    pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<String> {
+        self.db
+            .read(move |tx| {
+                tx.query_one(
+                    "SELECT d.definition FROM run r JOIN run_definition d ON d.run_id = r.id \
+                     WHERE r.id = $2 AND r.org_id = $1",
+                    vals![org, id],
+                )?
+                .text(0)
+                .map(str::to_owned)
+            })
+            .await
+    }
+
+    /// Events after `after`, in order, at most `limit`. `NotFound` for a run of another organization.
+    pub async fn events_after(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Vec<EventRow>> {
+        self.db.read(move |tx| events(tx, org, id, (after, limit))).await
+    }
+}
+
+pub(super) fn get(tx: &mut dyn Tx, org: OrgId, id: RunId) -> Result<Run> {
+    let row = tx.query_one(
+        concat!(
+            "SELECT ",
+            run_columns!(),
+            ", o.output FROM run r LEFT JOIN run_output o ON o.run_id = r.id \
+             WHERE r.id = $2 AND r.org_id = $1"
+        ),
+        vals![org, id],
+    )?;
+    with_output(&row)
+}
+
+fn with_output(row: &Row) -> Result<Run> {
+    let output = row.opt_text(RUN_COLUMNS)?.map(str::to_owned);
+    run_from(row, output)
+}
+
+macro_rules! list_where {
+    ($condition:literal) => {
+        concat!(
+            "SELECT ",
+            run_columns!(),
+            ", o.output FROM run r LEFT JOIN run_output o ON o.run_id = r.id WHERE ",
+            $condition,
+            " AND (r.created_at, r.id) < ($2, $3) ORDER BY r.created_at DESC, r.id DESC LIMIT $4"
+        )
+    };
+}
+
+// One text for each way in, so that each has an index in the order of the list: all runs, those with an outcome,
+// those without one, those of a schedule.
+fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
+    // `~` is above every character of an id.
+    let (at, id) = filter
+        .before
+        .map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, id)| {
+            (at, id.to_string())
+        });
+    let mut params = vals![org, at, id, filter.limit];
+    let sql = match (filter.schedule, filter.status) {
+        (Some(schedule), status) => {
+            params.push(schedule.into());
+            params.push(status.map_or("", RunStatus::as_str).into());
+            list_where!("r.org_id = $1 AND r.schedule_id = $5 AND $6 IN ('', r.status)")
+        }
+        (None, None) => list_where!("r.org_id = $1"),
+        (None, Some(status)) => {
+            params.push(status.into());
+            if status.is_final() {
+                list_where!("r.org_id = $1 AND r.outcome = $5")
+            } else {
+                list_where!("r.org_id = $1 AND r.outcome IS NULL AND r.status = $5")
+            }
+        }
+    };
+    tx.query_all(sql, params)?.iter().map(with_output).collect()
+}
+
+fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) -> Result<Vec<EventRow>> {
+    // The outer join tells a run without news from a run that is not there.
+    let rows = tx.query_all(
+        "SELECT e.seq, e.kind, e.data, e.created_at FROM run r \
+         LEFT JOIN event e ON e.run_id = r.id AND e.seq > $3 \
+         WHERE r.id = $2 AND r.org_id = $1 ORDER BY e.seq LIMIT $4",
+        vals![org, id, after, limit.max(1)],
+    )?;
+    if rows.is_empty() {
+        return Err(Error::NotFound);
+    }
+    let mut events = Vec::with_capacity(rows.len());
+    for row in rows.iter().take(usize::try_from(limit).unwrap_or(usize::MAX)) {
+        if row.opt_int(0)?.is_some() {
+            events.push(event_from(row)?);
+        }
+    }
+    Ok(events)
+}
+
+fn event_from(row: &Row) -> Result<EventRow> {
+    Ok(EventRow {
+        seq: row.int(0)?,
+        kind: row.text(1)?.to_owned(),
+        data: row.text(2)?.to_owned(),
+        created_at: row.time(3)?,
+    })
+}

@@ -1,0 +1,151 @@
+//! Every command that writes is one transaction: whichever of its statements fails, or its commit, nothing of it is
+//! seen afterwards, and another try does the whole.
+
+use sortie_api::{Micros, OrgId, Role};
+
+use super::{both, fixture::Fixture};
+use crate::{Error, NewNode, NodeId, Result, db::vals};
+
+/// Everything that is stored, as text.
+async fn everything(fixture: &Fixture) -> Vec<String> {
+    const TABLES: [&str; 9] = [
+        "SELECT id, name FROM organization ORDER BY id",
+        "SELECT id, org_id, role FROM api_key ORDER BY id",
+        "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
+        "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
+         error FROM run ORDER BY id",
+        "SELECT run_id, definition FROM run_definition ORDER BY run_id",
+        "SELECT run_id, output FROM run_output ORDER BY run_id",
+        "SELECT run_id, seq, kind, data, created_at FROM event ORDER BY run_id, seq",
+        "SELECT run_id, org_id, enqueued_at, node_id FROM queue ORDER BY run_id",
+        "SELECT turn, last_org FROM dispatch",
+    ];
+    let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<String>> {
+        let mut rows = Vec::new();
+        for table in TABLES {
+            for row in tx.query_all(table, vals![])? {
+                rows.push(format!("{table}: {row:?}"));
+            }
+        }
+        Ok(rows)
+    };
+    fixture.store.db.read(read).await.unwrap()
+}
+
+/// Makes each statement of `command` fail in turn, then its commit, then runs it undisturbed.
+async fn proves_atomic<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
+    let before = everything(fixture).await;
+    let faults = fixture.store.db.faults();
+    let mut statements = 0;
+    loop {
+        faults.fail_statement(statements + 1);
+        let outcome = command().await;
+        if faults.disarm() {
+            // All its statements have passed.
+            assert!(statements > 0, "the command has no statement");
+            let done = everything(fixture).await;
+            assert_ne!(done, before, "the command changes something");
+            return outcome.expect("nothing failed");
+        }
+        let error = outcome.err().expect("a statement failed");
+        assert!(error.to_string().contains("injected"), "{error}");
+        assert_eq!(everything(fixture).await, before, "statement {}", statements + 1);
+        statements += 1;
+
+        faults.fail_commit();
+        let error = command().await.err().expect("the commit failed");
+        assert!(error.to_string().contains("injected"), "{error}");
+        assert!(!faults.disarm());
+        assert_eq!(everything(fixture).await, before, "the commit");
+    }
+}
+
+async fn org_with_run(fixture: &Fixture) -> (OrgId, NodeId) {
+    let org = fixture.org().await;
+    let node = fixture.node().await;
+    fixture.queued(org).await;
+    (org, node)
+}
+
+both! {
+    async fn bootstrap_is_one_transaction(fixture: &Fixture) {
+        let org = OrgId::new(fixture.now(), [1; 10]);
+        let key = fixture.new_key(org, Role::Admin);
+        proves_atomic(fixture, async || fixture.store.bootstrap("home", key.clone()).await).await;
+    }
+
+    async fn create_key_and_delete_key_are_one_transaction_each(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fixture.store.create_key(fixture.new_key(org, Role::Admin)).await.unwrap();
+        let key = fixture.new_key(org, Role::Admin);
+        proves_atomic(fixture, async || fixture.store.create_key(key.clone()).await).await;
+        proves_atomic(fixture, async || fixture.store.delete_key(org, key.id).await).await;
+    }
+
+    async fn create_run_is_one_transaction(fixture: &Fixture) {
+        let mut run = fixture.new_run(fixture.org().await);
+        run.idempotency_key = Some("once".to_owned());
+        proves_atomic(fixture, async || fixture.store.create_run(run.clone()).await).await;
+    }
+
+    async fn claim_runs_is_one_transaction(fixture: &Fixture) {
+        let (org, node) = org_with_run(fixture).await;
+        fixture.queued(fixture.org().await).await;
+        fixture.queued(org).await;
+        let at = fixture.now();
+        let claims = proves_atomic(fixture, async || {
+            fixture.store.claim_runs(node, 5, Some(5), at).await
+        })
+        .await;
+        assert_eq!(claims.len(), 3);
+        assert!(claims.iter().all(|claim| claim.fence.attempt == 1));
+    }
+
+    async fn the_writes_of_a_worker_are_one_transaction_each(fixture: &Fixture) {
+        let (org, node) = org_with_run(fixture).await;
+        let fence = fixture.claim_one(node).await.fence;
+        let events = || vec![fixture.message("a"), fixture.message("b")];
+        proves_atomic(fixture, async || fixture.store.start_run(fence, events()).await).await;
+        let fence = super::fixture::after(fence, 2);
+        let cost = Micros::new(5).unwrap();
+        proves_atomic(fixture, async || fixture.store.append_events(fence, events(), cost).await).await;
+        let fence = super::fixture::after(fence, 2);
+        let finish = fixture.succeeded("out");
+        let run = proves_atomic(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
+        assert_eq!(run, fixture.get(org, fence.run).await);
+    }
+
+    async fn cancel_run_is_one_transaction(fixture: &Fixture) {
+        let (org, node) = org_with_run(fixture).await;
+        let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        let at = fixture.now();
+        proves_atomic(fixture, async || fixture.store.cancel_run(org, fence.run, at).await).await;
+    }
+
+    async fn the_commands_of_nodes_are_one_transaction_each(fixture: &Fixture) {
+        let (_, node) = org_with_run(fixture).await;
+        fixture.claim_one(node).await;
+        let at = fixture.now();
+        let later = at + std::time::Duration::from_hours(5);
+        proves_atomic(fixture, async || fixture.store.heartbeat(node, later).await).await;
+        let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at };
+        proves_atomic(fixture, async || fixture.store.register_node(new.clone()).await).await;
+        proves_atomic(fixture, async || fixture.store.deregister_node(new.id).await).await;
+        let much_later = later + std::time::Duration::from_hours(5);
+        let ended = proves_atomic(fixture, async || fixture.store.interrupt_lost(much_later, 10).await).await;
+        assert_eq!(ended.len(), 1);
+    }
+
+    async fn a_failed_group_fails_everyone_in_it_and_nobody_after(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fixture.store.db.faults().fail_commit();
+        let runs = (0..20).map(|_| fixture.store.create_run(fixture.new_run(org)));
+        let outcomes = futures_util::future::join_all(runs).await;
+        let failed = outcomes.iter().filter(|outcome| matches!(outcome, Err(Error::Unavailable(_)))).count();
+        assert!(failed >= 1);
+        let stored = usize::try_from(fixture.count("SELECT COUNT(*) FROM run").await).unwrap();
+        assert_eq!(stored, outcomes.iter().filter(|outcome| outcome.is_ok()).count());
+        assert_eq!(stored + failed, 20);
+        fixture.queued(org).await;
+    }
+}

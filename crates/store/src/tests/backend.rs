@@ -1,0 +1,242 @@
+//! What the database layer promises by itself.
+
+use std::{os::unix::fs::PermissionsExt, path::PathBuf};
+
+use sortie_testkit::postgres::TestDatabase;
+
+use super::both;
+use crate::{Error, Store, db::vals};
+
+fn file_of(database: &TestDatabase) -> PathBuf {
+    PathBuf::from(database.url().strip_prefix("sqlite:").unwrap())
+}
+
+both! {
+    async fn a_command_that_panics_is_an_error_and_changes_nothing(fixture: &Fixture) {
+        let panicked = fixture.store.db.write(|tx| -> crate::Result<()> {
+            tx.exec("UPDATE dispatch SET turn = 77 WHERE id = 1", vals![])?;
+            panic!("on purpose");
+        });
+        assert!(matches!(panicked.await.unwrap_err(), Error::Database(_)));
+        assert_eq!(fixture.count("SELECT turn FROM dispatch").await, 0);
+        fixture.store.ping().await.unwrap();
+    }
+
+    async fn a_command_whose_caller_is_gone_is_done_all_the_same(fixture: &Fixture) {
+        let mut command = Box::pin(fixture.store.db.write(|tx| {
+            tx.exec("UPDATE dispatch SET turn = 77 WHERE id = 1", vals![])
+        }));
+        // Polled once: sent, and then forgotten.
+        assert!(futures_util::poll!(&mut command).is_pending());
+        drop(command);
+        while fixture.count("SELECT turn FROM dispatch").await != 77 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn a_failed_command_does_not_take_its_neighbours_with_it(fixture: &Fixture) {
+        let commands = (0..200_i64).map(|number| fixture.store.db.write(move |tx| {
+            tx.exec("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![])?;
+            if number % 3 == 0 { Err(Error::Conflict("on purpose")) } else { Ok(()) }
+        }));
+        let outcomes = futures_util::future::join_all(commands).await;
+        let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        assert_eq!(done, 133);
+        assert_eq!(fixture.count("SELECT turn FROM dispatch").await, 133);
+    }
+
+    async fn a_parameter_is_bound_by_its_number(fixture: &Fixture) {
+        let row = fixture.store.db.read(|tx| {
+            tx.query_one("SELECT CAST($2 AS BIGINT), CAST($1 AS BIGINT), CAST($2 AS BIGINT)", vals![1_i64, 2_i64])
+        }).await.unwrap();
+        assert_eq!((row.int(0).unwrap(), row.int(1).unwrap(), row.int(2).unwrap()), (2, 1, 2));
+    }
+
+    async fn a_wrong_statement_is_an_error_and_the_connection_goes_on(fixture: &Fixture) {
+        for _ in 0..20 {
+            let wrong = fixture.store.db.write(|tx| tx.exec("UPDATE nothing SET a = 1", vals![]));
+            assert!(matches!(wrong.await.unwrap_err(), Error::Database(_)));
+            let few = fixture.store.db.write(|tx| tx.exec("UPDATE dispatch SET turn = $1", vals![]));
+            assert!(matches!(few.await.unwrap_err(), Error::Database(_)));
+            fixture.store.ping().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn both_databases_have_the_same_tables_and_columns() {
+    let (sqlite, postgres) = (
+        super::fixture::Fixture::sqlite().await,
+        super::fixture::Fixture::postgres().await,
+    );
+    let columns = async |store: &Store, sql: &'static str| -> Vec<String> {
+        let rows = store.db.read(move |tx| tx.query_all(sql, vals![])).await.unwrap();
+        rows.iter()
+            .map(|row| {
+                let kind = match row.text(2).unwrap() {
+                    "BIGINT" | "bigint" => "integer",
+                    "TEXT" | "text" => "text",
+                    "BLOB" | "bytea" => "bytes",
+                    other => panic!("a column of type {other}"),
+                };
+                let needed = row.int(3).unwrap();
+                format!(
+                    "{}.{} {kind} {needed}",
+                    row.text(0).unwrap(),
+                    row.text(1).unwrap()
+                )
+            })
+            .collect()
+    };
+    let on_sqlite = columns(
+        &sqlite.store,
+        "SELECT m.name, c.name, c.type, c.\"notnull\" FROM sqlite_schema m JOIN pragma_table_info(m.name) c \
+         WHERE m.type = 'table' ORDER BY m.name, c.name",
+    )
+    .await;
+    let on_postgres = columns(
+        &postgres.store,
+        "SELECT CAST(c.table_name AS TEXT), CAST(c.column_name AS TEXT), CAST(c.data_type AS TEXT), \
+         CAST(CASE c.is_nullable WHEN 'NO' THEN 1 ELSE 0 END AS BIGINT) \
+         FROM information_schema.columns c WHERE c.table_schema = 'public' \
+         ORDER BY CAST(c.table_name AS TEXT) COLLATE \"C\", CAST(c.column_name AS TEXT) COLLATE \"C\"",
+    )
+    .await;
+    assert_eq!(on_sqlite, on_postgres);
+    assert!(on_sqlite.len() > 40);
+}
+
+#[tokio::test]
+async fn a_sqlite_database_serves_one_process() {
+    let database = TestDatabase::sqlite().unwrap();
+    let first = Store::open(database.url()).await.unwrap();
+    let refused = Store::open(database.url()).await.err().unwrap();
+    assert!(
+        matches!(&refused, Error::Unavailable(text) if text.contains("in use by another process")),
+        "{refused}"
+    );
+    drop(first);
+    Store::open(database.url()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sqlite_database_is_made_for_its_user_alone_with_its_folder() {
+    let database = TestDatabase::sqlite().unwrap();
+    let path = file_of(&database).parent().unwrap().join("a/b/deep.db");
+    let store = Store::open(&format!("sqlite:{}", path.display())).await.unwrap();
+    store.ping().await.unwrap();
+    for suffix in ["", "-wal", "-shm", ".lock"] {
+        let file = format!("{}{suffix}", path.display());
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    let mode = std::fs::metadata(path.parent().unwrap())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[tokio::test]
+async fn committed_runs_survive_a_restart_on_sqlite() {
+    let database = TestDatabase::sqlite().unwrap();
+    for round in 1..=3 {
+        let store = Store::open(database.url()).await.unwrap();
+        store.ping().await.unwrap();
+        let turn = store
+            .db
+            .read(|tx| tx.query_one("SELECT turn FROM dispatch", vals![])?.int(0))
+            .await
+            .unwrap();
+        assert_eq!(turn, round);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_a_clear_error() {
+    let database = TestDatabase::sqlite().unwrap();
+    std::fs::write(
+        file_of(&database),
+        "not a database at all, but long enough to be taken for one",
+    )
+    .unwrap();
+    let refused = Store::open(database.url()).await.err().unwrap();
+    assert!(refused.to_string().contains("not a database"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_database_url_of_another_kind_is_refused() {
+    let refused = Store::open("mysql://localhost/x").await.err().unwrap();
+    assert!(
+        refused.to_string().contains("sqlite: or postgres://"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let refused = Store::open("postgres://nobody@127.0.0.1:1/x")
+        .await
+        .err()
+        .unwrap();
+    assert!(matches!(refused, Error::Unavailable(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_made_again() {
+    let fixture = super::fixture::Fixture::postgres().await;
+    for _ in 0..5 {
+        fixture.store.ping().await.unwrap();
+        let killed = fixture.store.db.write(|tx| {
+            tx.query_all(
+                "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity \
+                 WHERE datname = current_database() AND pid <> pg_backend_pid()",
+                vals![],
+            )
+        });
+        killed.await.unwrap();
+        let pings = futures_util::future::join_all((0..16).map(|_| fixture.store.ping())).await;
+        assert!(pings.iter().all(Result::is_ok), "{pings:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_deadlock_is_tried_again() {
+    let fixture = super::fixture::Fixture::postgres().await;
+    fixture
+        .store
+        .db
+        .write(|tx| {
+            tx.exec(
+                "INSERT INTO dispatch (id, turn, last_org) VALUES (2, 0, '')",
+                vals![],
+            )
+        })
+        .await
+        .unwrap();
+    let swap = |first: i64, second: i64| {
+        fixture.store.db.write(move |tx| {
+            let add = "UPDATE dispatch SET turn = turn + 1 WHERE id = $1";
+            tx.exec(add, vals![first])?;
+            tx.query_all("SELECT CAST(pg_sleep(0.05) AS TEXT)", vals![])?;
+            tx.exec(add, vals![second])
+        })
+    };
+    let outcomes = futures_util::future::join_all([swap(1, 2), swap(2, 1), swap(1, 2), swap(2, 1)]).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert_eq!(
+        fixture
+            .count("SELECT CAST(SUM(turn) AS BIGINT) FROM dispatch")
+            .await,
+        8
+    );
+}
+
+#[tokio::test]
+async fn two_nodes_that_open_an_empty_database_migrate_it_once() {
+    let database = TestDatabase::postgres().await.unwrap();
+    let opened = futures_util::future::join_all((0..4).map(|_| Store::open(database.url()))).await;
+    for store in opened {
+        store.unwrap().ping().await.unwrap();
+    }
+}

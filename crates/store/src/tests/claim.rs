@@ -1,0 +1,189 @@
+use std::time::Instant;
+
+use sortie_api::{OrgId, RunStatus};
+
+use super::{both, fixture::Fixture};
+use crate::{Claim, Error, NodeId, db::vals};
+
+async fn waiting(fixture: &Fixture, org: OrgId, count: usize) {
+    for _ in 0..count {
+        fixture.queued(org).await;
+    }
+}
+
+fn of(claims: &[Claim], org: OrgId) -> usize {
+    claims.iter().filter(|claim| claim.org == org).count()
+}
+
+/// Puts `per_org` waiting runs of each of `orgs` organizations into the tables at once.
+async fn backlog(fixture: &Fixture, orgs: i64, per_org: i64) {
+    fixture
+        .store
+        .db
+        .write(move |tx| {
+            tx.exec(
+                "INSERT INTO organization (id, name, created_at) \
+                 WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
+                 SELECT 'org_01hf7yat00e00800' || CAST(1000000000 + i AS TEXT), 'a', 1 FROM n",
+                vals![orgs],
+            )?;
+            tx.exec(
+                "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
+                 cost_micros, billing_pending, timeout_seconds) \
+                 WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
+                 SELECT 'run_' || substr(o.id, 5, 16) || CAST(1000000 + n.i AS TEXT) || substr(o.id, 28), \
+                 o.id, 'queued', 0, 1, n.i, 1, 0, 1, 300 FROM n CROSS JOIN organization o",
+                vals![per_org],
+            )?;
+            tx.exec(
+                "INSERT INTO run_definition (run_id, definition) SELECT id, '{}' FROM run",
+                vals![],
+            )?;
+            tx.exec(
+                "INSERT INTO event (run_id, seq, kind, data, created_at) \
+                 SELECT id, 1, 'status', '{\"status\":\"queued\"}', 1 FROM run",
+                vals![],
+            )?;
+            tx.exec(
+                "INSERT INTO queue (run_id, org_id, enqueued_at) SELECT id, org_id, created_at FROM run",
+                vals![],
+            )
+        })
+        .await
+        .unwrap();
+}
+
+both! {
+    async fn a_claim_brings_all_that_the_worker_needs(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let new = fixture.new_run(org);
+        fixture.store.create_run(new.clone()).await.unwrap();
+        let at = fixture.now();
+        let claims = fixture.store.claim_runs(node, 5, None, at).await.unwrap();
+        let [claim] = &claims[..] else { panic!("{claims:?}") };
+        assert_eq!((claim.fence.run, claim.fence.attempt, claim.fence.last_event), (new.id, 1, 2));
+        assert_eq!((claim.org, &*claim.definition), (org, &*new.definition));
+        assert_eq!((claim.max_cost, claim.timeout_seconds, claim.started_at), (new.max_cost, 300, at));
+        assert_eq!(fixture.events(org, new.id).await[1], claim.event);
+        assert_eq!(claim.event.data, r#"{"status":"starting"}"#);
+        let run = fixture.get(org, new.id).await;
+        assert_eq!((run.status, run.started_at), (RunStatus::Starting, Some(at)));
+    }
+
+    async fn nothing_is_claimed_where_nothing_waits(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        assert!(fixture.claim(node, 5).await.is_empty());
+        fixture.queued(org).await;
+        assert!(fixture.claim(node, 0).await.is_empty());
+        assert!(fixture.store.claim_runs(node, 5, Some(0), fixture.now()).await.unwrap().is_empty());
+        assert_eq!(fixture.claim(node, 5).await.len(), 1);
+        assert!(fixture.claim(node, 5).await.is_empty());
+    }
+
+    async fn runs_of_one_organization_are_claimed_first_come_first_served(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let mut ids = Vec::new();
+        for _ in 0..10 {
+            ids.push(fixture.queued(org).await);
+        }
+        let mut claimed = Vec::new();
+        for limit in [1, 3, 2, 10] {
+            claimed.extend(fixture.claim(node, limit).await.iter().map(|claim| claim.fence.run));
+        }
+        assert_eq!(claimed, ids);
+    }
+
+    async fn organizations_take_turns_whatever_their_backlog(fixture: &Fixture) {
+        let orgs = [fixture.org().await, fixture.org().await, fixture.org().await];
+        let node = fixture.node().await;
+        waiting(fixture, orgs[0], 20).await;
+        waiting(fixture, orgs[1], 2).await;
+        waiting(fixture, orgs[2], 20).await;
+        let claims = fixture.claim(node, 9).await;
+        assert_eq!(orgs.map(|org| of(&claims, org)), [4, 2, 3]);
+        // The first was served last: it is the third's turn.
+        let claims = fixture.claim(node, 1).await;
+        assert_eq!(claims[0].org, orgs[2]);
+        let claims = fixture.claim(node, 1).await;
+        assert_eq!(claims[0].org, orgs[0]);
+    }
+
+    async fn single_claims_go_round(fixture: &Fixture) {
+        let orgs = [fixture.org().await, fixture.org().await, fixture.org().await];
+        let node = fixture.node().await;
+        for org in orgs {
+            waiting(fixture, org, 4).await;
+        }
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            order.push(fixture.claim_one(node).await.org);
+        }
+        assert_eq!(order, [orgs, orgs].concat());
+    }
+
+    async fn an_organization_never_holds_more_than_its_limit(fixture: &Fixture) {
+        let (busy, small) = (fixture.org().await, fixture.org().await);
+        let nodes = [fixture.node().await, fixture.node().await];
+        waiting(fixture, busy, 10).await;
+        waiting(fixture, small, 1).await;
+        let claim = async |node: NodeId| {
+            fixture.store.claim_runs(node, 8, Some(3), fixture.now()).await.unwrap()
+        };
+        let claims = claim(nodes[0]).await;
+        assert_eq!((of(&claims, busy), of(&claims, small)), (3, 1));
+        assert!(claim(nodes[1]).await.is_empty());
+        let held = claims.iter().find(|claim| claim.org == busy).unwrap();
+        let fence = fixture.start(held.fence).await.unwrap();
+        fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
+        assert_eq!(of(&claim(nodes[1]).await, busy), 1);
+        assert!(claim(nodes[0]).await.is_empty());
+    }
+
+    async fn a_node_that_is_not_known_claims_nothing(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fixture.queued(org).await;
+        let refused = fixture.store.claim_runs(NodeId(77), 5, None, fixture.now()).await;
+        assert_eq!(refused.unwrap_err(), Error::Fenced);
+    }
+
+    async fn a_claim_costs_the_same_whatever_waits(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        waiting(fixture, org, 200).await;
+        fixture.claim(node, 64).await;
+        let started = Instant::now();
+        assert_eq!(fixture.claim(node, 64).await.len(), 64);
+        let short = started.elapsed();
+        fixture.store.db.write(|tx| {
+            tx.exec("DELETE FROM queue", vals![])?;
+            tx.exec("DELETE FROM run_definition", vals![])?;
+            tx.exec("DELETE FROM event", vals![])?;
+            tx.exec("DELETE FROM run", vals![])
+        }).await.unwrap();
+
+        backlog(fixture, 0, 100_000).await;
+        let started = Instant::now();
+        assert_eq!(fixture.claim(node, 64).await.len(), 64);
+        let deep = started.elapsed();
+        // Walking the backlog would take a hundred times as long.
+        assert!(deep < short * 10, "{short:?} with 136 waiting, {deep:?} with 100,000");
+    }
+
+    async fn a_claim_costs_the_same_however_many_organizations_wait(fixture: &Fixture) {
+        let node = fixture.node().await;
+        backlog(fixture, 1_000, 20).await;
+        let started = Instant::now();
+        let claims = fixture.claim(node, 64).await;
+        let time = started.elapsed();
+        let mut orgs: Vec<OrgId> = claims.iter().map(|claim| claim.org).collect();
+        orgs.sort_unstable();
+        orgs.dedup();
+        assert_eq!(orgs.len(), 64);
+        assert!(time.as_millis() < 500, "{time:?}");
+        let next = fixture.claim(node, 64).await;
+        assert!(next.iter().all(|claim| !orgs.contains(&claim.org)));
+    }
+}

@@ -1,0 +1,285 @@
+//! A store on a fresh database, short ways to drive it, and the rules that hold after every command.
+
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
+};
+
+use sortie_api::{Micros, OrgId, Role, Run, RunId, RunStatus, Timestamp, event::EventType, id::KeyId};
+use sortie_testkit::postgres::TestDatabase;
+
+use crate::{
+    Claim, Created, EventRow, Fence, Finish, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, Store,
+    db::vals,
+};
+
+pub(super) struct Fixture {
+    pub(super) store: Store,
+    pub(super) database: TestDatabase,
+    counter: AtomicI64,
+}
+
+impl Fixture {
+    pub(super) async fn sqlite() -> Self {
+        Self::on(TestDatabase::sqlite().expect("a temporary folder")).await
+    }
+
+    pub(super) async fn postgres() -> Self {
+        Self::on(TestDatabase::postgres().await.expect("a database")).await
+    }
+
+    async fn on(database: TestDatabase) -> Self {
+        Self {
+            store: Store::open(database.url()).await.expect("the store opens"),
+            database,
+            counter: AtomicI64::new(1),
+        }
+    }
+
+    /// A number never given before.
+    pub(super) fn number(&self) -> i64 {
+        self.counter.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// A time later than all before.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::from_micros(1_700_000_000_000_000 + self.number() * 1_000)
+    }
+
+    fn random(&self) -> [u8; 10] {
+        let mut bytes = [0; 10];
+        bytes[2..].copy_from_slice(&self.number().to_be_bytes());
+        bytes
+    }
+
+    pub(super) fn run_id(&self) -> RunId {
+        RunId::new(self.now(), self.random())
+    }
+
+    /// A new organization.
+    pub(super) async fn org(&self) -> OrgId {
+        let org = OrgId::new(self.now(), self.random());
+        self.store
+            .db
+            .write(move |tx| {
+                tx.exec(
+                    "INSERT INTO organization (id, name, created_at) VALUES ($1, 'a', 1)",
+                    vals![org],
+                )
+            })
+            .await
+            .expect("an organization");
+        org
+    }
+
+    pub(super) fn new_key(&self, org: OrgId, role: Role) -> NewKey {
+        let mut hash = [0; 32];
+        hash[..8].copy_from_slice(&self.number().to_be_bytes());
+        NewKey {
+            id: KeyId::new(self.now(), self.random()),
+            org,
+            name: "a key".to_owned(),
+            role,
+            hash,
+            created_at: self.now(),
+        }
+    }
+
+    pub(super) fn new_run(&self, org: OrgId) -> NewRun {
+        NewRun {
+            id: self.run_id(),
+            org,
+            idempotency_key: None,
+            definition: r#"{"prompt":"hello"}"#.into(),
+            max_cost: Micros::new(1_000_000).expect("an amount"),
+            timeout_seconds: 300,
+            created_at: self.now(),
+        }
+    }
+
+    /// A queued run.
+    pub(super) async fn queued(&self, org: OrgId) -> RunId {
+        match self.store.create_run(self.new_run(org)).await.expect("a run") {
+            Created::New(run) => run.id,
+            Created::Existing(run) => panic!("{} exists", run.id),
+        }
+    }
+
+    /// A live node, whose lease lasts an hour.
+    pub(super) async fn node(&self) -> NodeId {
+        let number = self.number();
+        self.node_named(&format!("node-{number}")).await
+    }
+
+    pub(super) async fn node_named(&self, name: &str) -> NodeId {
+        let started_at = self.now();
+        let node = NewNode {
+            id: NodeId(self.number()),
+            name: name.to_owned(),
+            started_at,
+            lease_until: started_at + Duration::from_hours(1),
+        };
+        let id = node.id;
+        self.store.register_node(node).await.expect("a node");
+        id
+    }
+
+    pub(super) async fn claim(&self, node: NodeId, limit: u32) -> Vec<Claim> {
+        self.store
+            .claim_runs(node, limit, None, self.now())
+            .await
+            .expect("a claim")
+    }
+
+    /// The claim of the only run that waits.
+    pub(super) async fn claim_one(&self, node: NodeId) -> Claim {
+        let mut claims = self.claim(node, 1).await;
+        assert_eq!(claims.len(), 1);
+        claims.remove(0)
+    }
+
+    /// Starts the claimed run; the fence after it.
+    pub(super) async fn start(&self, fence: Fence) -> Result<Fence> {
+        self.store
+            .start_run(fence, vec![self.status(RunStatus::Running)])
+            .await?;
+        Ok(after(fence, 1))
+    }
+
+    /// A run that a worker works on.
+    pub(super) async fn running(&self, org: OrgId, node: NodeId) -> Fence {
+        self.queued(org).await;
+        let claim = self.claim_one(node).await;
+        self.start(claim.fence).await.expect("it starts")
+    }
+
+    pub(super) fn status(&self, status: RunStatus) -> NewEvent {
+        self.event(&EventType::status(status))
+    }
+
+    pub(super) fn message(&self, text: &str) -> NewEvent {
+        self.event(&EventType::Message {
+            text: text.to_owned(),
+            step: 1,
+        })
+    }
+
+    fn event(&self, event: &EventType) -> NewEvent {
+        NewEvent::new(event, self.now()).expect("an event is JSON")
+    }
+
+    pub(super) fn succeeded(&self, output: &str) -> Finish {
+        self.finish(RunStatus::Succeeded, Some(output), None)
+    }
+
+    pub(super) fn finish(&self, status: RunStatus, output: Option<&str>, error: Option<&str>) -> Finish {
+        Finish {
+            status,
+            output: output.map(str::to_owned),
+            error: error.map(str::to_owned),
+            cost: Micros::new(42).expect("an amount"),
+            events: vec![self.message("bye"), self.status(status)],
+            at: self.now(),
+        }
+    }
+
+    pub(super) async fn get(&self, org: OrgId, id: RunId) -> Run {
+        self.store.get_run(org, id).await.expect("the run is there")
+    }
+
+    pub(super) async fn events(&self, org: OrgId, id: RunId) -> Vec<EventRow> {
+        self.store
+            .events_after(org, id, 0, 1_000)
+            .await
+            .expect("the run is there")
+    }
+
+    /// The statuses that the events of a run tell, in order.
+    pub(super) async fn told(&self, org: OrgId, id: RunId) -> Vec<String> {
+        self.events(org, id)
+            .await
+            .iter()
+            .filter(|event| event.kind == "status")
+            .map(|event| {
+                let data: serde_json::Value = serde_json::from_str(&event.data).expect("JSON");
+                data["status"].as_str().expect("a status").to_owned()
+            })
+            .collect()
+    }
+
+    /// The number in the only column of the only row.
+    pub(super) async fn count(&self, sql: &'static str) -> i64 {
+        self.store
+            .db
+            .read(move |tx| tx.query_one(sql, vals![])?.int(0))
+            .await
+            .expect("a count")
+    }
+
+    /// Checks the rules that every command leaves intact.
+    pub(super) async fn check(&self) {
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM run r WHERE r.last_event <> \
+                 (SELECT COUNT(*) FROM event e WHERE e.run_id = r.id AND e.seq BETWEEN 1 AND r.last_event) \
+                 OR EXISTS (SELECT 1 FROM event e WHERE e.run_id = r.id AND e.seq > r.last_event)"
+            )
+            .await,
+            0,
+            "events are numbered from 1 without gaps, up to last_event"
+        );
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM run r LEFT JOIN queue q ON q.run_id = r.id \
+                 WHERE (r.outcome IS NULL) <> (q.run_id IS NOT NULL) \
+                 OR (r.status = 'queued' AND q.node_id IS NOT NULL) \
+                 OR (r.status IN ('starting', 'running') AND q.node_id IS NULL)"
+            )
+            .await,
+            0,
+            "a run is in the queue exactly until it is final, held by a node exactly while one works on it"
+        );
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM run r \
+                 WHERE (r.status IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'interrupted')) \
+                    <> (r.outcome IS NOT NULL) \
+                 OR (r.outcome IS NOT NULL AND r.outcome <> r.status) \
+                 OR (r.outcome IS NULL) <> (r.finished_at IS NULL) \
+                 OR (r.outcome IS NULL) <> (r.billing_pending = 1)"
+            )
+            .await,
+            0,
+            "a final run has its outcome and its end, and is settled"
+        );
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM run r WHERE r.outcome IS NOT NULL AND (\
+                 SELECT COUNT(*) FROM event e WHERE e.run_id = r.id AND e.kind = 'status' AND \
+                 (e.data LIKE '%\"succeeded\"%' OR e.data LIKE '%\"failed\"%' OR e.data LIKE '%\"cancelled\"%' \
+                  OR e.data LIKE '%\"timed_out\"%' OR e.data LIKE '%\"interrupted\"%')) <> 1"
+            )
+            .await,
+            0,
+            "a final run tells its end exactly once"
+        );
+        assert_eq!(
+            self.count(
+                "SELECT (SELECT COUNT(*) FROM event e WHERE NOT EXISTS (SELECT 1 FROM run r WHERE r.id = e.run_id)) \
+                 + (SELECT COUNT(*) FROM run r WHERE NOT EXISTS \
+                    (SELECT 1 FROM run_definition d WHERE d.run_id = r.id))"
+            )
+            .await,
+            0,
+            "nothing belongs to a run that is not there, and no run is without its definition"
+        );
+    }
+}
+
+/// The fence after `events` more events.
+pub(super) fn after(fence: Fence, events: i64) -> Fence {
+    Fence {
+        last_event: fence.last_event + events,
+        ..fence
+    }
+}

@@ -1,0 +1,37 @@
+//! The tests of the commands. Each is written once and runs on both databases.
+mod atomicity;
+mod backend;
+mod claim;
+mod create;
+mod fixture;
+mod keys;
+mod nodes;
+mod races;
+mod read;
+mod work;
+
+/// Makes each test two: one on a fresh `SQLite` file, one on a fresh `PostgreSQL` database.
+macro_rules! both {
+    ($(async fn $name:ident($fixture:ident: &Fixture) $body:block)+) => {
+        $(async fn $name($fixture: &crate::tests::fixture::Fixture) $body)+
+
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                let fixture = crate::tests::fixture::Fixture::sqlite().await;
+                super::$name(&fixture).await;
+                fixture.check().await;
+            })+
+        }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $name() {
+                let fixture = crate::tests::fixture::Fixture::postgres().await;
+                super::$name(&fixture).await;
+                fixture.check().await;
+            })+
+        }
+    };
+}
+use both;

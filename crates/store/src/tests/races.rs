@@ -1,0 +1,233 @@
+//! Commands that meet: whoever comes first, the outcome is one of the allowed ones and the rules hold.
+
+use std::{collections::HashSet, time::Duration};
+
+use futures_util::future::{join, join_all};
+use sortie_api::{Role, RunStatus};
+
+use super::both;
+use crate::{Cancelled, Created, Error};
+
+both! {
+    async fn two_claimers_never_get_the_same_run(fixture: &Fixture) {
+        let orgs = [fixture.org().await, fixture.org().await, fixture.org().await];
+        for number in 0..60 {
+            fixture.queued(orgs[number % 3]).await;
+        }
+        let nodes = [fixture.node().await, fixture.node().await, fixture.node().await, fixture.node().await];
+        let claims = join_all((0..40).map(|number| fixture.claim(nodes[number % 4], 2))).await.concat();
+        let runs: HashSet<_> = claims.iter().map(|claim| claim.fence.run).collect();
+        assert_eq!((claims.len(), runs.len()), (60, 60));
+        assert!(claims.iter().all(|claim| claim.fence.attempt == 1));
+    }
+
+    async fn the_limit_of_an_organization_is_exact_for_claimers_that_race(fixture: &Fixture) {
+        let org = fixture.org().await;
+        for _ in 0..30 {
+            fixture.queued(org).await;
+        }
+        let nodes = [fixture.node().await, fixture.node().await];
+        let claims = join_all((0..10).map(|number| {
+            fixture.store.claim_runs(nodes[number % 2], 3, Some(7), fixture.now())
+        }))
+        .await;
+        let claimed: usize = claims.into_iter().map(|claims| claims.unwrap().len()).sum();
+        assert_eq!(claimed, 7);
+    }
+
+    async fn of_cancel_and_finish_one_wins(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        for _ in 0..25 {
+            let fence = fixture.running(org, node).await;
+            let (cancelled, finished) = join(
+                fixture.store.cancel_run(org, fence.run, fixture.now()),
+                fixture.store.finish_run(fence, fixture.succeeded("out")),
+            )
+            .await;
+            let run = fixture.get(org, fence.run).await;
+            match (cancelled.unwrap(), finished) {
+                (Cancelled::Now(_), Err(Error::Fenced)) => {
+                    assert_eq!((run.status, run.output), (RunStatus::Cancelled, None));
+                }
+                (Cancelled::AlreadyFinal(_), Ok(_)) => assert_eq!(run.status, RunStatus::Succeeded),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn of_cancel_and_claim_both_may_win_but_the_worker_is_fenced(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        for _ in 0..25 {
+            let id = fixture.queued(org).await;
+            let (cancelled, claims) = join(
+                fixture.store.cancel_run(org, id, fixture.now()),
+                fixture.claim(node, 5),
+            )
+            .await;
+            assert!(matches!(cancelled.unwrap(), Cancelled::Now(_)));
+            for claim in claims {
+                assert_eq!(fixture.start(claim.fence).await.unwrap_err(), Error::Fenced);
+            }
+        }
+    }
+
+    async fn of_cancel_and_append_the_events_stay_without_gap(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        for _ in 0..25 {
+            let fence = fixture.running(org, node).await;
+            let events = vec![fixture.message("a"), fixture.message("b"), fixture.message("c")];
+            let (cancelled, appended) = join(
+                fixture.store.cancel_run(org, fence.run, fixture.now()),
+                fixture.store.append_events(fence, events, sortie_api::Micros::ZERO),
+            )
+            .await;
+            assert!(matches!(cancelled.unwrap(), Cancelled::Now(_)));
+            assert!(matches!(appended, Ok(()) | Err(Error::Fenced)), "{appended:?}");
+            fixture.check().await;
+        }
+    }
+
+    async fn creates_with_one_idempotency_key_make_one_run(fixture: &Fixture) {
+        let org = fixture.org().await;
+        for round in 0..10 {
+            let creates = (0..6).map(|_| {
+                let mut run = fixture.new_run(org);
+                run.idempotency_key = Some(format!("key {round}"));
+                fixture.store.create_run(run)
+            });
+            let mut made = 0;
+            let mut ids = HashSet::new();
+            for created in join_all(creates).await {
+                match created.unwrap() {
+                    Created::New(run) => {
+                        made += 1;
+                        ids.insert(run.id);
+                    }
+                    Created::Existing(run) => {
+                        ids.insert(run.id);
+                    }
+                }
+            }
+            assert_eq!((made, ids.len()), (1, 1));
+        }
+    }
+
+    async fn two_sweepers_end_each_lost_run_once(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let nodes = [fixture.node().await, fixture.node().await];
+        for _ in 0..40 {
+            fixture.queued(org).await;
+        }
+        for node in nodes {
+            fixture.claim(node, 20).await;
+        }
+        let at = fixture.now() + Duration::from_hours(5);
+        let ended = join_all((0..6).map(|_| fixture.store.interrupt_lost(at, 11))).await;
+        let ended: Vec<_> = ended.into_iter().flat_map(Result::unwrap).collect();
+        let runs: HashSet<_> = ended.iter().map(|(_, run)| *run).collect();
+        assert_eq!((ended.len(), runs.len()), (40, 40));
+    }
+
+    async fn of_sweep_and_finish_one_wins(fixture: &Fixture) {
+        let org = fixture.org().await;
+        for _ in 0..25 {
+            let node = fixture.node().await;
+            let fence = fixture.running(org, node).await;
+            let at = fixture.now() + Duration::from_hours(5);
+            let (swept, finished) = join(
+                fixture.store.interrupt_lost(at, 10),
+                fixture.store.finish_run(fence, fixture.succeeded("out")),
+            )
+            .await;
+            let run = fixture.get(org, fence.run).await;
+            match (swept.unwrap().len(), finished) {
+                (1, Err(Error::Fenced)) => assert_eq!(run.status, RunStatus::Interrupted),
+                (0, Ok(_)) => assert_eq!(run.status, RunStatus::Succeeded),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn of_sweep_and_heartbeat_one_wins(fixture: &Fixture) {
+        let org = fixture.org().await;
+        for _ in 0..25 {
+            let node = fixture.node().await;
+            let fence = fixture.running(org, node).await;
+            let at = fixture.now() + Duration::from_hours(5);
+            let (swept, renewed) = join(
+                fixture.store.interrupt_lost(at, 10),
+                fixture.store.heartbeat(node, at + Duration::from_hours(1)),
+            )
+            .await;
+            let run = fixture.get(org, fence.run).await;
+            match (swept.unwrap().len(), renewed) {
+                (1, Err(Error::Fenced)) => assert_eq!(run.status, RunStatus::Interrupted),
+                (0, Ok(())) => {
+                    assert_eq!(run.status, RunStatus::Running);
+                    fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+                    fixture.store.deregister_node(node).await.unwrap();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn a_node_that_is_replaced_while_it_claims_leaves_nothing_behind(fixture: &Fixture) {
+        let org = fixture.org().await;
+        for _ in 0..10 {
+            let old = fixture.node_named("same").await;
+            for _ in 0..4 {
+                fixture.queued(org).await;
+            }
+            let (claimed, new) = join(
+                fixture.store.claim_runs(old, 4, None, fixture.now()),
+                fixture.node_named("same"),
+            )
+            .await;
+            let held = match claimed {
+                Ok(claims) => claims.len(),
+                Err(error) => {
+                    assert_eq!(error, Error::Fenced);
+                    0
+                }
+            };
+            let ended = fixture.store.interrupt_lost(fixture.now(), 100).await.unwrap();
+            assert_eq!(ended.len(), held);
+            for claim in fixture.claim(new, 100).await {
+                let fence = fixture.start(claim.fence).await.unwrap();
+                fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
+            }
+            assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
+        }
+    }
+
+    async fn of_two_that_delete_the_last_admin_keys_one_is_refused(fixture: &Fixture) {
+        for _ in 0..10 {
+            let org = fixture.org().await;
+            let keys = [fixture.new_key(org, Role::Admin), fixture.new_key(org, Role::Admin)];
+            for key in keys.clone() {
+                fixture.store.create_key(key).await.unwrap();
+            }
+            let (one, two) = join(
+                fixture.store.delete_key(org, keys[0].id),
+                fixture.store.delete_key(org, keys[1].id),
+            )
+            .await;
+            assert_ne!(one.is_ok(), two.is_ok(), "{one:?} {two:?}");
+            assert_eq!(fixture.store.list_keys(org).await.unwrap().len(), 1);
+        }
+    }
+
+    async fn many_nodes_that_start_together_make_one_organization(fixture: &Fixture) {
+        let starts = (0..5_u8).map(|number| {
+            let org = sortie_api::OrgId::new(fixture.now(), [number; 10]);
+            fixture.store.bootstrap("home", fixture.new_key(org, Role::Admin))
+        });
+        let made = join_all(starts).await.into_iter().filter(|made| *made.as_ref().unwrap()).count();
+        assert_eq!(made, 1);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM organization").await, 1);
+    }
+}

@@ -1,0 +1,110 @@
+use sortie_api::{OrgId, RunId, RunStatus, Timestamp};
+
+use super::{both, fixture::Fixture};
+use crate::{EventRow, RunFilter};
+
+async fn listed(
+    fixture: &Fixture,
+    org: OrgId,
+    status: Option<RunStatus>,
+    before: Option<(Timestamp, RunId)>,
+    limit: u32,
+) -> Vec<RunId> {
+    let filter = RunFilter {
+        status,
+        schedule: None,
+        before,
+        limit,
+    };
+    let runs = fixture.store.list_runs(org, filter).await.unwrap();
+    runs.iter().map(|run| run.id).collect()
+}
+
+both! {
+    async fn runs_are_listed_newest_first(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        let mut ids = Vec::new();
+        for _ in 0..5 {
+            ids.insert(0, fixture.queued(org).await);
+            fixture.queued(other).await;
+        }
+        assert_eq!(listed(fixture, org, None, None, 100).await, ids);
+        assert_eq!(listed(fixture, org, None, None, 2).await, ids[..2]);
+    }
+
+    async fn pages_join_without_gap_or_repeat_even_at_the_same_time(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let at = fixture.now();
+        for _ in 0..7 {
+            let mut run = fixture.new_run(org);
+            run.created_at = at;
+            fixture.store.create_run(run).await.unwrap();
+        }
+        let all = listed(fixture, org, None, None, 100).await;
+        let mut paged = Vec::new();
+        let mut before = None;
+        loop {
+            let page = listed(fixture, org, None, before, 3).await;
+            let Some(last) = page.last() else { break };
+            before = Some((at, *last));
+            paged.extend(page);
+        }
+        assert_eq!(paged, all);
+        assert_eq!(all.len(), 7);
+    }
+
+    async fn runs_are_listed_by_status(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let done = fixture.running(org, node).await;
+        fixture.store.finish_run(done, fixture.succeeded("out")).await.unwrap();
+        let cancelled = fixture.queued(org).await;
+        fixture.store.cancel_run(org, cancelled, fixture.now()).await.unwrap();
+        let running = fixture.running(org, node).await.run;
+        let waiting = [fixture.queued(org).await, fixture.queued(org).await];
+        let by = async |status| listed(fixture, org, Some(status), None, 100).await;
+        assert_eq!(by(RunStatus::Succeeded).await, [done.run]);
+        assert_eq!(by(RunStatus::Cancelled).await, [cancelled]);
+        assert_eq!(by(RunStatus::Running).await, [running]);
+        assert_eq!(by(RunStatus::Queued).await, [waiting[1], waiting[0]]);
+        assert!(by(RunStatus::Failed).await.is_empty());
+        assert!(by(RunStatus::Starting).await.is_empty());
+    }
+
+    async fn a_listed_run_shows_its_output(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        let filter = RunFilter { status: None, schedule: None, before: None, limit: 10 };
+        assert_eq!(fixture.store.list_runs(org, filter).await.unwrap(), [run]);
+    }
+
+    async fn no_run_is_listed_for_a_schedule_that_started_none(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fixture.queued(org).await;
+        for status in [None, Some(RunStatus::Queued)] {
+            let schedule = Some("sched_01hf7yat00e0080000000000aa".parse().unwrap());
+            let filter = RunFilter { status, schedule, before: None, limit: 10 };
+            assert!(fixture.store.list_runs(org, filter).await.unwrap().is_empty());
+        }
+    }
+
+    async fn events_are_read_in_order_after_any_of_them(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        let texts = (0..20).map(|number| fixture.message(&number.to_string())).collect();
+        fixture.store.append_events(fence, texts, sortie_api::Micros::ZERO).await.unwrap();
+        let read = async |after, limit| {
+            let events = fixture.store.events_after(org, fence.run, after, limit).await.unwrap();
+            events.into_iter().map(|event: EventRow| event.seq).collect::<Vec<_>>()
+        };
+        assert_eq!(read(0, 100).await, (1..=23).collect::<Vec<_>>());
+        assert_eq!(read(20, 2).await, [21, 22]);
+        assert_eq!(read(22, 100).await, [23]);
+        assert!(read(23, 100).await.is_empty());
+        assert!(read(i64::MAX, 100).await.is_empty());
+        assert!(read(0, 0).await.is_empty());
+    }
+}

@@ -1,0 +1,162 @@
+use sortie_api::{Micros, RunStatus};
+
+use super::{both, fixture::after};
+use crate::{Cancelled, Error, Fence};
+
+fn micros(amount: u64) -> Micros {
+    Micros::new(amount).unwrap()
+}
+
+both! {
+    async fn a_run_goes_from_queued_to_succeeded(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let id = fixture.queued(org).await;
+        let claim = fixture.claim_one(node).await;
+        let fence = fixture.start(claim.fence).await.unwrap();
+        let events = vec![fixture.message("one"), fixture.message("two")];
+        fixture.store.append_events(fence, events, micros(7)).await.unwrap();
+        assert_eq!(fixture.get(org, id).await.cost_micros, micros(7));
+        let finish = fixture.succeeded("the answer");
+        let run = fixture.store.finish_run(after(fence, 2), finish.clone()).await.unwrap();
+
+        assert_eq!(run, fixture.get(org, id).await);
+        assert_eq!(run.status, RunStatus::Succeeded);
+        assert_eq!(run.output.as_deref(), Some("the answer"));
+        assert_eq!(run.error, None);
+        assert_eq!(run.started_at, Some(claim.started_at));
+        assert_eq!(run.finished_at, Some(finish.at));
+        assert_eq!(run.cost_micros, micros(42));
+        assert!(!run.billing_pending);
+        assert_eq!(fixture.told(org, id).await, ["queued", "starting", "running", "succeeded"]);
+        let kinds: Vec<_> = fixture.events(org, id).await.into_iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, ["status", "status", "status", "message", "message", "message", "status"]);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
+    }
+
+    async fn a_failed_run_keeps_its_error(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        let finish = fixture.finish(RunStatus::Failed, None, Some("it broke"));
+        let run = fixture.store.finish_run(fence, finish).await.unwrap();
+        assert_eq!((run.status, run.error.as_deref(), run.output), (RunStatus::Failed, Some("it broke"), None));
+        assert_eq!(fixture.get(org, fence.run).await.error.as_deref(), Some("it broke"));
+    }
+
+    async fn a_run_may_fail_while_it_starts_but_not_succeed(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let id = fixture.queued(org).await;
+        let fence = fixture.claim_one(node).await.fence;
+        let refused = fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap_err();
+        assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+        assert_eq!(fixture.get(org, id).await.status, RunStatus::Starting);
+        let finish = fixture.finish(RunStatus::Failed, None, Some("no sandbox"));
+        fixture.store.finish_run(fence, finish).await.unwrap();
+    }
+
+    async fn a_run_does_not_start_twice(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        let refused = fixture.start(fence).await.unwrap_err();
+        assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+    }
+
+    async fn a_run_does_not_finish_with_a_status_that_is_not_final(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        let finish = fixture.finish(RunStatus::Running, None, None);
+        let refused = fixture.store.finish_run(fence, finish).await.unwrap_err();
+        assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+        assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
+    }
+
+    async fn the_writes_of_an_old_attempt_are_fenced(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        for stale in [
+            Fence { attempt: fence.attempt - 1, ..fence },
+            Fence { attempt: fence.attempt + 1, ..fence },
+            Fence { last_event: fence.last_event - 1, ..fence },
+            Fence { last_event: fence.last_event + 1, ..fence },
+            Fence { run: fixture.run_id(), ..fence },
+        ] {
+            let events = || vec![fixture.message("stale")];
+            let store = &fixture.store;
+            assert_eq!(store.start_run(stale, events()).await.unwrap_err(), Error::Fenced);
+            assert_eq!(store.append_events(stale, events(), micros(1)).await.unwrap_err(), Error::Fenced);
+            assert_eq!(store.append_events(stale, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
+            assert_eq!(store.finish_run(stale, fixture.succeeded("stale")).await.unwrap_err(), Error::Fenced);
+        }
+        let run = fixture.get(org, fence.run).await;
+        assert_eq!((run.status, run.cost_micros, run.output), (RunStatus::Running, Micros::ZERO, None));
+        assert_eq!(fixture.events(org, fence.run).await.len(), 3);
+        fixture.store.finish_run(fence, fixture.succeeded("fresh")).await.unwrap();
+    }
+
+    async fn a_worker_of_a_cancelled_run_is_fenced(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        let at = fixture.now();
+        let Cancelled::Now(run) = fixture.store.cancel_run(org, fence.run, at).await.unwrap() else {
+            panic!("it was running");
+        };
+        assert_eq!(run, fixture.get(org, fence.run).await);
+        assert_eq!((run.status, run.finished_at, run.billing_pending), (RunStatus::Cancelled, Some(at), false));
+        let store = &fixture.store;
+        assert_eq!(store.append_events(fence, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
+        assert_eq!(store.finish_run(fence, fixture.succeeded("late")).await.unwrap_err(), Error::Fenced);
+        // Not even with the number of events that the cancelled run has now.
+        let caught_up = after(fence, 1);
+        assert_eq!(store.append_events(caught_up, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
+    }
+
+    async fn a_queued_run_is_cancelled_and_never_claimed(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let id = fixture.queued(org).await;
+        fixture.store.cancel_run(org, id, fixture.now()).await.unwrap();
+        assert!(fixture.claim(node, 10).await.is_empty());
+        assert_eq!(fixture.told(org, id).await, ["queued", "cancelled"]);
+        assert_eq!(fixture.get(org, id).await.started_at, None);
+    }
+
+    async fn cancel_keeps_the_cost_recorded_so_far(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        fixture.store.append_events(fence, vec![], micros(9)).await.unwrap();
+        fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
+        assert_eq!(fixture.get(org, fence.run).await.cost_micros, micros(9));
+    }
+
+    async fn cancel_of_a_finished_run_returns_it_unchanged(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        let Cancelled::AlreadyFinal(same) =
+            fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap()
+        else {
+            panic!("it was final");
+        };
+        assert_eq!(same, run);
+        assert_eq!(fixture.get(org, fence.run).await, run);
+    }
+
+    async fn a_run_of_another_organization_is_not_found(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        let id = fixture.queued(org).await;
+        let store = &fixture.store;
+        assert_eq!(store.get_run(other, id).await.unwrap_err(), Error::NotFound);
+        assert_eq!(store.run_definition(other, id).await.unwrap_err(), Error::NotFound);
+        assert_eq!(store.events_after(other, id, 0, 10).await.unwrap_err(), Error::NotFound);
+        assert_eq!(store.cancel_run(other, id, fixture.now()).await.unwrap_err(), Error::NotFound);
+        assert_eq!(fixture.get(org, id).await.status, RunStatus::Queued);
+    }
+}

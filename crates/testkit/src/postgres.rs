@@ -1,0 +1,102 @@
+//! A database for one test alone: a file in a temporary folder, or a fresh database on the server that
+//! `scripts/test-postgres` starts. It goes when the value is dropped.
+//!
+//! Without the server a test that asks for one fails: nothing is skipped.
+
+use std::{
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
+
+use anyhow::{Context, Result, anyhow};
+use tempfile::TempDir;
+use tokio_postgres::NoTls;
+
+/// The variable in which `scripts/test-postgres` hands over the address of its server.
+const SERVER: &str = "SORTIE_TEST_POSTGRES_URL";
+
+/// An empty database and its address.
+#[derive(Debug)]
+pub struct TestDatabase {
+    url: String,
+    owned: Owned,
+}
+
+/// What goes with it.
+#[derive(Debug)]
+enum Owned {
+    Folder { _folder: TempDir },
+    Database { server: String, name: String },
+}
+
+impl TestDatabase {
+    /// A `SQLite` file in a temporary folder.
+    pub fn sqlite() -> Result<Self> {
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        Ok(Self {
+            url: format!("sqlite:{}", folder.path().join("test.db").display()),
+            owned: Owned::Folder { _folder: folder },
+        })
+    }
+
+    /// A fresh `PostgreSQL` database. An error where there is no server.
+    pub async fn postgres() -> Result<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the test command hands the server over in the environment"
+        )]
+        let server = std::env::var(SERVER).map_err(|_| {
+            anyhow!(
+                "{SERVER} is not set: this test needs a PostgreSQL server; run the tests through \
+                 scripts/test-postgres, as `make test` does"
+            )
+        })?;
+        let name = format!("test_{}_{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        // An earlier process with this id may have been killed.
+        execute(&server, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
+        execute(&server, format!("CREATE DATABASE {name}")).await?;
+        let (address, _) = server
+            .rsplit_once('/')
+            .with_context(|| format!("{SERVER} does not end with the name of a database"))?;
+        Ok(Self {
+            url: format!("{address}/{name}"),
+            owned: Owned::Database { server, name },
+        })
+    }
+
+    /// The address, as the store takes it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        let Owned::Database { server, name } = &self.owned else {
+            return;
+        };
+        // Dropping may happen on a runtime, which must not be blocked on from inside: a thread with its own does it.
+        // What goes wrong here is swept by the end of the server.
+        let (server, sql) = (server.clone(), format!("DROP DATABASE {name} WITH (FORCE)"));
+        let dropped = thread::spawn(move || -> Result<()> {
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?
+                .block_on(execute(&server, sql))
+        });
+        drop(dropped.join());
+    }
+}
+
+/// Runs one statement on the server, on a connection of its own.
+async fn execute(server: &str, sql: String) -> Result<()> {
+    let (client, connection) = tokio_postgres::connect(server, NoTls)
+        .await
+        .context("cannot connect to the test server")?;
+    let statement = async move { client.batch_execute(&sql).await };
+    let (done, closed) = tokio::join!(statement, connection);
+    done.context("a statement failed on the test server")?;
+    closed.context("the connection to the test server broke")
+}
