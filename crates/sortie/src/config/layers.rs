@@ -120,16 +120,13 @@ impl Layers {
     fn add_table(&mut self, prefix: &str, table: Table, source: &Source) -> Result<(), Error> {
         for (name, value) in table {
             let path = format!("{prefix}{name}");
-            match value {
-                Value::Table(inner) if KEYS.iter().any(|(key, _)| key.starts_with(&format!("{path}."))) => {
-                    self.add_table(&format!("{path}."), inner, source)?;
-                }
-                value => {
-                    let key =
-                        known(&path).ok_or_else(|| Error(format!("{source}: {}", unknown_key(&path))))?;
-                    self.set(key.0, value, source.clone());
-                }
+            let is_section = KEYS.iter().any(|(key, _)| key.starts_with(&format!("{path}.")));
+            if let (Value::Table(inner), true) = (&value, is_section) {
+                self.add_table(&format!("{path}."), inner.clone(), source)?;
+                continue;
             }
+            let key = known(&path).ok_or_else(|| Error(format!("{source}: {}", unknown_key(&path))))?;
+            self.set(key.0, value, source.clone());
         }
         Ok(())
     }
