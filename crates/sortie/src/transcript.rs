@@ -374,7 +374,10 @@ mod tests {
 
     #[test]
     fn the_middle_of_a_long_output_is_left_out() {
-        let output = (1..=100).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n");
+        let output = (1..=100)
+            .map(|n| format!("line {n}"))
+            .collect::<Vec<_>>()
+            .join("\n");
         let end = of(
             "tool_end",
             &serde_json::json!({"tool": "shell", "id": "1", "is_error": false, "output": output,
