@@ -56,7 +56,7 @@ impl Schema {
             .map_err(|error| InvalidSchema(message::of_schema(&error)))?;
         Ok(Self {
             text: schema.into(),
-            schema: value,
+            parsed: value,
             validator,
         })
     }
