@@ -1,10 +1,26 @@
 //! Confined commands in a working directory: the only crate with `unsafe`, and the only one that starts processes.
+//!
+//! A [`Workdir`] is made for each run; [`detect`] finds the strongest [`Backend`] that the host gives; a run's first
+//! command opens its [`Sandbox`]. The binary that does so must call [`launcher_main`] first in its `main`.
 
+mod cgroup;
+mod detect;
+mod flight;
+mod hosts;
+mod landlock;
+mod launcher;
+mod output;
 mod path;
+mod seccomp;
+mod session;
+mod sys;
 mod types;
 mod uids;
+mod wire;
 mod workdir;
 
+pub use detect::{Options, detect, probe};
+pub use launcher::launcher_main;
 pub use path::{InvalidPath, RelPath};
 pub use types::{
     Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Sandbox, Spec,

@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 use crate::workdir::Workdir;
 
 /// How strongly commands are confined, from not at all upwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Level {
     /// Not at all: only where the operator insists.
     None,
@@ -63,7 +64,7 @@ pub struct Capabilities {
 }
 
 /// What one run may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Processes and threads at once.
     pub processes: u32,

@@ -28,7 +28,7 @@ use rustix::{
     process::{Gid, Uid},
 };
 
-pub(crate) use usage::measure;
+pub(crate) use usage::{Total, measure};
 
 use crate::{path::RelPath, uids::RunUid};
 

@@ -1,0 +1,136 @@
+//! Measures what a sandbox costs: opening, a command, closing, and many at once, beside a bare process.
+//!
+//! `cargo run --release -p sortie-sandbox --example latency [namespaces|landlock|none] [rounds]`
+
+use std::{
+    error::Error,
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::future::try_join_all;
+use sortie_sandbox::{Backend, Command, ExitKind, Level, Options, Spec, Workdir, detect};
+
+const AT_ONCE: usize = 100;
+
+#[derive(Default)]
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn show(mut self, name: &str) -> io::Result<()> {
+        self.0.sort_unstable();
+        let at = |share: usize| {
+            self.0
+                .get(self.0.len() * share / 100)
+                .map_or(0.0, |time| time.as_secs_f64() * 1_000.0)
+        };
+        writeln!(
+            io::stdout(),
+            "{name:<32} p50 {:7.2} ms   p99 {:7.2} ms",
+            at(50),
+            at(99)
+        )
+    }
+}
+
+fn nothing() -> Command {
+    Command {
+        argv: vec!["/bin/true".to_owned()],
+        timeout: Duration::from_secs(10),
+        keep_bytes: 1_024,
+    }
+}
+
+async fn one(backend: &dyn Backend, root: &Path, name: &str) -> Result<(), Box<dyn Error>> {
+    let workdir = Workdir::create(root, name)?;
+    let mut sandbox = backend.open(&workdir, Spec::default()).await?;
+    let finished = sandbox.exec(nothing()).await?;
+    sandbox.close().await?;
+    workdir.delete()?;
+    if finished.exit == ExitKind::Code(0) {
+        Ok(())
+    } else {
+        Err("the command failed".into())
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // Before the runtime: a launcher has one thread.
+    sortie_sandbox::launcher_main();
+    tokio::runtime::Runtime::new()?.block_on(measure())
+}
+
+async fn measure() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let level = match arguments.get(1).map(String::as_str) {
+        Some("landlock") => Level::Landlock,
+        Some("none") => Level::None,
+        _ => Level::Namespaces,
+    };
+    let rounds = arguments.get(2).map_or(Ok(200), |text| text.parse())?;
+    let root = std::env::temp_dir().join(format!("sortie-latency-{}", std::process::id()));
+    let options = Options {
+        minimum: level,
+        strongest: level,
+        ..Options::new(&root)
+    };
+    let began = Instant::now();
+    let backend: Arc<dyn Backend> = detect(&options).await?;
+    writeln!(
+        io::stdout(),
+        "{:?}, probed in {:.1?}",
+        backend.capabilities(),
+        began.elapsed()
+    )?;
+
+    let mut bare = Times::default();
+    for _ in 0..rounds {
+        let began = Instant::now();
+        tokio::process::Command::new("/bin/true").spawn()?.wait().await?;
+        bare.0.push(began.elapsed());
+    }
+    bare.show("bare process")?;
+
+    let (mut open, mut first, mut again, mut close) = (
+        Times::default(),
+        Times::default(),
+        Times::default(),
+        Times::default(),
+    );
+    for round in 0..rounds {
+        let workdir = Workdir::create(&root, &format!("run_{round}"))?;
+        let began = Instant::now();
+        let mut sandbox = backend.open(&workdir, Spec::default()).await?;
+        open.0.push(began.elapsed());
+        for turn in 0..3 {
+            let began = Instant::now();
+            sandbox.exec(nothing()).await?;
+            if turn == 0 {
+                first.0.push(began.elapsed())
+            } else {
+                again.0.push(began.elapsed())
+            }
+        }
+        let began = Instant::now();
+        sandbox.close().await?;
+        close.0.push(began.elapsed());
+        workdir.delete()?;
+    }
+    open.show("open")?;
+    first.show("first command")?;
+    again.show("further command")?;
+    close.show("close")?;
+
+    let names: Vec<String> = (0..AT_ONCE).map(|number| format!("many_{number}")).collect();
+    let began = Instant::now();
+    try_join_all(names.iter().map(|name| one(backend.as_ref(), &root, name))).await?;
+    writeln!(
+        io::stdout(),
+        "{AT_ONCE} at once: {:.0?} in all, none failed",
+        began.elapsed()
+    )?;
+    std::fs::remove_dir(&root)?;
+    Ok(())
+}

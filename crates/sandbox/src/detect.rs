@@ -1,0 +1,298 @@
+//! Finding out, by trying, how strongly this host lets commands be confined.
+//!
+//! Nothing is concluded from versions or settings: a sandbox is opened at each level from the strongest down, a check
+//! of our own runs inside it, and only what held counts.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    net::{Ipv4Addr, TcpListener},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use futures_util::future::BoxFuture;
+
+use crate::{
+    cgroup::Hierarchy,
+    hosts, landlock,
+    session::{Host, Session},
+    sys,
+    types::{Backend, Capabilities, Enforcement, Error, ExitKind, Level, Limits, Sandbox, Spec},
+    wire::{Check, Outside},
+    workdir::Workdir,
+};
+
+/// What is asked of the host.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The weakest level that is good enough.
+    pub minimum: Level,
+    /// The strongest level to try.
+    pub strongest: Level,
+    /// The binary that calls [`launcher_main`](crate::launcher_main) first; normally this one.
+    pub launcher: PathBuf,
+    /// The folder that working directories are made in; the probe makes one of its own there.
+    pub root: PathBuf,
+}
+
+impl Options {
+    /// Namespaces or nothing, launched from this very binary, with working directories in `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            minimum: Level::Namespaces,
+            strongest: Level::Namespaces,
+            launcher: PathBuf::from("/proc/self/exe"),
+            root: root.into(),
+        }
+    }
+}
+
+/// Opens sandboxes on this host at the level that [`detect`] found.
+struct HostBackend {
+    host: Arc<Host>,
+    capabilities: Capabilities,
+}
+
+impl Backend for HostBackend {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn open<'a>(
+        &'a self,
+        workdir: &'a Workdir,
+        spec: Spec,
+    ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
+        Box::pin(async move {
+            let session = Session::open(Arc::clone(&self.host), workdir, spec).await?;
+            Ok(Box::new(session) as Box<dyn Sandbox>)
+        })
+    }
+}
+
+/// The backend at the strongest level that this host gives, not below `options.minimum`.
+///
+/// # Errors
+/// [`Error::Unavailable`] with the reason why the strongest level is not to be had, and what to do; other errors
+/// where not even a probe could be made.
+pub async fn detect(options: &Options) -> Result<Arc<dyn Backend>, Error> {
+    let mut refused = Vec::new();
+    for level in [Level::Namespaces, Level::Landlock, Level::None] {
+        if level > options.strongest || level < options.minimum {
+            continue;
+        }
+        match attempt(options, level).await {
+            Ok(mut backend) => {
+                let reasons = refused.iter().map(reason_of);
+                backend.capabilities.missing.splice(0..0, reasons);
+                return Ok(Arc::new(backend));
+            }
+            Err(error) => refused.push(error),
+        }
+    }
+    Err(refused.into_iter().next().unwrap_or_else(|| Error::Unavailable {
+        reason: "the strongest level to try is below the minimum".to_owned(),
+        hint: "Correct the configuration".to_owned(),
+    }))
+}
+
+/// What this host gives at exactly one level.
+///
+/// # Errors
+/// As [`detect`], for this level alone.
+pub async fn probe(options: &Options, level: Level) -> Result<Capabilities, Error> {
+    Ok(attempt(options, level).await?.capabilities)
+}
+
+fn reason_of(error: &Error) -> String {
+    if let Error::Unavailable { reason, .. } = error {
+        reason.clone()
+    } else {
+        error.to_string()
+    }
+}
+
+async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> {
+    let mut missing = Vec::new();
+    let groups = Hierarchy::find()
+        .map_err(|reason| missing.push(memory_is_watched(&reason)))
+        .ok();
+    let version = sys::landlock_version();
+    match (level, version) {
+        (Level::Namespaces, None) => {
+            missing.push("this kernel has no Landlock: the second layer is missing".to_owned());
+        }
+        (Level::Landlock, Some(version)) if version < landlock::SCOPED => missing.push(format!(
+            "this kernel's Landlock (version {version}) does not keep signals inside the sandbox"
+        )),
+        _ => {}
+    }
+    let mut host = Host {
+        launcher: options.launcher.clone(),
+        level,
+        groups,
+    };
+    let stage = Stage::set(&options.root).map_err(|error| {
+        Error::Setup(format!(
+            "no probe can be made in {}: {error}",
+            options.root.display()
+        ))
+    })?;
+    if level != Level::None && stage.workdir.owner().is_none() && is_host_root() {
+        return Err(Error::Unavailable {
+            reason: "the engine is root but may not run commands as another user".to_owned(),
+            hint: "Run it as an ordinary user, or give it CAP_SETUID, CAP_SETGID, CAP_CHOWN, CAP_FOWNER, \
+                   CAP_DAC_OVERRIDE and CAP_KILL"
+                .to_owned(),
+        });
+    }
+    let probed = try_level(&mut host, &stage, version, &mut missing).await;
+    stage
+        .clear()
+        .map_err(|error| Error::Setup(format!("the probe cannot be removed: {error}")))?;
+    probed?;
+    let memory = if host.groups.is_some() {
+        Enforcement::Hard
+    } else {
+        Enforcement::Soft
+    };
+    let capabilities = Capabilities {
+        level,
+        memory,
+        disk: Enforcement::Soft,
+        missing,
+    };
+    Ok(HostBackend {
+        host: Arc::new(host),
+        capabilities,
+    })
+}
+
+fn memory_is_watched(reason: &str) -> String {
+    format!("the memory limit is kept by watching: {reason}")
+}
+
+async fn try_level(
+    host: &mut Host,
+    stage: &Stage,
+    landlock: Option<u32>,
+    missing: &mut Vec<String>,
+) -> Result<(), Error> {
+    if host.groups.is_some() && !memory_limit_holds(host, stage).await? {
+        missing.push(memory_is_watched(
+            "a process grew beyond its control group's limit",
+        ));
+        host.groups = None;
+    }
+    let mut session = Session::open(Arc::new(host.shallow()), &stage.workdir, Spec::default()).await?;
+    let checked = session.check(Check::Escapes(stage.outside())).await;
+    Box::new(session).close().await?;
+    if host.level == Level::None {
+        missing.push("commands are not confined at all".to_owned());
+        return Ok(());
+    }
+    let checked = checked?;
+    let output = String::from_utf8_lossy(&checked.stdout.head).into_owned();
+    let known_gap = landlock.is_some_and(|version| version < landlock::SCOPED);
+    let open: Vec<&str> = output
+        .lines()
+        .filter(|finding| !(known_gap && finding.ends_with("can be signalled")))
+        .collect();
+    if checked.exit == ExitKind::Code(0) && open.is_empty() {
+        return Ok(());
+    }
+    let findings = if open.is_empty() {
+        format!("the check ended by {:?}", checked.exit)
+    } else {
+        open.join(", ")
+    };
+    Err(Error::Unavailable {
+        reason: format!(
+            "a sandbox opened, but did not hold at level {}: {findings}",
+            host.level.as_str()
+        ),
+        hint: hosts::HINT.to_owned(),
+    })
+}
+
+/// Whether a memory cgroup really stops a process.
+async fn memory_limit_holds(host: &Host, stage: &Stage) -> Result<bool, Error> {
+    let memory_bytes = 32 << 20;
+    let spec = Spec {
+        limits: Limits {
+            memory_bytes,
+            ..Limits::default()
+        },
+        env: Vec::new(),
+    };
+    let mut session = Session::open(Arc::new(host.shallow()), &stage.workdir, spec).await?;
+    let checked = session.check(Check::Memory(2 * memory_bytes)).await;
+    Box::new(session).close().await?;
+    Ok(checked?.exit == ExitKind::Memory)
+}
+
+impl Host {
+    fn shallow(&self) -> Self {
+        Self {
+            launcher: self.launcher.clone(),
+            level: self.level,
+            groups: self.groups.clone(),
+        }
+    }
+}
+
+/// What a check runs against: a working directory, a secret beside it, a listener on the host.
+struct Stage {
+    workdir: Workdir,
+    secret: PathBuf,
+    listener: TcpListener,
+}
+
+impl Stage {
+    fn set(root: &Path) -> io::Result<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!(
+            ".probe-{}-{}",
+            std::process::id(),
+            NUMBER.fetch_add(1, Ordering::Relaxed)
+        );
+        let workdir = Workdir::create(root, &name)?;
+        let secret = root.join(format!("{name}.secret"));
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&secret)?;
+        file.write_all(b"secret")?;
+        Ok(Self {
+            workdir,
+            secret,
+            listener: TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?,
+        })
+    }
+
+    fn outside(&self) -> Outside {
+        Outside {
+            secret: self.secret.to_string_lossy().into_owned(),
+            port: self.listener.local_addr().map_or(0, |address| address.port()),
+            pid: std::process::id(),
+        }
+    }
+
+    fn clear(self) -> io::Result<()> {
+        fs::remove_file(&self.secret)?;
+        self.workdir.delete()
+    }
+}
+
+/// Whether we are root, and that root is the machine's and not a user's in a namespace of its own.
+fn is_host_root() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let mut first = map.split_whitespace();
+    rustix::process::geteuid().is_root() && (first.next(), first.next()) == (Some("0"), Some("0"))
+}

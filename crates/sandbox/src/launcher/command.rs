@@ -1,0 +1,157 @@
+//! One command: a child of init that limits itself further and becomes the program.
+
+use std::{
+    ffi::{CString, OsStr},
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+    ptr,
+};
+
+use rustix::{
+    fs::Mode,
+    io::Errno,
+    process::{setsid, umask},
+    thread::set_no_new_privs,
+};
+
+use super::{Failure, Step, check, init::Init, procs};
+use crate::{
+    landlock, seccomp,
+    sys::{self, Resource},
+    types::Level,
+    wire::{self, Check, Reply},
+};
+
+/// What a command does.
+pub(super) enum Task {
+    Program(Vec<String>),
+    Check(Check),
+}
+
+/// Becomes the command. Runs in the forked child and never returns.
+pub(super) fn run(init: &Init<'_>, id: u64, task: Task, streams: &[OwnedFd]) -> ! {
+    let reply = match (confine(init, streams), task) {
+        (Err(Failure { step, errno }), _) => Reply::NotConfined {
+            id,
+            step,
+            errno: errno.raw_os_error(),
+        },
+        (Ok(()), Task::Check(check)) => sys::exit_now(check::run(&check, init.open.level)),
+        (Ok(()), Task::Program(argv)) => Reply::NotExecutable {
+            id,
+            errno: execute(&argv, &init.env).raw_os_error(),
+        },
+    };
+    let _engine_may_be_gone = wire::send(init.socket.as_fd(), &reply, &[]);
+    sys::exit_now(127)
+}
+
+fn confine(init: &Init<'_>, streams: &[OwnedFd]) -> Result<(), Failure> {
+    let [stdout, stderr] = streams else {
+        return Err(Errno::PROTO).step("streams");
+    };
+    // A session of its own: no terminal, and no group with ours.
+    setsid().step("setsid")?;
+    sys::dup_onto(init.null.as_fd(), 0).step("dup2")?;
+    sys::dup_onto(stdout.as_fd(), 1).step("dup2")?;
+    sys::dup_onto(stderr.as_fd(), 2).step("dup2")?;
+    sys::reset_signals();
+    umask(Mode::from_raw_mode(0o022));
+    limit(init).step("limits")?;
+    if init.open.level == Level::Landlock {
+        set_no_new_privs(true).step("no_new_privs")?;
+        let writable: Vec<_> = std::iter::once(init.work.as_fd())
+            .chain(init.scratch.as_ref().map(AsFd::as_fd))
+            .collect();
+        let confined = landlock::confine_on_host(&writable)
+            .map_err(io::Error::other)
+            .step("landlock")?;
+        if !confined {
+            return Err(Errno::OPNOTSUPP).step("landlock");
+        }
+        sys::install_filter(&seccomp::filter(Level::Landlock, init.open.memory)).step("seccomp")?;
+    }
+    sys::close_on_exec_from(3).step("close_range")
+}
+
+fn limit(init: &Init<'_>) -> Result<(), Errno> {
+    let limits = &init.open.limits;
+    sys::limit(
+        Resource::Processes,
+        u64::from(limits.processes) + init.processes_outside,
+    )?;
+    sys::limit(Resource::OpenFiles, u64::from(limits.open_files))?;
+    sys::limit(Resource::FileBytes, limits.file_bytes)?;
+    // Not 0: a host that pipes its crash dumps into a program ignores 0, and stops at 1.
+    sys::limit(Resource::CoreBytes, 1)?;
+    sys::limit(Resource::LockedBytes, 8 << 20)?;
+    sys::limit(Resource::QueueBytes, 1 << 20)?;
+    if init.open.memory == wire::MemoryKeeper::Watch {
+        // The watch comes too late for a process that takes everything at once. Runtimes reserve far more than
+        // they use, hence the factor.
+        sys::limit(Resource::AddressSpace, limits.memory_bytes.saturating_mul(4))?;
+    }
+    Ok(())
+}
+
+/// How many processes of this user the limit counts beside the command's own.
+pub(super) fn processes_outside(level: Level, own_user: bool) -> u64 {
+    if level == Level::Namespaces || own_user {
+        // Init, and outer where it has the same user.
+        return 2;
+    }
+    // The limit counts a user's processes wherever they are, unless a namespace bounds the view.
+    u64::try_from(procs::tasks_of_user(rustix::process::getuid().as_raw())).unwrap_or(0)
+}
+
+/// Executes the program; returns only with the reason why that failed.
+fn execute(argv: &[String], env: &[CString]) -> Errno {
+    let Ok(arguments) = argv
+        .iter()
+        .map(|text| CString::new(text.as_str()))
+        .collect::<Result<Vec<_>, _>>()
+    else {
+        return Errno::INVAL;
+    };
+    let Some(program) = arguments.first() else {
+        return Errno::INVAL;
+    };
+    let argv: Vec<_> = arguments
+        .iter()
+        .map(|text| text.as_ptr())
+        .chain(std::iter::once(ptr::null()))
+        .collect();
+    let envp: Vec<_> = env
+        .iter()
+        .map(|text| text.as_ptr())
+        .chain(std::iter::once(ptr::null()))
+        .collect();
+    if program.as_bytes().contains(&b'/') {
+        return sys::execve(program, &argv, &envp);
+    }
+    let path = env
+        .iter()
+        .find_map(|text| text.as_bytes().strip_prefix(b"PATH="))
+        .unwrap_or_default();
+    let mut reason = Errno::NOENT;
+    for folder in path
+        .split(|byte| *byte == b':')
+        .filter(|folder| !folder.is_empty())
+    {
+        let candidate = Path::new(OsStr::from_bytes(folder)).join(OsStr::from_bytes(program.as_bytes()));
+        let Ok(candidate) = CString::new(candidate.into_os_string().as_encoded_bytes()) else {
+            continue;
+        };
+        match sys::execve(&candidate, &argv, &envp) {
+            Errno::NOENT | Errno::NOTDIR => {}
+            // There may be one further on that we may execute.
+            Errno::ACCESS => reason = Errno::ACCESS,
+            other => return other,
+        }
+    }
+    reason
+}

@@ -1,0 +1,373 @@
+//! The first process of a sandbox: confines itself, then runs commands, one at a time, and reaps everything.
+
+use std::{
+    ffi::CString,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{Mode, OFlags, open as open_file},
+    io::{Errno, read},
+    process::{
+        DumpableBehavior, Pid, Signal, WaitOptions, fchdir, getpid, kill_process, set_child_subreaper,
+        set_dumpable_behavior, set_parent_process_death_signal, wait,
+    },
+    thread::set_no_new_privs,
+};
+
+use super::{
+    Failure, Step,
+    command::{self, Task},
+    discard::Discard,
+    identity,
+    outer::Inherited,
+    procs, rootfs,
+    watch::Watch,
+};
+use crate::{
+    landlock, seccomp, sys,
+    types::Level,
+    wire::{self, Broken, Open, Reply, Request, Status},
+};
+
+/// How often a command's processes are looked for and killed before everything is.
+const KILL_ROUNDS: usize = 8;
+/// How long the end of everything may take without a pid namespace.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// The sandbox as its first process sees it.
+pub(super) struct Init<'a> {
+    pub(super) socket: &'a OwnedFd,
+    pub(super) open: &'a Open,
+    pub(super) work: OwnedFd,
+    pub(super) scratch: Option<OwnedFd>,
+    pub(super) null: OwnedFd,
+    pub(super) env: Vec<CString>,
+    pub(super) processes_outside: u64,
+    children: OwnedFd,
+    current: Option<Current>,
+    anything_alive: bool,
+    discard: Discard,
+    watch: Watch,
+}
+
+struct Current {
+    id: u64,
+    pid: Pid,
+    status: Option<Status>,
+    broken: Option<Broken>,
+}
+
+/// Whether the loop goes on.
+enum Next {
+    Go,
+    Stop,
+}
+
+/// Sets the sandbox up and serves it until the engine hangs up.
+pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result<(), Failure> {
+    let children = sys::child_signals().step("signalfd")?;
+    let processes_outside = command::processes_outside(open.level, open.uid.is_some());
+    match open.level {
+        Level::Namespaces => {
+            die_with_parent()?;
+            let _only_a_name = rustix::system::sethostname(b"sandbox");
+            sys::raise_loopback().step("raise lo")?;
+            rootfs::build(&open.limits)?;
+        }
+        Level::Landlock | Level::None => {
+            identity::become_run_user(open.uid)?;
+            die_with_parent()?;
+            set_child_subreaper(Some(getpid())).step("subreaper")?;
+            fchdir(&inherited.workdir).step("enter the working directory")?;
+        }
+    }
+    // Nothing inside may read or trace this process.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).step("dumpable")?;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let null = open_file("/dev/null", flags, Mode::empty()).step("open /dev/null")?;
+    let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut init = Init {
+        socket,
+        open,
+        work: open_file(".", folder, Mode::empty()).step("open the working directory")?,
+        scratch: inherited.scratch,
+        null,
+        env: environment(&open.env)?,
+        processes_outside,
+        children,
+        current: None,
+        anything_alive: false,
+        discard: Discard::default(),
+        watch: Watch::new(open.limits, open.memory).step("watch")?,
+    };
+    // It belongs to the host's mounts, which this process has left.
+    drop(inherited.workdir);
+    init.confine()?;
+    wire::send(socket.as_fd(), &Reply::Ready, &[]).step("ready")?;
+    init.serve()
+}
+
+/// Ends this process with its parent. Set after the change of user, which clears it.
+fn die_with_parent() -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")
+}
+
+fn environment(env: &[(String, String)]) -> Result<Vec<CString>, Failure> {
+    env.iter()
+        .map(|(name, value)| CString::new(format!("{name}={value}")).map_err(|_| Errno::INVAL))
+        .collect::<Result<_, _>>()
+        .step("environment")
+}
+
+impl Init<'_> {
+    /// Gives up rights for itself and, by inheritance, for every command.
+    fn confine(&self) -> Result<(), Failure> {
+        match self.open.level {
+            Level::Namespaces => {
+                identity::drop_all_rights()?;
+                // A kernel without Landlock leaves one layer less; the probe says so.
+                let _kernel_took_part = landlock::confine_inside_root()
+                    .map_err(std::io::Error::other)
+                    .step("landlock")?;
+                let filter = seccomp::filter(self.open.level, self.open.memory);
+                sys::install_filter(&filter).step("seccomp")
+            }
+            // The rest is done in each command: this process must be able to end what is outside its rules.
+            Level::Landlock => {
+                identity::clear_capabilities()?;
+                set_no_new_privs(true).step("no_new_privs")
+            }
+            Level::None => Ok(()),
+        }
+    }
+
+    fn serve(&mut self) -> Result<(), Failure> {
+        loop {
+            self.wait_for_something()?;
+            self.reap();
+            self.finish();
+            self.discard.drain();
+            if self.anything_alive
+                && let Some(broken) = self.watch.look()
+            {
+                self.stop_for(broken);
+            }
+            if let Next::Stop = self.handle_message()? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait_for_something(&self) -> Result<(), Failure> {
+        let mut fds = vec![
+            PollFd::new(self.socket, PollFlags::IN),
+            PollFd::new(&self.children, PollFlags::IN),
+        ];
+        fds.extend(
+            self.discard
+                .fds()
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+        );
+        let timeout = self.anything_alive.then(|| timespec(self.watch.due_in()));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno).step("poll"),
+        }
+    }
+
+    /// Takes one message, if one is there.
+    fn handle_message(&mut self) -> Result<Next, Failure> {
+        let mut ready = [PollFd::new(self.socket, PollFlags::IN)];
+        if poll(&mut ready, Some(&timespec(Duration::ZERO))).step("poll")? == 0 {
+            return Ok(Next::Go);
+        }
+        let Some((request, fds)) = wire::receive::<Request>(self.socket.as_fd()).step("receive")? else {
+            return Ok(Next::Stop);
+        };
+        match request {
+            Request::Exec { id, argv } => self.start(id, Task::Program(argv), &fds)?,
+            Request::Check { id, check } => self.start(id, Task::Check(check), &fds)?,
+            Request::Kill { id } => self.end_command(id),
+            Request::Discard => self.discard.add(fds),
+            Request::Usage => self.send_usage(),
+            Request::Open(_) => return Err(Errno::PROTO).step("second opening"),
+        }
+        Ok(Next::Go)
+    }
+
+    fn start(&mut self, id: u64, task: Task, streams: &[OwnedFd]) -> Result<(), Failure> {
+        match sys::fork() {
+            Ok(None) => command::run(self, id, task, streams),
+            Ok(Some(pid)) => {
+                self.current = Some(Current {
+                    id,
+                    pid,
+                    status: None,
+                    broken: None,
+                });
+                self.anything_alive = true;
+                Ok(())
+            }
+            // Background processes may have used up what there is.
+            Err(errno) => {
+                self.send(&Reply::NotExecutable {
+                    id,
+                    errno: errno.raw_os_error(),
+                });
+                self.send(&Reply::Exited {
+                    id,
+                    status: Status::Code(127),
+                    broken: None,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Reaps everything that has ended, and notes how the command did.
+    fn reap(&mut self) {
+        let mut signals = [0_u8; 1_024];
+        while read(&self.children, signals.as_mut_slice()).is_ok() {}
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if let Some(current) = self.current.as_mut().filter(|current| current.pid == pid) {
+                        current.status = status
+                            .exit_status()
+                            .map(Status::Code)
+                            .or_else(|| status.terminating_signal().map(Status::Signal));
+                    }
+                }
+                Ok(None) => {
+                    self.anything_alive = true;
+                    return;
+                }
+                Err(Errno::INTR) => {}
+                Err(_no_children) => {
+                    self.anything_alive = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reports the command, if it has ended.
+    fn finish(&mut self) {
+        let Some(mut current) = self.current.take_if(|current| current.status.is_some()) else {
+            return;
+        };
+        let Some(status) = current.status else { return };
+        if current.broken.is_none() {
+            current.broken = self.watch.look_at_end();
+            if current.broken.is_some() {
+                self.end_everything();
+            }
+        }
+        self.send(&Reply::Exited {
+            id: current.id,
+            status,
+            broken: current.broken,
+        });
+    }
+
+    fn stop_for(&mut self, broken: Broken) {
+        if let Some(current) = &mut self.current {
+            current.broken = Some(broken);
+        }
+        self.end_everything();
+        self.finish();
+    }
+
+    /// Kills a command with everything it started, and leaves alone what earlier commands left running.
+    fn end_command(&mut self, id: u64) {
+        let Some(current) = self.current.as_ref().filter(|current| current.id == id) else {
+            return;
+        };
+        let Some(command) = procs::one(current.pid) else {
+            return;
+        };
+        for _ in 0..KILL_ROUNDS {
+            let alive = procs::of_command(&command);
+            if alive.is_empty() {
+                self.reap();
+                self.finish();
+                return;
+            }
+            for process in &alive {
+                procs::signal(process, Signal::KILL);
+            }
+            let mut fds = [PollFd::new(&self.children, PollFlags::IN)];
+            let _only_a_pause = poll(&mut fds, Some(&timespec(Duration::from_millis(2))));
+            self.reap();
+        }
+        // It starts processes faster than they are found.
+        self.end_everything();
+        self.finish();
+    }
+
+    /// Kills everything but this process.
+    fn end_everything(&mut self) {
+        if self.open.level != Level::Namespaces {
+            self.end_current();
+            procs::end_all_descendants(END_LIMIT);
+            self.reap();
+            return;
+        }
+        // In one stroke for the kernel: nothing can be started in between.
+        let _nothing_left = sys::kill_all();
+        while self.anything_alive {
+            let mut fds = [PollFd::new(&self.children, PollFlags::IN)];
+            let _only_a_pause = poll(&mut fds, Some(&timespec(Duration::from_millis(10))));
+            self.reap();
+        }
+    }
+
+    /// Waits for the command itself, whose status must not be reaped with all others'.
+    fn end_current(&mut self) {
+        let Some(pid) = self
+            .current
+            .as_ref()
+            .filter(|c| c.status.is_none())
+            .map(|c| c.pid)
+        else {
+            return;
+        };
+        let _already_ended = kill_process(pid, Signal::KILL);
+        while self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.status.is_none())
+        {
+            let mut fds = [PollFd::new(&self.children, PollFlags::IN)];
+            let _only_a_pause = poll(&mut fds, Some(&timespec(Duration::from_millis(10))));
+            self.reap();
+        }
+    }
+
+    fn send_usage(&self) {
+        let ours = procs::descendants(&procs::all(), getpid());
+        let processes = u32::try_from(ours.len()).unwrap_or(u32::MAX);
+        self.send(&Reply::Usage {
+            memory: procs::memory(&ours),
+            processes,
+        });
+    }
+
+    /// Where the engine is gone, the next message says so.
+    fn send(&self, reply: &Reply) {
+        let socket: BorrowedFd<'_> = self.socket.as_fd();
+        let _engine_may_be_gone = wire::send(socket, reply, &[]);
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    // Rounded up to a millisecond, so that the time is over when the wait is.
+    let duration = duration + Duration::from_millis(u64::from(!duration.is_zero()));
+    Timespec::try_from(duration).unwrap_or(Timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    })
+}

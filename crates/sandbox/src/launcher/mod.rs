@@ -1,0 +1,86 @@
+//! The launcher: the engine's own binary, started again with one argument, in three processes.
+//!
+//! The *outer* process waits, and kills everything when the engine's socket hangs up. The *init* process is the first
+//! one of the sandbox: it builds the confinement, takes commands from the socket and reaps. Each command is a child
+//! of init. All are single-threaded, so that forking is safe and cheap, and none of them inherits anything of the
+//! engine but the socket that is its standard input.
+
+mod check;
+mod command;
+mod discard;
+mod identity;
+mod init;
+mod outer;
+mod procs;
+mod rootfs;
+mod watch;
+
+use std::{ffi::OsStr, io, os::fd::AsFd, process::ExitCode};
+
+use rustix::io::Errno;
+
+use crate::{
+    sys,
+    wire::{self, LAUNCHER_ARGUMENT, Reply},
+};
+
+/// A step of the setup that the host refused.
+#[derive(Debug)]
+struct Failure {
+    step: String,
+    errno: Errno,
+}
+
+/// Names the step that an error belongs to.
+trait Step<T> {
+    fn step(self, step: &str) -> Result<T, Failure>;
+}
+
+impl<T> Step<T> for Result<T, Errno> {
+    fn step(self, step: &str) -> Result<T, Failure> {
+        self.map_err(|errno| Failure {
+            step: step.to_owned(),
+            errno,
+        })
+    }
+}
+
+impl<T> Step<T> for io::Result<T> {
+    fn step(self, step: &str) -> Result<T, Failure> {
+        self.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            .step(step)
+    }
+}
+
+/// Becomes a launcher, and then never returns, if the first argument says so; otherwise does nothing. The first
+/// thing in `main` of a binary that opens sandboxes: before any thread, runtime or output.
+pub fn launcher_main() {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == OsStr::new(LAUNCHER_ARGUMENT))
+    {
+        sys::exit_now(if launch() == ExitCode::SUCCESS { 0 } else { 125 });
+    }
+}
+
+fn launch() -> ExitCode {
+    let Ok(socket) = outer::take_socket() else {
+        return ExitCode::FAILURE;
+    };
+    match outer::run(&socket) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            report(&socket, &failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells the engine which step failed. It may be gone, which is no reason to stay.
+fn report(socket: &impl AsFd, failure: &Failure) {
+    let reply = Reply::Failed {
+        step: failure.step.clone(),
+        errno: failure.errno.raw_os_error(),
+    };
+    let _engine_may_be_gone = wire::send(socket.as_fd(), &reply, &[]);
+}

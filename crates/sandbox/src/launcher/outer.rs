@@ -1,0 +1,149 @@
+//! The outer process: the sandbox's life hangs on it, and its end tells the engine that everything is dead.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::{Mode, OFlags, open},
+    io::{Errno, fcntl_dupfd_cloexec},
+    process::{
+        Pid, PidfdFlags, Signal, WaitOptions, fchdir, kill_process, pidfd_open, set_child_subreaper, setsid,
+        waitpid,
+    },
+    thread::{UnshareFlags, set_name},
+};
+
+use super::{Failure, Step, identity, init, procs};
+use crate::{
+    sys,
+    types::Level,
+    wire::{self, Open, Request},
+};
+
+/// Takes the engine's socket from standard input, and lets go of everything else that was inherited.
+pub(super) fn take_socket() -> Result<OwnedFd, Failure> {
+    // Signals of the engine's terminal are not for us. Fails only for a process that leads a group already.
+    let _leader_already = setsid();
+    let socket = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).step("dup")?;
+    let high = fcntl_dupfd_cloexec(&socket, 1_000).step("dup")?;
+    drop(socket);
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).step("open /dev/null")?;
+    for number in 0..3 {
+        sys::dup_onto(null.as_fd(), number).step("dup2")?;
+    }
+    drop(null);
+    let socket = fcntl_dupfd_cloexec(&high, 3).step("dup")?;
+    drop(high);
+    sys::close_from(4).step("close_range")?;
+    Ok(socket)
+}
+
+/// What came with the first message.
+pub(super) struct Inherited {
+    pub(super) workdir: OwnedFd,
+    pub(super) scratch: Option<OwnedFd>,
+}
+
+pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
+    let _only_a_name = set_name(c"sortie-sandbox");
+    let Some((request, fds)) = wire::receive::<Request>(socket.as_fd()).step("receive")? else {
+        return Ok(());
+    };
+    let Request::Open(open) = request else {
+        return Err(Errno::PROTO).step("first message");
+    };
+    let mut fds = fds.into_iter();
+    let inherited = Inherited {
+        workdir: fds.next().ok_or(Errno::PROTO).step("first message")?,
+        scratch: if open.scratch { fds.next() } else { None },
+    };
+    for cgroup in fds {
+        // "0" is whoever writes.
+        File::from(cgroup).write_all(b"0").step("join cgroup")?;
+    }
+    if open.level == Level::Namespaces {
+        enter_namespaces(&open, &inherited)?;
+    } else {
+        // Whatever outlives its parent comes to us, so that we can end it.
+        set_child_subreaper(Some(rustix::process::getpid())).step("subreaper")?;
+    }
+    let Some(init) = sys::fork().step("fork")? else {
+        let ended = init::run(socket, &open, inherited);
+        if let Err(failure) = ended {
+            super::report(socket, &failure);
+        }
+        sys::exit_now(0);
+    };
+    drop(inherited);
+    wait_for(init, socket.as_fd())?;
+    if open.level != Level::Namespaces {
+        procs::end_all_descendants(Duration::MAX);
+    }
+    Ok(())
+}
+
+fn enter_namespaces(open: &Open, inherited: &Inherited) -> Result<(), Failure> {
+    let (uid, gid) = identity::become_run_user(open.uid)?;
+    // The kernel moves the current directory along into the new mount namespace; no other way leads there, as
+    // neither a path nor a descriptor does.
+    fchdir(&inherited.workdir).step("enter the working directory")?;
+    unshare_all().step("unshare")?;
+    fs::write("/proc/self/setgroups", "deny").step("setgroups")?;
+    fs::write("/proc/self/uid_map", format!("{INSIDE} {uid} 1")).step("uid_map")?;
+    fs::write("/proc/self/gid_map", format!("{INSIDE} {gid} 1")).step("gid_map")
+}
+
+/// User and group of every command inside.
+pub(super) const INSIDE: u32 = 1_000;
+
+#[expect(
+    unsafe_code,
+    reason = "unshare may close descriptors, which this set of flags does not"
+)]
+fn unshare_all() -> Result<(), Errno> {
+    let flags = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWNET
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWCGROUP;
+    // SAFETY: `CLONE_FILES` is not among the flags.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+/// Waits for init to end, and ends it when the engine hangs up.
+fn wait_for(init: Pid, socket: BorrowedFd<'_>) -> Result<(), Failure> {
+    let ended = pidfd_open(init, PidfdFlags::empty()).step("pidfd_open")?;
+    loop {
+        // Only the hang-up is of interest: what arrives is for init.
+        let mut fds = [
+            PollFd::new(&ended, PollFlags::IN),
+            PollFd::from_borrowed_fd(socket, PollFlags::empty()),
+        ];
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) => continue,
+            result => result.step("poll")?,
+        };
+        let [ended, engine] = fds.map(|fd| fd.revents());
+        if ended.is_empty() && engine.is_empty() {
+            continue;
+        }
+        if ended.is_empty() {
+            // It may have ended by itself this moment.
+            let _already_ended = kill_process(init, Signal::KILL);
+        }
+        // With a pid namespace this returns only when everything in it is dead.
+        loop {
+            match waitpid(Some(init), WaitOptions::empty()) {
+                Err(Errno::INTR) => {}
+                result => return result.map(drop).step("wait"),
+            }
+        }
+    }
+}

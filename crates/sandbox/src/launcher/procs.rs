@@ -1,0 +1,224 @@
+//! The processes of a sandbox as `/proc` shows them, and their end.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    os::unix::fs::MetadataExt,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, wait},
+};
+
+/// One process, or what is left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    parent: i32,
+    /// In clock ticks since the machine started.
+    started: u64,
+    ended: bool,
+}
+
+/// Every process in view.
+pub(super) fn all() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+        .filter_map(one)
+        .collect()
+}
+
+/// One process, if it is still there.
+pub(super) fn one(pid: Pid) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    parse(pid, &stat)
+}
+
+/// The name is in parentheses and may hold anything, also parentheses: what counts comes after the last one.
+fn parse(pid: Pid, stat: &str) -> Option<Process> {
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let parent = fields.next()?.parse().ok()?;
+    let started = fields.nth(17)?.parse().ok()?;
+    Some(Process {
+        pid,
+        parent,
+        started,
+        ended,
+    })
+}
+
+/// Those that descend from `ancestor`, without itself, ended ones included.
+pub(super) fn descendants(all: &[Process], ancestor: Pid) -> Vec<Process> {
+    let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
+    for process in all {
+        children.entry(process.parent).or_default().push(*process);
+    }
+    let mut found = Vec::new();
+    let mut pending = vec![ancestor.as_raw_nonzero().get()];
+    while let Some(parent) = pending.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            pending.push(child.pid.as_raw_nonzero().get());
+            found.push(child);
+        }
+    }
+    found
+}
+
+/// What belongs to a command: every living process of ours but those that were there before it started, and what
+/// those started since.
+pub(super) fn of_command(command: &Process) -> Vec<Process> {
+    let all = all();
+    let ours = descendants(&all, getpid());
+    let mut older = HashSet::new();
+    for process in ours.iter().filter(|process| process.started < command.started) {
+        older.insert(process.pid);
+        older.extend(
+            descendants(&all, process.pid)
+                .into_iter()
+                .map(|process| process.pid),
+        );
+    }
+    ours.into_iter()
+        .filter(|process| !process.ended && !older.contains(&process.pid))
+        .collect()
+}
+
+/// Signals exactly this process: its number may be another's by now.
+pub(super) fn signal(process: &Process, signal: Signal) {
+    let Ok(handle) = pidfd_open(process.pid, PidfdFlags::empty()) else {
+        return;
+    };
+    if one(process.pid).is_some_and(|now| now.started == process.started) {
+        // It may end at any moment, which is what is wanted.
+        let _already_ended = pidfd_send_signal(handle, signal);
+    }
+}
+
+/// Kills every descendant and reaps them all; for a subreaper without a pid namespace. Gives up after `limit`.
+pub(super) fn end_all_descendants(limit: Duration) {
+    let begin = Instant::now();
+    let mut stopped = HashSet::new();
+    while begin.elapsed() < limit {
+        let alive: Vec<_> = descendants(&all(), getpid())
+            .into_iter()
+            .filter(|process| !process.ended)
+            .collect();
+        // All are stopped before any is killed: a fork bomb then runs into its own limit, and stands still.
+        let mut fresh = false;
+        for process in &alive {
+            if stopped.insert((process.pid, process.started)) {
+                signal(process, Signal::STOP);
+                fresh = true;
+            }
+        }
+        if !fresh {
+            for process in &alive {
+                signal(process, Signal::KILL);
+            }
+        }
+        if reap_all() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Reaps what has ended; true when no child is left.
+fn reap_all() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return false,
+            Err(_) => return true,
+        }
+    }
+}
+
+/// Memory of some processes, in bytes: shared pages in proportion, or, where a process does not let us see that,
+/// whole.
+pub(super) fn memory(processes: &[Process]) -> u64 {
+    processes
+        .iter()
+        .map(|process| {
+            proportional(process.pid)
+                .or_else(|| resident(process.pid))
+                .unwrap_or(0)
+        })
+        .sum()
+}
+
+fn proportional(pid: Pid) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1_024)
+}
+
+fn resident(pid: Pid) -> Option<u64> {
+    let statm = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * u64::try_from(rustix::param::page_size()).ok()?)
+}
+
+/// Processes and threads of a user in view.
+pub(super) fn tasks_of_user(uid: u32) -> usize {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return 0;
+    };
+    entries
+        .flatten()
+        .filter(|entry| entry.metadata().is_ok_and(|metadata| metadata.uid() == uid))
+        .filter_map(|entry| fs::read_dir(entry.path().join("task")).ok())
+        .map(Iterator::count)
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pid(number: i32) -> Pid {
+        Pid::from_raw(number).unwrap()
+    }
+
+    #[test]
+    fn a_hostile_process_name_does_not_confuse_the_reader() {
+        let rest = "S 7 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 1";
+        let stat = format!("12 (a) Z 1 (b\n) {rest}");
+        let process = parse(pid(12), &stat).unwrap();
+        assert_eq!(
+            (process.parent, process.started, process.ended),
+            (7, 4_242, false)
+        );
+        assert!(parse(pid(12), "12 (a").is_none());
+    }
+
+    #[test]
+    fn descendants_are_found_through_all_generations_and_not_beyond() {
+        let process = |number, parent| Process {
+            pid: pid(number),
+            parent,
+            started: 0,
+            ended: false,
+        };
+        let all = [
+            process(1, 0),
+            process(2, 1),
+            process(3, 2),
+            process(4, 3),
+            process(5, 1),
+        ];
+        let mut found: Vec<_> = descendants(&all, pid(2))
+            .iter()
+            .map(|p| p.pid.as_raw_nonzero().get())
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [3, 4]);
+    }
+}

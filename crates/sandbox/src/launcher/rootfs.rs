@@ -1,0 +1,273 @@
+//! The file system of a sandbox: system folders read-only, a `/etc` of ours, a small `/dev`, a covered `/proc`, the
+//! working directory and `/tmp`; nothing else of the host is there.
+//!
+//! Sources are cloned first, while the host's tree is in view; the new root is then built in place and becomes the
+//! root, and the old one is let go.
+
+use std::{
+    ffi::CStr,
+    fs, io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::symlink,
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::CWD,
+    io::Errno,
+    mount::{
+        MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind,
+        mount_change, mount_remount, move_mount, open_tree, unmount,
+    },
+    process::{chdir, pivot_root},
+};
+
+use super::{Failure, Step};
+use crate::{
+    landlock::{CONFIGURATION, SYSTEM},
+    sys::set_mount_attributes,
+    types::Limits,
+};
+
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+const PASSWD: &str = "root:x:0:0:root:/:/usr/sbin/nologin\nagent:x:1000:1000:agent:/work:/bin/sh\n\
+                      nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n";
+const GROUP: &str = "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n";
+const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 sandbox\n";
+const NAME_SERVICES: &str =
+    "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n";
+
+/// What of `/proc` speaks of the host, not of the sandbox's processes.
+const COVERED: &[&str] = &[
+    "cmdline",
+    "config.gz",
+    "iomem",
+    "ioports",
+    "kallsyms",
+    "kcore",
+    "key-users",
+    "keys",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "latency_stats",
+    "modules",
+    "sched_debug",
+    "slabinfo",
+    "sysrq-trigger",
+    "timer_list",
+    "timer_stats",
+    "vmallocinfo",
+    "vmcore",
+];
+const READ_ONLY: &[&str] = &["acpi", "bus", "driver", "fs", "irq", "scsi", "sys"];
+
+/// A piece of the host: a clone of a mount, or a link to make again.
+enum Piece {
+    Mount {
+        at: PathBuf,
+        clone: OwnedFd,
+        is_dir: bool,
+    },
+    Link {
+        at: PathBuf,
+        to: PathBuf,
+    },
+}
+
+/// Builds the root around the current directory, which becomes `/work`, and enters it.
+pub(super) fn build(limits: &Limits) -> Result<(), Failure> {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).step("mount private")?;
+    let work = clone_of(".").step("open the working directory")?;
+    protect(&work, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV).step("protect the working directory")?;
+    let pieces = collect()?;
+    let devices = DEVICES
+        .into_iter()
+        .map(|name| Ok((name, clone_of(&format!("/dev/{name}"))?)))
+        .collect::<Result<Vec<_>, Errno>>()
+        .step("open devices")?;
+
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    // Any folder will do; this one is everywhere, and its content was cloned.
+    mount(
+        "tmpfs",
+        "/usr",
+        "tmpfs",
+        flags,
+        c"size=256k,nr_inodes=400,mode=755",
+    )
+    .step("mount root")?;
+    chdir("/usr").step("enter root")?;
+    folders(&["work", "etc", "tmp", "dev", "proc", "run", "var", "home"])?;
+    symlink("../tmp", "var/tmp").step("link")?;
+    for piece in pieces {
+        put(piece)?;
+    }
+    files(&[
+        ("etc/passwd", PASSWD),
+        ("etc/group", GROUP),
+        ("etc/hosts", HOSTS),
+        ("etc/hostname", "sandbox\n"),
+        ("etc/resolv.conf", ""),
+        ("etc/nsswitch.conf", NAME_SERVICES),
+    ])?;
+    attach(&work, Path::new("work"))?;
+    let size = format!("size={},nr_inodes=65536,mode=1777\0", limits.tmp_bytes.max(4_096));
+    let size = CStr::from_bytes_until_nul(size.as_bytes())
+        .map_err(|_| Errno::INVAL)
+        .step("mount tmp")?;
+    mount("tmpfs", "tmp", "tmpfs", flags, size).step("mount tmp")?;
+    build_dev(&devices)?;
+    build_proc()?;
+    mount_remount(".", MountFlags::BIND | MountFlags::RDONLY | flags, c"").step("protect root")?;
+    pivot_root(".", ".").step("pivot_root")?;
+    unmount(".", UnmountFlags::DETACH).step("let the old root go")?;
+    chdir("/work").step("enter /work")
+}
+
+fn clone_of(path: &str) -> Result<OwnedFd, Errno> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    open_tree(CWD, path, flags)
+}
+
+/// Adds attributes to a clone and to everything mounted in it.
+fn protect(clone: &OwnedFd, attributes: u64) -> Result<(), Errno> {
+    set_mount_attributes(
+        clone.as_fd(),
+        c"",
+        libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+        attributes,
+    )
+}
+
+fn collect() -> Result<Vec<Piece>, Failure> {
+    let mut pieces = Vec::new();
+    for path in SYSTEM.iter().chain(CONFIGURATION) {
+        let Ok(metadata) = fs::symlink_metadata(path) else {
+            continue;
+        };
+        let at = PathBuf::from(path.trim_start_matches('/'));
+        if metadata.is_symlink() && SYSTEM.contains(path) {
+            let to = fs::read_link(path).step(path)?;
+            pieces.push(Piece::Link { at, to });
+            continue;
+        }
+        // Elsewhere a link's target is what is wanted, and one that leads nowhere is not there.
+        let Ok(metadata) = fs::metadata(path) else {
+            continue;
+        };
+        let clone = clone_of(path).step(path)?;
+        protect(
+            &clone,
+            libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV,
+        )
+        .step(path)?;
+        pieces.push(Piece::Mount {
+            at,
+            clone,
+            is_dir: metadata.is_dir(),
+        });
+    }
+    Ok(pieces)
+}
+
+fn put(piece: Piece) -> Result<(), Failure> {
+    match piece {
+        Piece::Link { at, to } => symlink(to, at).step("link"),
+        Piece::Mount { at, clone, is_dir } => {
+            if let Some(parent) = at.parent() {
+                fs::create_dir_all(parent).step("make folders")?;
+            }
+            if is_dir {
+                fs::create_dir(&at)
+            } else {
+                fs::write(&at, "")
+            }
+            .step("make mount point")?;
+            attach(&clone, &at)
+        }
+    }
+}
+
+fn attach(clone: &OwnedFd, at: &Path) -> Result<(), Failure> {
+    move_mount(clone, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).step("move_mount")
+}
+
+fn folders(paths: &[&str]) -> Result<(), Failure> {
+    paths
+        .iter()
+        .try_for_each(|path| fs::create_dir(path).step("make folders"))
+}
+
+fn files(contents: &[(&str, &str)]) -> Result<(), Failure> {
+    contents
+        .iter()
+        .try_for_each(|(path, content)| fs::write(path, content).step("make files"))
+}
+
+fn build_dev(devices: &[(&str, OwnedFd)]) -> Result<(), Failure> {
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("tmpfs", "dev", "tmpfs", flags, c"size=64k,nr_inodes=64,mode=755").step("mount dev")?;
+    for (name, clone) in devices {
+        let at = Path::new("dev").join(name);
+        fs::write(&at, "").step("make device")?;
+        attach(clone, &at)?;
+    }
+    folders(&["dev/pts", "dev/shm"])?;
+    mount(
+        "devpts",
+        "dev/pts",
+        "devpts",
+        flags,
+        c"newinstance,ptmxmode=0666,mode=620",
+    )
+    .step("mount devpts")?;
+    let shm = flags | MountFlags::NODEV;
+    mount(
+        "tmpfs",
+        "dev/shm",
+        "tmpfs",
+        shm,
+        c"size=16m,nr_inodes=4096,mode=1777",
+    )
+    .step("mount shm")?;
+    for (to, at) in [
+        ("pts/ptmx", "dev/ptmx"),
+        ("/proc/self/fd", "dev/fd"),
+        ("/proc/self/fd/0", "dev/stdin"),
+        ("/proc/self/fd/1", "dev/stdout"),
+        ("/proc/self/fd/2", "dev/stderr"),
+    ] {
+        symlink(to, at).step("link")?;
+    }
+    mount_remount("dev", MountFlags::BIND | MountFlags::RDONLY | flags, c"").step("protect dev")
+}
+
+fn build_proc() -> Result<(), Failure> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "proc", "proc", flags, c"").step("mount proc")?;
+    fs::write("proc/sys/user/max_user_namespaces", "0").step("forbid nested user namespaces")?;
+    for name in COVERED {
+        absent_is_fine(mount_bind("dev/null", Path::new("proc").join(name))).step("cover proc")?;
+    }
+    for name in READ_ONLY {
+        let at = Path::new("proc").join(name);
+        if absent_is_fine(mount_bind(&at, &at).map(|()| true)).step("protect proc")? {
+            mount_remount(&at, MountFlags::BIND | MountFlags::RDONLY | flags, c"").step("protect proc")?;
+        }
+    }
+    Ok(())
+}
+
+fn absent_is_fine<T: Default>(result: Result<T, Errno>) -> io::Result<T> {
+    match result {
+        Err(Errno::NOENT) => Ok(T::default()),
+        result => Ok(result?),
+    }
+}

@@ -1,0 +1,114 @@
+//! Limits that the kernel does not keep here: looked at every quarter of a second while anything runs.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    process::getpid,
+};
+
+use super::procs;
+use crate::{
+    types::Limits,
+    wire::{Broken, MemoryKeeper},
+    workdir::{Total, measure},
+};
+
+const INTERVAL: Duration = Duration::from_millis(250);
+/// A look costs at most one part in this many of the time.
+const SHARE: u32 = 10;
+
+/// What is watched, and when next.
+pub(super) struct Watch {
+    work: OwnedFd,
+    limits: Limits,
+    memory: MemoryKeeper,
+    /// What was there when the command started: a run over its limit may still run a command that deletes.
+    baseline: Total,
+    looked: Instant,
+    cost: Duration,
+}
+
+impl Watch {
+    /// Watches the current directory.
+    pub(super) fn new(limits: Limits, memory: MemoryKeeper) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let work = openat(CWD, ".", flags, Mode::empty())?;
+        let looked = Instant::now();
+        Ok(Self {
+            work,
+            limits,
+            memory,
+            baseline: Total::default(),
+            looked,
+            cost: Duration::ZERO,
+        })
+    }
+
+    /// Time until the next look.
+    pub(super) fn due_in(&self) -> Duration {
+        INTERVAL
+            .max(self.cost * SHARE)
+            .saturating_sub(self.looked.elapsed())
+    }
+
+    /// Looks, if it is time; says which limit is broken.
+    pub(super) fn look(&mut self) -> Option<Broken> {
+        if !self.due_in().is_zero() {
+            return None;
+        }
+        let began = Instant::now();
+        let broken = self.memory_broken().or_else(|| self.disk_broken());
+        self.looked = Instant::now();
+        self.cost = self.looked - began;
+        broken
+    }
+
+    /// Looks at the disk at the end of a command, unless the last look was dear and is not long ago.
+    pub(super) fn look_at_end(&mut self) -> Option<Broken> {
+        if self.looked.elapsed() < self.cost * SHARE {
+            return None;
+        }
+        let began = Instant::now();
+        let broken = self.disk_broken();
+        self.looked = Instant::now();
+        self.cost = self.looked - began;
+        if broken.is_some() {
+            // The next command starts from here.
+            self.baseline = self.measure();
+        }
+        broken
+    }
+
+    fn memory_broken(&self) -> Option<Broken> {
+        if self.memory == MemoryKeeper::Kernel {
+            return None;
+        }
+        let used = procs::memory(&procs::descendants(&procs::all(), getpid()));
+        (used > self.limits.memory_bytes).then_some(Broken::Memory)
+    }
+
+    fn disk_broken(&mut self) -> Option<Broken> {
+        let now = self.measure();
+        let over = |now: u64, limit: u64, baseline: u64| now > limit.max(baseline);
+        let broken = over(now.bytes, self.limits.disk_bytes, self.baseline.bytes)
+            || over(now.entries, self.limits.disk_entries, self.baseline.entries);
+        if broken {
+            return Some(Broken::Disk);
+        }
+        // What was deleted may not be filled again.
+        self.baseline.bytes = self.baseline.bytes.min(now.bytes);
+        self.baseline.entries = self.baseline.entries.min(now.entries);
+        None
+    }
+
+    fn measure(&self) -> Total {
+        let stop_at = self.limits.disk_entries.max(self.baseline.entries);
+        // A run that moves folders about while they are walked is looked at again next time.
+        measure(std::os::fd::AsFd::as_fd(&self.work), stop_at).unwrap_or_default()
+    }
+}

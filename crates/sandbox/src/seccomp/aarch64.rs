@@ -1,0 +1,9 @@
+//! What 64-bit ARM has beside the calls of every architecture: nothing, it came without the old ones.
+
+use libc::c_long;
+
+pub(super) const AUDIT_ARCH: u32 = 0xC000_00B7;
+
+pub(super) const FOREIGN_FROM: Option<u32> = None;
+
+pub(super) const CALLS: &[c_long] = &[];

@@ -1,0 +1,254 @@
+use super::*;
+
+/// Runs a filter as the kernel would.
+fn run(filter: &[Instruction], arch: u32, call: u32, arguments: [u64; 6]) -> u32 {
+    let mut data = [0_u32; 16];
+    (data[0], data[1]) = (call, arch);
+    for (index, argument) in arguments.into_iter().enumerate() {
+        data[4 + 2 * index] = u32::try_from(argument & 0xFFFF_FFFF).unwrap();
+        data[5 + 2 * index] = u32::try_from(argument >> 32).unwrap();
+    }
+    let (mut at, mut loaded) = (0, 0_u32);
+    loop {
+        let step = filter[at];
+        at += 1;
+        let code = u32::from(step.code);
+        let jump = |holds: bool| usize::from(if holds { step.jt } else { step.jf });
+        if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS {
+            loaded = data[usize::try_from(step.k / 4).unwrap()];
+        } else if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K {
+            loaded &= step.k;
+        } else if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K {
+            at += jump(loaded == step.k);
+        } else if code == libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K {
+            at += jump(loaded >= step.k);
+        } else if code == libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K {
+            at += jump(loaded > step.k);
+        } else if code == libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K {
+            at += jump(loaded & step.k != 0);
+        } else {
+            assert_eq!(code, libc::BPF_RET | libc::BPF_K);
+            return step.k;
+        }
+    }
+}
+
+fn call(level: Level, number_of: c_long, arguments: [u64; 6]) -> u32 {
+    run(
+        &filter(level, MemoryKeeper::Kernel),
+        arch::AUDIT_ARCH,
+        number(number_of),
+        arguments,
+    )
+}
+
+fn error(errno: Errno) -> u32 {
+    libc::SECCOMP_RET_ERRNO | errno.raw_os_error().cast_unsigned()
+}
+
+fn first(value: i32) -> [u64; 6] {
+    [u64::from(bits(value)), 0, 0, 0, 0, 0]
+}
+
+#[test]
+fn every_listed_call_is_allowed_and_every_other_number_does_not_exist() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        for memory in [MemoryKeeper::Kernel, MemoryKeeper::Watch] {
+            let filter = filter(level, memory);
+            assert!(filter.len() < 4_096, "the kernel's limit");
+            let allowed = allowed(level, memory);
+            let ruled: Vec<u32> = rules(level).into_iter().map(|(call, _)| number(call)).collect();
+            for call in 0..1_000 {
+                if ruled.contains(&call) {
+                    continue;
+                }
+                let expected = if allowed.contains(&call) {
+                    ALLOW
+                } else {
+                    error(Errno::NOSYS)
+                };
+                assert_eq!(
+                    run(&filter, arch::AUDIT_ARCH, call, [0; 6]),
+                    expected,
+                    "call {call}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn foreign_calls_kill_the_process() {
+    let filter = filter(Level::Namespaces, MemoryKeeper::Kernel);
+    assert_eq!(run(&filter, 0x4000_0003, 20, [0; 6]), KILL, "32-bit x86");
+    if let Some(foreign) = arch::FOREIGN_FROM {
+        assert_eq!(run(&filter, arch::AUDIT_ARCH, foreign + 39, [0; 6]), KILL, "x32");
+    }
+    assert_eq!(
+        run(&filter, arch::AUDIT_ARCH, u32::MAX, [0; 6]),
+        error(Errno::NOSYS)
+    );
+}
+
+#[test]
+fn what_mounts_traces_loads_or_reaches_into_others_is_not_listed() {
+    for forbidden in [
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_open_tree,
+        libc::SYS_move_mount,
+        libc::SYS_fsopen,
+        libc::SYS_mount_setattr,
+        libc::SYS_pivot_root,
+        libc::SYS_chroot,
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_kcmp,
+        libc::SYS_bpf,
+        libc::SYS_perf_event_open,
+        libc::SYS_io_uring_setup,
+        libc::SYS_keyctl,
+        libc::SYS_add_key,
+        libc::SYS_request_key,
+        libc::SYS_userfaultfd,
+        libc::SYS_memfd_secret,
+        libc::SYS_name_to_handle_at,
+        libc::SYS_open_by_handle_at,
+        libc::SYS_init_module,
+        libc::SYS_kexec_load,
+        libc::SYS_reboot,
+        libc::SYS_swapon,
+        libc::SYS_acct,
+        libc::SYS_quotactl,
+        libc::SYS_syslog,
+        libc::SYS_fanotify_init,
+        libc::SYS_settimeofday,
+        libc::SYS_clock_settime,
+        libc::SYS_sethostname,
+        libc::SYS_clone3,
+    ] {
+        assert_eq!(
+            call(Level::Namespaces, forbidden, [0; 6]),
+            error(Errno::NOSYS),
+            "call {forbidden}"
+        );
+    }
+}
+
+#[test]
+fn namespaces_are_denied_and_threads_are_not() {
+    for flag in [
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+    ] {
+        assert_eq!(
+            call(Level::Namespaces, libc::SYS_clone, first(flag | libc::SIGCHLD)),
+            error(Errno::PERM)
+        );
+        assert_eq!(
+            call(Level::Namespaces, libc::SYS_unshare, first(flag)),
+            error(Errno::PERM)
+        );
+    }
+    assert_eq!(
+        call(Level::Namespaces, libc::SYS_unshare, first(NEW_TIME_NAMESPACE)),
+        error(Errno::PERM)
+    );
+    let thread = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_FILES;
+    assert_eq!(call(Level::Namespaces, libc::SYS_clone, first(thread)), ALLOW);
+    let high = [
+        0xFFFF_FFFF_0000_0000 | u64::from(bits(libc::CLONE_NEWUSER)),
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
+    assert_eq!(call(Level::Namespaces, libc::SYS_clone, high), error(Errno::PERM));
+}
+
+#[test]
+fn sockets_are_allowed_by_family_type_and_protocol() {
+    let socket = |family: i32, kind: i32, protocol: i32| {
+        call(
+            Level::Namespaces,
+            libc::SYS_socket,
+            [family, kind, protocol, 0, 0, 0].map(|v| u64::from(bits(v))),
+        )
+    };
+    for allowed in [
+        (libc::AF_UNIX, libc::SOCK_STREAM, 0),
+        (libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0),
+        (libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+        (libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE),
+    ] {
+        assert_eq!(socket(allowed.0, allowed.1, allowed.2), ALLOW, "{allowed:?}");
+    }
+    for denied in [
+        (libc::AF_VSOCK, libc::SOCK_STREAM, 0),
+        (libc::AF_PACKET, libc::SOCK_RAW, 0),
+        (libc::AF_ALG, libc::SOCK_SEQPACKET, 0),
+        (libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP),
+        (libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_SCTP),
+        (libc::AF_INET, libc::SOCK_SEQPACKET, 0),
+        (libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_AUDIT),
+        (libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT),
+    ] {
+        assert_ne!(socket(denied.0, denied.1, denied.2), ALLOW, "{denied:?}");
+    }
+    for family in [
+        libc::AF_UNIX,
+        libc::AF_INET,
+        libc::AF_INET6,
+        libc::AF_NETLINK,
+        libc::AF_VSOCK,
+    ] {
+        assert_ne!(
+            call(Level::Landlock, libc::SYS_socket, first(family)),
+            ALLOW,
+            "no network namespace"
+        );
+    }
+}
+
+#[test]
+fn terminal_injection_is_denied_also_with_high_bits_set() {
+    for request in [0x5412_u64, 0x541C, 0xFFFF_FFFF_0000_5412] {
+        assert_eq!(
+            call(Level::Namespaces, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]),
+            error(Errno::PERM)
+        );
+    }
+    assert_eq!(
+        call(Level::Namespaces, libc::SYS_ioctl, [0, 0x5401, 0, 0, 0, 0]),
+        ALLOW,
+        "TCGETS"
+    );
+}
+
+#[test]
+fn memory_that_only_a_cgroup_counts_needs_a_cgroup() {
+    let with = |call, level, memory| run(&filter(level, memory), arch::AUDIT_ARCH, number(call), [0; 6]);
+    for hidden in [libc::SYS_memfd_create, libc::SYS_shmget] {
+        assert_eq!(with(hidden, Level::Namespaces, MemoryKeeper::Kernel), ALLOW);
+        assert_eq!(
+            with(hidden, Level::Namespaces, MemoryKeeper::Watch),
+            error(Errno::NOSYS)
+        );
+    }
+    let host_ipc = with(libc::SYS_shmget, Level::Landlock, MemoryKeeper::Kernel);
+    assert_eq!(host_ipc, error(Errno::NOSYS), "the host's ipc namespace");
+}
+
+#[test]
+fn limits_of_other_processes_stay_as_they_are() {
+    assert_eq!(call(Level::Namespaces, libc::SYS_prlimit64, first(0)), ALLOW);
+    assert_eq!(
+        call(Level::Namespaces, libc::SYS_prlimit64, first(1)),
+        error(Errno::PERM)
+    );
+}

@@ -1,0 +1,339 @@
+//! The engine's side of a sandbox: starts its launcher, sends it commands, and keeps what they write.
+//!
+//! The launcher is started by `posix_spawn`, which costs the same however large the engine is; everything it needs
+//! goes over one socket. Closing that socket kills the sandbox, and the launcher's end means that everything in it is
+//! dead. A sandbox that was lost is opened again for the next command.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    process::{Child, Command as Launcher},
+    time::{Instant, timeout},
+};
+
+use crate::{
+    cgroup::{Hierarchy, RunGroup},
+    flight::{Ended, Flight, Job},
+    hosts, sys,
+    types::{Command, Error, ExitKind, Finished, Level, Sandbox, Spec, Usage},
+    uids::RunUid,
+    wire::{self, Broken, Check, LAUNCHER_ARGUMENT, MemoryKeeper, Open, Reply, Request, Status},
+    workdir::{Workdir, measure},
+};
+
+/// How long a launcher may take to set up, answer or end.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What all sandboxes of a backend have in common.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) launcher: PathBuf,
+    pub(crate) level: Level,
+    pub(crate) groups: Option<Arc<Hierarchy>>,
+}
+
+/// The open sandbox of one run.
+pub(crate) struct Session {
+    host: Arc<Host>,
+    workdir: OwnedFd,
+    scratch: Option<OwnedFd>,
+    // Held so that no other run gets it.
+    _owner: Option<Arc<RunUid>>,
+    open: Open,
+    live: Option<Live>,
+    last_id: u64,
+}
+
+/// A launcher that stands. The order of the fields is that of the end: hang up, let the child be reaped, remove
+/// the group.
+pub(crate) struct Live {
+    socket: AsyncFd<OwnedFd>,
+    child: Child,
+    group: Option<RunGroup>,
+    memory_kills: u64,
+}
+
+impl Session {
+    pub(crate) async fn open(host: Arc<Host>, workdir: &Workdir, spec: Spec) -> Result<Self, Error> {
+        let setup = |error: io::Error| Error::Setup(error.to_string());
+        let owner = workdir.owner();
+        let (scratch, home, tmp) = if host.level == Level::Namespaces {
+            (None, PathBuf::from("/work"), PathBuf::from("/tmp"))
+        } else {
+            let (fd, path) = workdir.scratch().map_err(setup)?;
+            (Some(fd), workdir.path().to_owned(), path)
+        };
+        let open = Open {
+            level: host.level,
+            uid: owner.as_ref().map(|owner| owner.uid()),
+            limits: spec.limits,
+            memory: if host.groups.is_some() {
+                MemoryKeeper::Kernel
+            } else {
+                MemoryKeeper::Watch
+            },
+            env: environment(&home, &tmp, spec.env),
+            scratch: scratch.is_some(),
+        };
+        let workdir = workdir.fd().try_clone_to_owned().map_err(setup)?;
+        let mut session = Self {
+            host,
+            workdir,
+            scratch,
+            _owner: owner,
+            open,
+            live: None,
+            last_id: 0,
+        };
+        session.live = Some(session.launch().await?);
+        Ok(session)
+    }
+
+    async fn launch(&self) -> Result<Live, Error> {
+        let setup = |error: io::Error| Error::Setup(error.to_string());
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|errno| setup(errno.into()))?;
+        rustix::io::ioctl_fionbio(&ours, true).map_err(|errno| setup(errno.into()))?;
+        let group = match &self.host.groups {
+            Some(groups) => Some(groups.create(&self.open.limits).map_err(setup)?),
+            None => None,
+        };
+        let doors = group
+            .as_ref()
+            .map_or(Ok(Vec::new()), RunGroup::doors)
+            .map_err(setup)?;
+        let child = Launcher::new(&self.host.launcher)
+            .arg(LAUNCHER_ARGUMENT)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| Error::Setup(format!("the launcher cannot be started: {error}")))?;
+        let socket = sys::async_socket(ours).map_err(setup)?;
+        let fds: Vec<BorrowedFd<'_>> = std::iter::once(self.workdir.as_fd())
+            .chain(self.scratch.as_ref().map(AsFd::as_fd))
+            .chain(doors.iter().map(AsFd::as_fd))
+            .collect();
+        let live = Live {
+            socket,
+            child,
+            group,
+            memory_kills: 0,
+        };
+        live.send(&Request::Open(Box::new(self.open.clone())), &fds)
+            .await
+            .map_err(setup)?;
+        match timeout(PATIENCE, live.receive()).await {
+            Ok(Ok(Some(Reply::Ready))) => Ok(live),
+            Ok(Ok(Some(Reply::Failed { step, errno }))) => Err(hosts::refusal(&step, errno)),
+            Ok(Ok(_)) => Err(Error::Setup("the launcher ended without a word".to_owned())),
+            Ok(Err(error)) => Err(setup(error)),
+            Err(_late) => Err(Error::Setup("the launcher does not answer".to_owned())),
+        }
+    }
+
+    /// Runs a job to its end; a sandbox that was lost before is opened again.
+    async fn run(&mut self, job: Job) -> Result<Finished, Error> {
+        if self.live.is_none() {
+            self.live = Some(self.launch().await?);
+        }
+        self.last_id += 1;
+        let began = Instant::now();
+        let (ended, stdout, stderr) = Flight::new(&mut self.live, self.last_id).run(job).await?;
+        let kills = self.live.as_mut().is_some_and(Live::memory_was_killed);
+        let exit = match ended {
+            Ended::TimedOut | Ended::Stuck => ExitKind::TimedOut,
+            Ended::NotConfined { step, errno } => return Err(hosts::refusal(&step, errno)),
+            Ended::NotExecutable(reason) => return Err(Error::NotExecutable(reason)),
+            Ended::Lost(reason) => {
+                // The last process is reaped before the group is looked at and goes.
+                if let Some(live) = self.live.take() {
+                    live.end().await?;
+                }
+                if !kills {
+                    return Err(Error::Lost(reason));
+                }
+                ExitKind::Memory
+            }
+            Ended::Exited {
+                broken: Some(Broken::Memory),
+                ..
+            } => ExitKind::Memory,
+            Ended::Exited {
+                broken: Some(Broken::Disk),
+                ..
+            } => ExitKind::Disk,
+            Ended::Exited { .. } if kills => ExitKind::Memory,
+            Ended::Exited {
+                status: Status::Code(code),
+                ..
+            } => ExitKind::Code(code),
+            Ended::Exited {
+                status: Status::Signal(signal),
+                ..
+            } => ExitKind::Signal(signal),
+        };
+        Ok(Finished {
+            exit,
+            stdout,
+            stderr,
+            duration: began.elapsed(),
+        })
+    }
+
+    /// Checks the confinement from inside.
+    pub(crate) async fn check(&mut self, check: Check) -> Result<Finished, Error> {
+        let request = move |id| Request::Check { id, check };
+        self.run(Job {
+            request: Box::new(request),
+            what: "check".to_owned(),
+            timeout: PATIENCE,
+            keep: 16 << 10,
+        })
+        .await
+    }
+
+    async fn measure(&mut self) -> Result<Usage, Error> {
+        let lost = |error: io::Error| Error::Lost(error.to_string());
+        let workdir = self.workdir.try_clone().map_err(lost)?;
+        let total = tokio::task::spawn_blocking(move || measure(workdir.as_fd(), u64::MAX))
+            .await
+            .map_err(|error| Error::Lost(error.to_string()))?
+            .map_err(lost)?;
+        let mut usage = Usage {
+            disk_bytes: total.bytes,
+            ..Usage::default()
+        };
+        let Some(live) = &mut self.live else {
+            return Ok(usage);
+        };
+        live.send(&Request::Usage, &[]).await.map_err(lost)?;
+        let reply = timeout(PATIENCE, async {
+            loop {
+                // What an abandoned command still has to say comes first.
+                match live.receive().await.map_err(lost)? {
+                    Some(Reply::Usage { memory, processes }) => return Ok((memory, processes)),
+                    Some(_) => {}
+                    None => return Err(Error::Lost("it has ended".to_owned())),
+                }
+            }
+        })
+        .await
+        .map_err(|_late| Error::Lost("it does not answer".to_owned()))?;
+        let (memory, processes) = reply?;
+        usage.memory_bytes = Some(live.group.as_ref().and_then(RunGroup::memory).unwrap_or(memory));
+        usage.processes = Some(processes);
+        Ok(usage)
+    }
+}
+
+impl Sandbox for Session {
+    fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>> {
+        let what = command.argv.first().cloned().unwrap_or_default();
+        let request = move |id| Request::Exec {
+            id,
+            argv: command.argv,
+        };
+        let (timeout, keep) = (command.timeout, command.keep_bytes);
+        Box::pin(self.run(Job {
+            request: Box::new(request),
+            what,
+            timeout,
+            keep,
+        }))
+    }
+
+    fn usage(&mut self) -> BoxFuture<'_, Result<Usage, Error>> {
+        Box::pin(self.measure())
+    }
+
+    fn close(mut self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async move {
+            match self.live.take() {
+                Some(live) => live.end().await,
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl Live {
+    /// Sends a message, waiting for room.
+    pub(crate) async fn send(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.socket
+            .async_io(Interest::WRITABLE, |socket| {
+                wire::send(socket.as_fd(), request, fds)
+            })
+            .await
+    }
+
+    /// Sends a message if there is room at once.
+    pub(crate) fn send_now(&self, request: &Request) -> io::Result<()> {
+        wire::send(self.socket.get_ref().as_fd(), request, &[])
+    }
+
+    pub(crate) async fn receive(&self) -> io::Result<Option<Reply>> {
+        let message = self
+            .socket
+            .async_io(Interest::READABLE, |socket| wire::receive(socket.as_fd()))
+            .await?;
+        Ok(message.map(|(reply, _no_descriptors)| reply))
+    }
+
+    /// Whether the kernel has killed for memory since the last time this was asked.
+    fn memory_was_killed(&mut self) -> bool {
+        let kills = self.group.as_ref().map_or(0, RunGroup::memory_kills);
+        std::mem::replace(&mut self.memory_kills, kills) < kills
+    }
+
+    /// Kills everything and waits until nothing is left.
+    async fn end(self) -> Result<(), Error> {
+        let Self {
+            socket,
+            mut child,
+            group,
+            ..
+        } = self;
+        drop(socket);
+        let ended = timeout(PATIENCE, child.wait()).await;
+        drop(group);
+        match ended {
+            Ok(Ok(_status)) => Ok(()),
+            Ok(Err(error)) => Err(Error::Lost(error.to_string())),
+            Err(_late) => Err(Error::Lost("it does not end".to_owned())),
+        }
+    }
+}
+
+/// The environment of every command: built from nothing.
+fn environment(home: &Path, tmp: &Path, extra: Vec<(String, String)>) -> Vec<(String, String)> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let mut env = vec![
+        (
+            "PATH".to_owned(),
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+        ),
+        ("HOME".to_owned(), text(home)),
+        ("LANG".to_owned(), "C.UTF-8".to_owned()),
+        ("TMPDIR".to_owned(), text(tmp)),
+    ];
+    env.retain(|(name, _)| !extra.iter().any(|(other, _)| other == name));
+    env.extend(extra);
+    env
+}

@@ -1,0 +1,245 @@
+//! What engine and launcher say to each other: one datagram per message over a unix socket, descriptors beside it.
+//!
+//! A message is JSON. One that does not fit a datagram goes as a memory file, which is then the first descriptor.
+
+use std::{
+    fs::File,
+    io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    io::Errno,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+        SendFlags, recvmsg, sendmsg,
+    },
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::types::{Level, Limits};
+
+/// Argument that makes the binary a launcher.
+pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
+
+/// From the engine.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// The first message. Descriptors: the working directory, the scratch folder if any, then one open
+    /// `cgroup.procs` per cgroup to join.
+    Open(Box<Open>),
+    /// Run a program. Descriptors: standard output and standard error.
+    Exec { id: u64, argv: Vec<String> },
+    /// Check the confinement from inside, instead of a program. Descriptors as for `Exec`.
+    Check { id: u64, check: Check },
+    /// Kill a command with everything it started.
+    Kill { id: u64 },
+    /// Read these descriptors to their end, for the processes that still write to them.
+    Discard,
+    /// Say what is in use.
+    Usage,
+}
+
+/// How to set a sandbox up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Open {
+    pub(crate) level: Level,
+    /// The host user to become; as the launcher itself otherwise.
+    pub(crate) uid: Option<u32>,
+    pub(crate) limits: Limits,
+    pub(crate) memory: MemoryKeeper,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) scratch: bool,
+}
+
+/// Who keeps the memory limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum MemoryKeeper {
+    /// A memory cgroup.
+    Kernel,
+    /// The sandbox's first process, by looking.
+    Watch,
+}
+
+/// A check from inside.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Check {
+    /// Try what a confined command must not be able to do.
+    Escapes(Outside),
+    /// Use this much memory.
+    Memory(u64),
+}
+
+/// What lies outside, for the check that it stays there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Outside {
+    /// A file that only the engine may read.
+    pub(crate) secret: String,
+    /// A TCP port on the host's loopback address that accepts.
+    pub(crate) port: u16,
+    /// The engine.
+    pub(crate) pid: u32,
+}
+
+/// From the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    /// The sandbox stands.
+    Ready,
+    /// It does not: this step failed with this error number.
+    Failed { step: String, errno: i32 },
+    /// A command could not be confined, and was not run; `Exited` follows.
+    NotConfined { id: u64, step: String, errno: i32 },
+    /// A program could not be executed; `Exited` follows.
+    NotExecutable { id: u64, errno: i32 },
+    /// A command has ended.
+    Exited {
+        id: u64,
+        status: Status,
+        broken: Option<Broken>,
+    },
+    /// What is in use.
+    Usage { memory: u64, processes: u32 },
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Status {
+    Code(i32),
+    Signal(i32),
+}
+
+/// The limit for which everything was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Broken {
+    Memory,
+    Disk,
+}
+
+/// Longest message that goes as a datagram: below the smallest socket buffer in use.
+const INLINE: usize = 16 << 10;
+const IS_INLINE: u8 = 0;
+const IS_FILE: u8 = 1;
+const MAX_FDS: usize = 8;
+
+/// Sends a message; the socket may be non-blocking (`WouldBlock` is then possible and nothing was sent).
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    message: &impl Serialize,
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut body = vec![IS_INLINE];
+    serde_json::to_writer(&mut body, message)?;
+    if body.len() <= INLINE {
+        return send_raw(socket, &body, fds);
+    }
+    let mut file = File::from(memfd_create("message", MemfdFlags::CLOEXEC)?);
+    file.write_all(body.get(1..).unwrap_or_default())?;
+    file.seek(SeekFrom::Start(0))?;
+    let all: Vec<_> = std::iter::once(file.as_fd()).chain(fds.iter().copied()).collect();
+    send_raw(socket, &[IS_FILE], &all)
+}
+
+fn send_raw(socket: BorrowedFd<'_>, body: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::other("too many descriptors in one message"));
+    }
+    loop {
+        match sendmsg(socket, &[IoSlice::new(body)], &mut control, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            result => return result.map(drop).map_err(io::Error::from),
+        }
+    }
+}
+
+/// Receives one message with its descriptors; `None` when the other side is gone.
+pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    let mut body = vec![0; INLINE + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS + 1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let length = loop {
+        match recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut body)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        ) {
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) => return Ok(None),
+            result => break result?.bytes,
+        }
+    };
+    let mut fds: Vec<OwnedFd> = control
+        .drain()
+        .filter_map(|message| {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                Some(fds)
+            } else {
+                None
+            }
+        })
+        .flatten()
+        .collect();
+    body.truncate(length);
+    let Some((kind, inline)) = body.split_first() else {
+        return Ok(None);
+    };
+    if *kind == IS_INLINE {
+        return Ok(Some((serde_json::from_slice(inline)?, fds)));
+    }
+    if fds.is_empty() {
+        return Err(io::Error::other("a message without its file"));
+    }
+    let mut content = Vec::new();
+    File::from(fds.remove(0)).read_to_end(&mut content)?;
+    Ok(Some((serde_json::from_slice(&content)?, fds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn a_message_of_any_size_arrives_whole_with_its_descriptors_in_order() {
+        let (here, there) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let file = tempfile::tempfile().unwrap();
+        (&file).write_all(b"mine").unwrap();
+        for length in [0, 10, INLINE - 1, INLINE, INLINE + 1, 3 << 20] {
+            let argv = vec!["x".repeat(length), "é\n\0".to_owned()];
+            let request = Request::Exec {
+                id: 7,
+                argv: argv.clone(),
+            };
+            send(here.as_fd(), &request, &[file.as_fd(), here.as_fd()]).unwrap();
+            let (received, fds) = receive::<Request>(there.as_fd()).unwrap().unwrap();
+            let Request::Exec {
+                id: 7,
+                argv: received,
+            } = received
+            else {
+                panic!("another message")
+            };
+            assert_eq!(received, argv);
+            assert_eq!(fds.len(), 2);
+            let mut first = File::from(fds.into_iter().next().unwrap());
+            first.seek(SeekFrom::Start(0)).unwrap();
+            let mut content = String::new();
+            first.read_to_string(&mut content).unwrap();
+            assert_eq!(content, "mine");
+        }
+        drop(here);
+        assert!(receive::<Request>(there.as_fd()).unwrap().is_none());
+    }
+}
