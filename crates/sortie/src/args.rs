@@ -94,8 +94,11 @@ pub(crate) struct ServeArgs {
 /// Where the engine is.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct EngineArgs {
-    /// The engine's address [env: SORTIE_URL] [default: the engine of the data folder]
-    #[arg(long, value_name = "URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "The engine's address [env: SORTIE_URL] [default: the engine of the data folder]"
+    )]
     pub(crate) url: Option<String>,
 }
 
@@ -111,11 +114,18 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The run goes to the engine at --url or SORTIE_URL, else to the engine of the data folder when one is running, else to
-one that is started for this run alone. The answer goes to standard output, everything else to standard error.
+The run goes to the engine at --url or SORTIE_URL, else to the engine of the
+data folder when one is running, else to one that is started for it alone.
+The answer goes to standard output, everything else to standard error.
+Ctrl-C cancels the run; a second one leaves at once.
 
-Exit codes: 0 succeeded, 1 failed, 3 cancelled, 4 timed out, 5 interrupted, 64 wrong command line or request,
-69 engine not available, 70 other failure, 77 API key refused, 78 wrong configuration, 130 left by a second Ctrl-C.")]
+Exit codes:
+  0  the run succeeded             64  wrong command line or request
+  1  the run failed                69  the engine is not available
+  3  the run was cancelled         70  other failure
+  4  the run timed out             77  the API key is refused
+  5  the run was interrupted       78  wrong configuration
+                                  130  left by a second Ctrl-C")]
 pub(crate) struct RunArgs {
     /// The task, or `-` for standard input
     #[arg(value_name = "PROMPT|-")]
@@ -144,16 +154,23 @@ pub(crate) struct RunArgs {
     /// Print the event objects one a line, and the finished run last
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) attendance: Attendance,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+}
+
+/// Whether the command stays with its run.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Attendance {
     /// Follow the run to its end, as is the default
     #[arg(long, overrides_with = "detach")]
     pub(crate) follow: bool,
     /// Print the run's ID and leave it to the engine, which must be one that stays
     #[arg(long, overrides_with = "follow")]
     pub(crate) detach: bool,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
-    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -308,10 +325,7 @@ impl From<&str> for Document {
 impl Global {
     /// The configuration keys that the flags of every command set.
     pub(crate) fn flags(&self) -> Flags {
-        let mut flags = Flags {
-            file: self.config.clone(),
-            ..Flags::default()
-        };
+        let mut flags = Flags::new(self.config.clone());
         flags.text("data_dir", "--data-dir", self.data_dir.as_deref());
         flags
     }
@@ -349,10 +363,10 @@ mod tests {
 
     fn run_args(arguments: &[&str]) -> Result<RunArgs, clap::Error> {
         let cli = Cli::try_parse_from(["sortie", "run"].iter().chain(arguments))?;
-        match cli.command {
-            Command::Run(args) => Ok(args),
-            _ => unreachable!("asked for run"),
-        }
+        let Command::Run(args) = cli.command else {
+            unreachable!("asked for run");
+        };
+        Ok(args)
     }
 
     #[test]
@@ -391,9 +405,19 @@ mod tests {
 
     #[test]
     fn the_later_of_follow_and_detach_counts() {
-        assert!(!run_args(&["x"]).unwrap().detach);
-        assert!(run_args(&["x", "--follow", "--detach"]).unwrap().detach);
-        assert!(!run_args(&["x", "--detach", "--follow"]).unwrap().detach);
+        assert!(!run_args(&["x"]).unwrap().attendance.detach);
+        assert!(
+            run_args(&["x", "--follow", "--detach"])
+                .unwrap()
+                .attendance
+                .detach
+        );
+        assert!(
+            !run_args(&["x", "--detach", "--follow"])
+                .unwrap()
+                .attendance
+                .detach
+        );
     }
 
     #[test]

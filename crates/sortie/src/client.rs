@@ -170,16 +170,7 @@ impl Client {
             if left == 0 {
                 return Ok(runs);
             }
-            let mut path = format!("v1/runs?limit={}", left.min(limits::PAGE));
-            if let Some(status) = status {
-                path += &format!("&status={status}");
-            }
-            if !cursor.is_empty() {
-                path += &format!(
-                    "&cursor={}",
-                    url::form_urlencoded::byte_serialize(cursor.as_bytes()).collect::<String>()
-                );
-            }
+            let path = page_path(status, left.min(limits::PAGE), &cursor);
             let page: RunPage = self.get(&path).await?;
             runs.extend(page.items);
             if page.next_cursor.is_empty() {
@@ -225,6 +216,20 @@ impl Client {
             failures: 0,
         }
     }
+}
+
+fn page_path(status: Option<RunStatus>, limit: u32, cursor: &str) -> String {
+    let path = "v1/runs?".to_owned();
+    let start = path.len();
+    let mut query = url::form_urlencoded::Serializer::for_suffix(path, start);
+    query.append_pair("limit", &limit.to_string());
+    if let Some(status) = status {
+        query.append_pair("status", status.as_str());
+    }
+    if !cursor.is_empty() {
+        query.append_pair("cursor", cursor);
+    }
+    query.finish()
 }
 
 /// One message of a run's stream.

@@ -70,10 +70,6 @@ impl DataDir {
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(crate) fn key_file(&self) -> PathBuf {
         self.path.join(KEY_FILE)
     }
@@ -188,7 +184,7 @@ impl PreparedKey {
         self.file.set_len(u64::try_from(key.len() + 1).unwrap_or(0))?;
         self.file.sync_all()?;
         if self.target.try_exists()? {
-            let kept = (1..)
+            let kept = (1..u32::MAX)
                 .map(|number| self.target.with_extension(format!("key.{number}")))
                 .find(|path| !path.exists())
                 .unwrap_or_else(|| self.target.with_extension("key.old"));
@@ -266,7 +262,7 @@ mod tests {
     fn the_folder_and_the_key_are_readable_by_nobody_else() {
         let (_root, data) = folder();
         data.prepare_admin_key().unwrap().keep("sts_secret").unwrap();
-        assert_eq!(mode(data.path()), 0o700);
+        assert_eq!(mode(&data.path), 0o700);
         assert_eq!(mode(&data.key_file()), 0o600);
         assert_eq!(data.admin_key().as_deref(), Some("sts_secret"));
         assert_eq!(fs::read_to_string(data.key_file()).unwrap(), "sts_secret\n");
@@ -276,7 +272,7 @@ mod tests {
     fn a_prepared_key_that_is_not_needed_leaves_nothing() {
         let (_root, data) = folder();
         drop(data.prepare_admin_key().unwrap());
-        assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(&data.path).unwrap().count(), 0);
         assert_eq!(data.admin_key(), None);
     }
 
@@ -288,11 +284,11 @@ mod tests {
         }
         assert_eq!(data.admin_key().as_deref(), Some("three"));
         assert_eq!(
-            fs::read_to_string(data.path().join("admin.key.1")).unwrap(),
+            fs::read_to_string(data.path.join("admin.key.1")).unwrap(),
             "one\n"
         );
         assert_eq!(
-            fs::read_to_string(data.path().join("admin.key.2")).unwrap(),
+            fs::read_to_string(data.path.join("admin.key.2")).unwrap(),
             "two\n"
         );
     }

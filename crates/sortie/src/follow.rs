@@ -92,7 +92,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn new(format: Format, terminal: &Terminal) -> Self {
+    pub(crate) fn new(format: Format, terminal: Terminal) -> Self {
         let watched = format == Format::Text && terminal.stderr_is_terminal();
         Self {
             format,

@@ -19,7 +19,7 @@ pub(crate) enum Verbosity {
 }
 
 /// Starts the log for the life of the process.
-pub(crate) fn start(config: &Config, verbosity: Verbosity, terminal: &Terminal) -> Result<()> {
+pub(crate) fn start(config: &Config, verbosity: Verbosity, terminal: Terminal) -> Result<()> {
     let directives = match verbosity {
         Verbosity::Configured => config.log_filter.as_str(),
         Verbosity::Errors => "error",

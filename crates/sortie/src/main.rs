@@ -56,8 +56,9 @@ fn fail(failure: &Failure) -> ExitCode {
 fn usage(error: &clap::Error) -> ExitCode {
     // Where the streams are closed there is nobody to tell.
     let _printed = error.print();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Success.into(),
-        _ => Exit::Usage.into(),
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        Exit::Success.into()
+    } else {
+        Exit::Usage.into()
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Node {
     stop: CancellationToken,
     tasks: TaskTracker,
     /// Held until the node is gone: the data folder is this node's.
-    _owner: Owner,
+    owner: Owner,
 }
 
 /// The admin key of a new store.
@@ -64,10 +64,10 @@ impl Node {
             first_key,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            _owner: owner,
+            owner,
         };
         node.serve(listener, config);
-        node._owner.announce(&RunningEngine {
+        node.owner.announce(&RunningEngine {
             url: node.url(),
             purpose,
             pid: process::id(),

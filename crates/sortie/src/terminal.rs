@@ -36,17 +36,17 @@ impl Terminal {
     }
 
     /// Whether standard output takes colours.
-    pub(crate) fn colours_stdout(&self) -> bool {
+    pub(crate) fn colours_stdout(self) -> bool {
         self.stdout && self.colours
     }
 
     /// Whether progress is watched by a person.
-    pub(crate) fn stderr_is_terminal(&self) -> bool {
+    pub(crate) fn stderr_is_terminal(self) -> bool {
         self.stderr
     }
 
     /// Whether standard error takes colours.
-    pub(crate) fn colours_stderr(&self) -> bool {
+    pub(crate) fn colours_stderr(self) -> bool {
         self.stderr && self.colours
     }
 }

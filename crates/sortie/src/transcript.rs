@@ -147,7 +147,10 @@ impl Transcript {
             self.colours,
         ) + "\n";
         match data.arguments.get("command").and_then(|command| command.as_str()) {
-            Some(command) if data.tool == "shell" => lines += &self.block(command, Style::Bold),
+            Some(command) if data.tool == "shell" => {
+                let command = format!("$ {}", command.trim_end().replace('\n', "\n  "));
+                lines += &self.block(&command, Style::Bold);
+            }
             _ if data.arguments.is_empty() => {}
             _ => {
                 let arguments = serde_json::to_string(&data.arguments).unwrap_or_default();
@@ -207,21 +210,28 @@ impl Transcript {
             .said
             .take()
             .map_or_else(String::new, |text| format!("{}\n", harmless(text.trim_end())));
-        let (mark, style) = match run.status {
-            RunStatus::Succeeded => ("✓", Style::Good),
-            _ => ("✗", Style::Bad),
+        let (mark, style) = if run.status == RunStatus::Succeeded {
+            ("✓", Style::Good)
+        } else {
+            ("✗", Style::Bad)
         };
-        let mut line = format!("{mark} {}", run.status.as_str().replace('_', " "));
-        if let (Some(started), Some(finished)) = (run.started_at, run.finished_at) {
-            let took = u64::try_from(finished.since(started).as_millis()).unwrap_or(u64::MAX);
-            line += &format!(" after {}", milliseconds(took));
-        }
-        line += &format!(" · {} · {}", run.cost_micros, run.id);
-        let mut lines = unsaid + &styled(&line, style, self.colours) + "\n";
-        if let Some(error) = &run.error {
-            lines += &format!("  {}\n", styled(&harmless(error), style, self.colours));
-        }
-        lines
+        let took = match (run.started_at, run.finished_at) {
+            (Some(started), Some(finished)) => {
+                let millis = finished.since(started).as_millis();
+                format!(
+                    " after {}",
+                    milliseconds(u64::try_from(millis).unwrap_or(u64::MAX))
+                )
+            }
+            (None, _) | (_, None) => String::new(),
+        };
+        let status = run.status.as_str().replace('_', " ");
+        let line = format!("{mark} {status}{took} · {} · {}", run.cost_micros, run.id);
+        let error = run
+            .error
+            .as_deref()
+            .map_or_else(String::new, |error| self.block(error, style));
+        unsaid + &styled(&line, style, self.colours) + "\n" + &error
     }
 }
 
@@ -364,7 +374,10 @@ mod tests {
 
     #[test]
     fn the_middle_of_a_long_output_is_left_out() {
-        let output: String = (1..=100).map(|n| format!("line {n}\n")).collect();
+        let output = (1..=100)
+            .map(|n| format!("line {n}"))
+            .collect::<Vec<_>>()
+            .join("\n");
         let end = of(
             "tool_end",
             &serde_json::json!({"tool": "shell", "id": "1", "is_error": false, "output": output,

@@ -50,14 +50,4 @@ impl Store {
             })
             .await
     }
-
-    /// Worker: the last event of a run that is not final and in this attempt; `Fenced` otherwise.
-    pub async fn position(&self, _run: RunId, _attempt: i64) -> Result<i64> {
-        unimplemented!()
-    }
-
-    /// System: the last event of each of these runs.
-    pub async fn last_events(&self, _runs: Vec<RunId>) -> Result<Vec<(RunId, i64)>> {
-        unimplemented!()
-    }
 }

@@ -70,7 +70,7 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
     let mut flags = context.flags.clone();
     args.node.add_to(&mut flags);
     let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
-    logging::start(&config, Verbosity::Errors, &context.terminal)?;
+    logging::start(&config, Verbosity::Errors, context.terminal)?;
     let (sandbox, found) = sandbox(&config).await;
     let checks = vec![
         Check::new(
@@ -91,7 +91,7 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
     if args.json {
         print_json(&report)?;
     } else {
-        terminal::print(&text(&report, &context.terminal))?;
+        terminal::print(&text(&report, context.terminal))?;
     }
     Ok(if report.healthy {
         Exit::Success
@@ -100,7 +100,7 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
     })
 }
 
-fn text(report: &Report, terminal: &Terminal) -> String {
+fn text(report: &Report, terminal: Terminal) -> String {
     let colours = terminal.colours_stdout();
     report
         .checks
@@ -221,6 +221,6 @@ mod tests {
             ],
         };
         let terminal = Terminal::of_process(&Environment::default());
-        insta::assert_snapshot!(text(&report, &terminal));
+        insta::assert_snapshot!(text(&report, terminal));
     }
 }

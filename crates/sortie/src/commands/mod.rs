@@ -58,7 +58,7 @@ impl Context {
     /// The configuration for a command that talks to an engine, with the log turned down.
     fn client_config(&self, flags: &Flags) -> Result<Config> {
         let config = Config::load(flags, &self.environment, SandboxPolicy::Strongest)?;
-        logging::start(&config, Verbosity::Errors, &self.terminal)?;
+        logging::start(&config, Verbosity::Errors, self.terminal)?;
         Ok(config)
     }
 

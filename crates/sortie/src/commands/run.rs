@@ -27,7 +27,11 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
     args.node.add_to(&mut flags);
     let config = context.client_config(&flags)?;
     let request = request(&args)?;
-    let need = if args.detach { Need::Keep } else { Need::Work };
+    let need = if args.attendance.detach {
+        Need::Keep
+    } else {
+        Need::Work
+    };
     let connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
     let done = on(&connection, context, &args, &request).await;
     connection.close().await;
@@ -44,7 +48,7 @@ async fn on(
         check_sandbox(sandbox)?;
     }
     let run = connection.client.create_run(request).await?;
-    if args.detach {
+    if args.attendance.detach {
         terminal::print_line(&run.id.to_string())?;
         return Ok(Exit::Success);
     }
@@ -53,7 +57,7 @@ async fn on(
     } else {
         Format::Text
     };
-    let view = View::new(format, &context.terminal);
+    let view = View::new(format, context.terminal);
     if format == Format::Text {
         view.note(&format!("{} started", run.id));
     }

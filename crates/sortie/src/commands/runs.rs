@@ -106,9 +106,10 @@ async fn cancel_run(context: &Context, id: RunId, args: &ListArgs) -> Result<Exi
     if args.json {
         return print_json(&run);
     }
-    terminal::note(&match run.status {
-        RunStatus::Cancelled => format!("{id} is cancelled"),
-        status => format!("{id} was {status} already"),
+    terminal::note(&if run.status == RunStatus::Cancelled {
+        format!("{id} is cancelled")
+    } else {
+        format!("{id} was {} already", run.status)
     });
     Ok(Exit::Success)
 }
@@ -120,7 +121,7 @@ async fn events(context: &Context, id: RunId, after: i64, args: &ListArgs) -> Re
     } else {
         Format::Text
     };
-    let view = View::new(format, &context.terminal);
+    let view = View::new(format, context.terminal);
     let run = follow::follow(&connection.client, id, after, view, OnInterrupt::Leave).await;
     connection.close().await;
     run.map(|_| Exit::Success)

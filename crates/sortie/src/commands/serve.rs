@@ -18,7 +18,7 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     let mut flags = context.flags.clone();
     args.add_to(&mut flags);
     let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
-    logging::start(&config, Verbosity::Configured, &context.terminal)?;
+    logging::start(&config, Verbosity::Configured, context.terminal)?;
     let mut told_to_stop = std::pin::pin!(interruption());
     let node = tokio::select! {
         node = Node::start(&config, config.listen, Purpose::Serve) => node?,

@@ -6,7 +6,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 pub(super) fn new<const N: usize>(headings: [&str; N]) -> Table {
     let mut table = Table::new();
     table
-        .load_preset(presets::NOTHING)
+        .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(headings);
     table

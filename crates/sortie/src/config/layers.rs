@@ -1,7 +1,7 @@
 //! The four layers of the configuration: default file, file, environment, flags; the later wins, key by key.
 //!
 //! Every value remembers where it comes from, so that a message can say it. A key that [`KEYS`] does not list is an
-//! error in every layer.
+//! error.
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
@@ -120,16 +120,13 @@ impl Layers {
     fn add_table(&mut self, prefix: &str, table: Table, source: &Source) -> Result<(), Error> {
         for (name, value) in table {
             let path = format!("{prefix}{name}");
-            match value {
-                Value::Table(inner) if KEYS.iter().any(|(key, _)| key.starts_with(&format!("{path}."))) => {
-                    self.add_table(&format!("{path}."), inner, source)?;
-                }
-                value => {
-                    let key =
-                        known(&path).ok_or_else(|| Error(format!("{source}: {}", unknown_key(&path))))?;
-                    self.set(key.0, value, source.clone());
-                }
+            let is_section = KEYS.iter().any(|(key, _)| key.starts_with(&format!("{path}.")));
+            if let (Value::Table(inner), true) = (&value, is_section) {
+                self.add_table(&format!("{path}."), inner.clone(), source)?;
+                continue;
             }
+            let key = known(&path).ok_or_else(|| Error(format!("{source}: {}", unknown_key(&path))))?;
+            self.set(key.0, value, source.clone());
         }
         Ok(())
     }
@@ -137,11 +134,8 @@ impl Layers {
     /// Lays the environment over what is there.
     pub(super) fn add_environment(&mut self, environment: &Environment) -> Result<(), Error> {
         for name in environment.names_with("SORTIE_") {
-            let is_key = KEYS.iter().any(|(key, _)| variable(key) == name);
-            if !is_key && !OTHER_VARIABLES.contains(&name) && !of_others(name) {
-                return Err(Error(format!(
-                    "{name}: no such setting; `sortie config default` lists all keys"
-                )));
+            if let Some(meant) = misspelt(name) {
+                return Err(Error(format!("{name}: no such setting; did you mean {meant}?")));
             }
         }
         for (key, kind) in KEYS {
@@ -165,13 +159,15 @@ impl Layers {
     }
 }
 
-/// Variables that are not ours in spite of the prefix: Kubernetes makes the first ones of a service called `sortie`,
-/// the last ones are for the project's tests.
-fn of_others(name: &str) -> bool {
-    name.starts_with("SORTIE_SERVICE_")
-        || name == "SORTIE_PORT"
-        || name.starts_with("SORTIE_PORT_")
-        || name.starts_with("SORTIE_TEST_")
+/// The setting that an unknown variable is nearly called. A name that resembles none is somebody else's: Kubernetes
+/// makes `SORTIE_SERVICE_HOST` of a service called `sortie`, and scripts have variables of their own.
+fn misspelt(name: &str) -> Option<String> {
+    let ours = KEYS.iter().map(|(key, _)| variable(key));
+    let ours = ours.chain(OTHER_VARIABLES.iter().map(|name| (*name).to_owned()));
+    ours.map(|known| (distance(name, &known), known))
+        .min()
+        .filter(|(distance, _)| (1..=2).contains(distance))
+        .map(|(_, known)| known)
 }
 
 fn known(path: &str) -> Option<&'static (&'static str, Kind)> {

@@ -85,6 +85,14 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
+    /// No flags but `--config`, where it was given.
+    pub(crate) fn new(file: Option<PathBuf>) -> Self {
+        Self {
+            file,
+            values: Vec::new(),
+        }
+    }
+
     /// Adds the value of a flag, where it was given.
     pub(crate) fn text(&mut self, key: &'static str, flag: &'static str, value: Option<&str>) {
         if let Some(value) = value {

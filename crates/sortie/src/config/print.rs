@@ -17,26 +17,27 @@ fn shown(key: &str, setting: &Setting) -> Value {
 
 /// One line a key, in the form of the file, with its source behind it.
 pub(super) fn as_toml(layers: &Layers) -> String {
-    let mut text = String::new();
     let mut section = "";
-    for (key, _) in KEYS {
-        let (table, name) = key.rsplit_once('.').unwrap_or(("", key));
-        if table != section {
-            text += &format!("\n[{table}]\n");
+    KEYS.iter()
+        .map(|(key, _)| {
+            let (table, name) = key.rsplit_once('.').unwrap_or(("", key));
+            let heading = if table == section {
+                String::new()
+            } else {
+                format!("\n[{table}]\n")
+            };
             section = table;
-        }
-        match layers.get(key) {
-            Some(setting) => {
-                let line = format!("{name} = {}", shown(key, setting));
-                text += &match &setting.source {
-                    Source::Default => format!("{line}\n"),
-                    source => format!("{line:<40} # {source}\n"),
-                };
+            let Some(setting) = layers.get(key) else {
+                return format!("{heading}# {name} is not set\n");
+            };
+            let line = format!("{name} = {}", shown(key, setting));
+            if setting.source == Source::Default {
+                format!("{heading}{line}\n")
+            } else {
+                format!("{heading}{line:<40} # {}\n", setting.source)
             }
-            None => text += &format!("# {name} is not set\n"),
-        }
-    }
-    text
+        })
+        .collect()
 }
 
 /// An object by key: value, source, and the variable that would override it.

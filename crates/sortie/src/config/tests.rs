@@ -124,16 +124,17 @@ fn a_table_where_a_value_belongs_is_refused() {
 }
 
 #[test]
-fn an_unknown_variable_is_refused_but_not_those_of_the_command_line_or_of_kubernetes() {
+fn a_misspelt_variable_is_refused_but_not_those_of_others() {
     let with = |name| load("", &[(name, "x")], &Flags::default(), SandboxPolicy::Required);
     assert_eq!(
         with("SORTIE_LISTN").map_err(|error| error.0).unwrap_err(),
-        "SORTIE_LISTN: no such setting; `sortie config default` lists all keys"
+        "SORTIE_LISTN: no such setting; did you mean SORTIE_LISTEN?"
     );
     for name in [
         "SORTIE_URL",
         "SORTIE_API_KEY",
         "SORTIE_SERVICE_HOST",
+        "SORTIE_PORT",
         "SORTIE_PORT_8080_TCP",
         "OTHER",
     ] {

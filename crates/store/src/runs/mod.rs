@@ -8,6 +8,7 @@ mod claim;
 mod create;
 mod finish;
 mod moves;
+mod position;
 mod read;
 mod sweep;
 mod work;

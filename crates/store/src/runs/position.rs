@@ -1,0 +1,44 @@
+//! System: how far runs have come, by the number of their last event.
+
+use sortie_api::RunId;
+
+use super::moves::held;
+use crate::{
+    Store,
+    db::vals,
+    types::{Error, Result},
+};
+
+impl Store {
+    /// Worker: the last event of a run that it still holds in this attempt; [`Error::Fenced`] otherwise. Tells a worker
+    /// that lost its connection whether its last write took place.
+    pub async fn position(&self, run: RunId, attempt: i64) -> Result<i64> {
+        let row = self
+            .db
+            .read(move |tx| {
+                let mut params = vals![run, attempt];
+                params.extend(held()?);
+                tx.query_opt(
+                    "SELECT last_event FROM run WHERE id = $1 AND attempt = $2 AND status IN ($3, $4, $5, $6)",
+                    params,
+                )
+            })
+            .await?;
+        row.ok_or(Error::Fenced)?.int(0)
+    }
+
+    /// System: the last event of each of `runs` that exists, in no particular order.
+    pub async fn last_events(&self, runs: Vec<RunId>) -> Result<Vec<(RunId, i64)>> {
+        let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
+        let rows = self
+            .db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT id, last_event FROM run WHERE id IN (SELECT value FROM {JSON_EACH}($1))",
+                    vals![ids.as_str()],
+                )
+            })
+            .await?;
+        rows.iter().map(|row| Ok((row.parse(0)?, row.int(1)?))).collect()
+    }
+}
