@@ -313,8 +313,8 @@ mod tests {
             let (mut budget, now) = budget(max, 0);
             if let Ok(hold) = budget.hold(now, &prices, input, wanted) {
                 let usage = Usage { input_tokens: input, output_tokens: out.min(hold.max_tokens), ..Usage::default() };
-                let exact = (usage.input_tokens * 3 + usage.output_tokens * 15) as i64;
-                prop_assert_eq!(budget.settle(now, hold, &prices, &usage).get(), exact);
+                let exact = m(usage.input_tokens * 3 + usage.output_tokens * 15);
+                prop_assert_eq!(budget.settle(now, hold, &prices, &usage), exact);
             }
         }
 
@@ -324,8 +324,8 @@ mod tests {
         ) {
             let (budget, _) = budget(max, rate);
             let end = budget.exhausted_at().unwrap();
-            prop_assert_eq!(budget.spent(end).get() as u64, max);
-            prop_assert!(budget.spent(end - Duration::from_secs(1)).get() as u64 <= max.saturating_sub(rate) + 1);
+            prop_assert_eq!(budget.spent(end), m(max));
+            prop_assert!(budget.spent(end - Duration::from_secs(1)) <= m(max.saturating_sub(rate) + 1));
             let warning = budget.warning_at().unwrap();
             prop_assert!(budget.is_nearly_spent(warning) && warning <= end);
         }

@@ -198,10 +198,11 @@ mod tests {
             contents in proptest::collection::vec("[a-z `~\n]{0,30}", 0..5), mark in prop_oneof![Just('`'), Just('~')],
         ) {
             let longest = |text: &str| text.split(|c| c != mark).map(str::len).max().unwrap_or(0);
-            let text: String = contents.iter().map(|content| {
+            let mut text = String::new();
+            for content in &contents {
                 let fence = mark.to_string().repeat(3.max(longest(content) + 1));
-                format!("text\n{fence}sh\n{content}\n{fence}\n")
-            }).collect();
+                text.extend(["text\n", &fence, "sh\n", content, "\n", &fence, "\n"]);
+            }
             let back: Vec<String> = blocks(&text).map(|block| block.content.into_owned()).collect();
             prop_assert_eq!(back, contents);
         }

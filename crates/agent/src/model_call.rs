@@ -144,6 +144,6 @@ mod tests {
             let delay = delay(attempt, after.map(Duration::from_secs)).as_millis();
             assert!((least..=least + least / 4).contains(&delay), "{attempt}: {delay}");
         }
-        assert!(delay(1, Some(Duration::from_secs(86_400))) <= Duration::from_secs(75));
+        assert!(delay(1, Some(Duration::from_hours(24))) <= Duration::from_secs(75));
     }
 }

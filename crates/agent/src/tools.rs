@@ -2,7 +2,14 @@
 //!
 //! A failed call is one of two things: told to the model, which goes on, or the end of the run.
 
+mod edit_file;
+mod files;
+mod glob;
+mod list_files;
+mod read_file;
+mod search_files;
 mod shell;
+mod write_file;
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
@@ -83,8 +90,19 @@ impl From<WorkspaceError> for ToolError {
 /// The tools of a run.
 pub(crate) fn toolbox(shell: Shell) -> &'static [&'static dyn Tool] {
     match shell {
-        Shell::Allowed => &[&shell::Shell],
-        Shell::Denied => &[],
+        Shell::Allowed => &[
+            &shell::Shell,
+            &read_file::ReadFile,
+            &write_file::WriteFile,
+            &edit_file::EditFile,
+            &list_files::ListFiles,
+            &search_files::SearchFiles,
+        ],
+        Shell::Denied => &[
+            &read_file::ReadFile,
+            &list_files::ListFiles,
+            &search_files::SearchFiles,
+        ],
     }
 }
 
@@ -92,4 +110,32 @@ pub(crate) fn toolbox(shell: Shell) -> &'static [&'static dyn Tool] {
 pub(crate) fn arguments<T: DeserializeOwned>(arguments: &RawValue) -> Result<T, ToolError> {
     serde_json::from_str(arguments.get())
         .map_err(|error| ToolError::ToModel(format!("bad arguments: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_has_a_schema_that_takes_nothing_else() {
+        for tool in toolbox(Shell::Allowed) {
+            let ToolDefinition { name, parameters, .. } = tool.definition();
+            let schema = crate::schema::Schema::compile(parameters).unwrap();
+            assert!(schema.check("input", r#"{"bogus": 1}"#).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn without_shell_nothing_can_be_changed() {
+        let names: Vec<&str> = toolbox(Shell::Denied)
+            .iter()
+            .map(|tool| tool.definition().name)
+            .collect();
+        assert_eq!(names, ["read_file", "list_files", "search_files"]);
+        assert!(
+            toolbox(Shell::Denied)
+                .iter()
+                .all(|tool| tool.order() == Order::SideBySide)
+        );
+    }
 }

@@ -183,8 +183,7 @@ impl<'a> Graph<'a> {
                     }
                 }
                 // What is for another kind of value.
-                (Edge::Property(..) | Edge::OtherProperties(_) | Edge::Properties(_), _) => {}
-                (Edge::Names(_) | Edge::Item(..) | Edge::Items(_), _) => {}
+                (_, _) => {}
             }
         }
         Some(())

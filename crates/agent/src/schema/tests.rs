@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the callers write the schema in place"
+)]
 fn compiled(schema: Value) -> Schema {
     Schema::compile(&schema.to_string()).unwrap()
 }

@@ -113,7 +113,7 @@ proptest! {
     ) {
         let mut prompt = String::new();
         let mut block = |info: &str, content: &str| {
-            prompt.push_str(&format!("{fence}{info}\n{content}\n{fence}\n"));
+            prompt.extend([fence, info, "\n", content, "\n", fence, "\n"]);
         };
         for step in &steps {
             match step {

@@ -1,0 +1,124 @@
+//! `list_files`: what lies in the working directory, without following links.
+
+use std::fmt::Write as _;
+
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sortie_sandbox::{Entry, EntryKind, Workdir};
+
+use super::{
+    Context, Order, Tool, ToolError, arguments,
+    files::{about, folder_path, with_workdir},
+    glob::Glob,
+};
+use crate::{content::ToolContent, model::ToolDefinition};
+
+/// Entries that are listed at most.
+const SHOWN: usize = 1_000;
+/// Entries that are looked through for a pattern.
+const LOOKED_AT: usize = 50_000;
+/// The deepest level that is looked at.
+const DEPTH: usize = 64;
+
+pub(super) struct ListFiles;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    path: Option<String>,
+    pattern: Option<String>,
+    max_depth: Option<usize>,
+}
+
+impl Tool for ListFiles {
+    fn definition(&self) -> ToolDefinition<'_> {
+        ToolDefinition {
+            name: "list_files",
+            description: "Lists files and folders of the working directory with their sizes, a folder with a slash \
+                          at its end. A pattern such as *.csv or src/**/*.rs lists only what matches.",
+            parameters: r#"{
+                "type": "object",
+                "properties": {
+                    "path": {"type": "string", "description": "The folder. Default: the working directory."},
+                    "pattern": {"type": "string", "description": "A file name pattern; one with a slash is matched with the path from the working directory."},
+                    "max_depth": {"type": "integer", "minimum": 1, "description": "Levels of folders. Default: all."}
+                },
+                "additionalProperties": false
+            }"#,
+        }
+    }
+
+    fn order(&self) -> Order {
+        Order::SideBySide
+    }
+
+    fn call<'a>(
+        &'a self,
+        raw: Box<RawValue>,
+        context: Context<'a>,
+    ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
+        Box::pin(async move {
+            let arguments: Arguments = arguments(&raw)?;
+            let limit = context.output_bytes;
+            with_workdir(context, move |workdir| list(workdir, &arguments, limit)).await
+        })
+    }
+}
+
+fn list(workdir: &Workdir, arguments: &Arguments, limit: usize) -> Result<ToolContent, ToolError> {
+    let Arguments {
+        path,
+        pattern,
+        max_depth,
+    } = arguments;
+    let glob = pattern.as_deref().map(Glob::new).transpose();
+    let glob = glob.map_err(|why| ToolError::ToModel(format!("pattern: {why}")))?;
+    let depth = max_depth.unwrap_or(DEPTH).clamp(1, DEPTH);
+    let most = if glob.is_some() { LOOKED_AT } else { SHOWN };
+    let folder = folder_path(path.as_deref())?;
+    let (entries, _) = workdir
+        .list(folder.as_ref(), depth, most + 1)
+        .map_err(|error| about(path.as_deref().unwrap_or("."), &error))?;
+    let more_than_looked_at = entries.len() > most;
+    let mut wanted = entries.iter().take(most).filter(|entry| {
+        glob.as_ref()
+            .is_none_or(|glob| entry.kind != EntryKind::Directory && glob.matches(&entry.path))
+    });
+    let mut out = String::new();
+    let mut cut = more_than_looked_at;
+    for (shown, entry) in wanted.by_ref().enumerate() {
+        if shown == SHOWN || out.len() >= limit {
+            cut = true;
+            break;
+        }
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{}", line(entry));
+    }
+    if out.is_empty() {
+        out.push_str(if glob.is_some() {
+            "[no file matches]\n"
+        } else {
+            "[empty]\n"
+        });
+    }
+    if cut {
+        out.push_str("[there are more: name a folder or a narrower pattern]\n");
+    }
+    Ok(ToolContent::Text(out))
+}
+
+fn line(entry: &Entry) -> String {
+    // A line break in a name would look like another entry.
+    let path = if entry.path.contains(char::is_control) {
+        entry.path.escape_debug().to_string()
+    } else {
+        entry.path.clone()
+    };
+    match entry.kind {
+        EntryKind::File => format!("{path} ({} bytes)", entry.size),
+        EntryKind::Directory => format!("{path}/"),
+        EntryKind::Symlink => format!("{path} (link)"),
+        EntryKind::Other => format!("{path} (not a file)"),
+    }
+}
