@@ -198,3 +198,80 @@ fn now_seconds() -> u64 {
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use http_body_util::BodyExt as _;
+    use sortie_store::Store;
+
+    use super::*;
+    use crate::kit::ApiResult;
+
+    async fn panics() -> StatusCode {
+        panic!("the secret of the house")
+    }
+
+    /// A gate before routes that go wrong.
+    async fn gate(dir: &tempfile::TempDir) -> Gate {
+        let file = dir.path().join("sortie.db");
+        let store = Store::open(&format!("sqlite:{}", file.display())).await.unwrap();
+        let options = sortie_engine::Options {
+            data_dir: dir.path().to_owned(),
+            ..sortie_engine::Options::default()
+        };
+        let engine = Engine::start(options, store, Err("this test has no sandbox.".to_owned()))
+            .await
+            .unwrap();
+        let router = Router::new()
+            .route("/panic", get(panics))
+            .route(
+                "/broken",
+                get(|| async { ApiResult::<()>::Err(ApiError::internal("no such table: run")) }),
+            )
+            .route(
+                "/away",
+                get(|| async { ApiResult::<()>::Err(ApiError::unavailable("the database is away")) }),
+            );
+        let options = Options {
+            requests_per_minute: 600,
+            anonymous_requests_per_minute: 120,
+            trusted_proxies: Vec::new(),
+            base_url: None,
+        };
+        Gate::new(engine, router, &options, 7)
+    }
+
+    async fn answer(gate: &Gate, path: &str) -> (u16, ErrorBody, http::HeaderMap) {
+        let request = Request::get(path)
+            .header(X_REQUEST_ID, "trace-1")
+            .body(Body::empty())
+            .unwrap();
+        let (parts, body) = gate
+            .handle(IpAddr::from([192, 0, 2, 1]), request)
+            .await
+            .into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        (
+            parts.status.as_u16(),
+            serde_json::from_slice(&bytes).unwrap(),
+            parts.headers,
+        )
+    }
+
+    #[tokio::test]
+    async fn a_panic_or_a_broken_part_is_a_500_that_shows_the_request_id_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let gate = gate(&dir).await;
+        for path in ["/panic", "/broken"] {
+            let (status, body, headers) = answer(&gate, path).await;
+            assert_eq!((status, body.code), (500, ErrorCode::Internal), "{path}");
+            assert_eq!(body.error, "internal error, request id trace-1");
+            assert_eq!(headers[X_REQUEST_ID], "trace-1");
+            assert!(headers.contains_key("ratelimit"), "{path}");
+        }
+        let (status, body, headers) = answer(&gate, "/away").await;
+        assert_eq!((status, body.error.as_str()), (503, "the database is away"));
+        assert_eq!(headers["x-ratelimit-remaining"], "117", "each was counted once");
+    }
+}
