@@ -193,3 +193,36 @@ fn drop_oldest(transcript: &mut [Turn]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_outputs_are_dropped_when_all_together_are_too_large() {
+        let result = |megabytes: usize| ToolResult {
+            id: String::new(),
+            name: String::new(),
+            content: ToolContent::Text("x".repeat(megabytes << 20)),
+            is_error: false,
+        };
+        let mut transcript = vec![
+            Turn::ToolResults(vec![result(10), result(10)]),
+            Turn::User(String::new()),
+            Turn::ToolResults(vec![result(10), result(10)]),
+        ];
+        drop_oldest(&mut transcript);
+        let held: Vec<usize> = transcript
+            .iter()
+            .flat_map(|turn| match turn {
+                Turn::ToolResults(results) => results.iter().map(|r| r.content.held_bytes() >> 20).collect(),
+                Turn::Assistant(_) | Turn::User(_) => vec![],
+            })
+            .collect();
+        assert_eq!(held, [0, 10, 10, 10]);
+        let Turn::ToolResults(results) = &transcript[0] else {
+            panic!()
+        };
+        assert_eq!(results[0].content, ToolContent::Dropped { bytes: 10 << 20 });
+    }
+}
