@@ -25,13 +25,13 @@ const SIDE_BY_SIDE: usize = 8;
 
 /// Runs tool calls.
 pub(crate) struct ToolRunner<'a> {
-    pub(crate) toolbox: &'static [&'static dyn Tool],
+    pub(crate) toolbox: &'a [&'a dyn Tool],
     pub(crate) context: Context<'a>,
     pub(crate) sink: &'a dyn Sink,
     pub(crate) meter: &'a Meter<'a>,
 }
 
-impl ToolRunner<'_> {
+impl<'a> ToolRunner<'a> {
     /// Runs the calls of one turn; the results are in the order of the calls.
     pub(crate) async fn run(&self, calls: &[ToolCall]) -> Result<Vec<ToolResult>, Stop> {
         let mut results = Vec::with_capacity(calls.len());
@@ -51,7 +51,7 @@ impl ToolRunner<'_> {
             .is_none_or(|tool| tool.order() == Order::SideBySide)
     }
 
-    fn find(&self, name: &str) -> Option<&'static dyn Tool> {
+    fn find(&self, name: &str) -> Option<&'a dyn Tool> {
         self.toolbox
             .iter()
             .copied()
