@@ -27,6 +27,9 @@ const INPUT_FILE_FROM_BYTES: usize = 8 * 1024;
 /// Tool outputs that the transcript holds together; the oldest are dropped beyond.
 const TRANSCRIPT_BYTES: usize = 32 * 1024 * 1024;
 
+/// How long the reason of a failed run is, in bytes: a provider may send a whole page.
+const REASON_BYTES: usize = 4 * 1024;
+
 /// Why the loop ended without an answer.
 #[derive(Debug)]
 pub(crate) enum Stop {
@@ -67,7 +70,7 @@ async fn reason(stop: Stop, meter: &Meter<'_>) -> String {
         Stop::Exhausted => "",
         Stop::NoRoom(why) => why,
         Stop::Stopped => return STOPPED.to_owned(),
-        Stop::Failed(reason) => return text::clean(reason),
+        Stop::Failed(reason) => return text::clean(text::bounded(&reason, REASON_BYTES).into_owned()),
     };
     meter.reached(why).await.unwrap_or_else(|_| STOPPED.to_owned())
 }
