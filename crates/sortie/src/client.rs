@@ -59,6 +59,11 @@ impl Client {
         Ok(Self { http, base, key })
     }
 
+    /// Whether requests carry a key.
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
     fn request(&self, method: Method, path: &str) -> Result<RequestBuilder> {
         let wrong = |text: String| Failure::usage(format!("{}: {text}", self.base));
         let url = self.base.join(path).map_err(|error| wrong(error.to_string()))?;
@@ -90,6 +95,7 @@ impl Client {
     /// What the engine said against a request.
     async fn refusal(&self, response: Response) -> Failure {
         let status = response.status();
+        let resource = response.url().path().trim_start_matches("/v1/").to_owned();
         let request_id = response
             .headers()
             .get("x-request-id")
@@ -113,8 +119,8 @@ impl Client {
                 format!("the engine at {} refuses the API key: {error}", self.base),
             ),
             ErrorCode::Forbidden | ErrorCode::PaymentRequired => Failure::new(Exit::Denied, error),
+            ErrorCode::NotFound => Failure::usage(format!("the engine at {} has no {resource}", self.base)),
             ErrorCode::InvalidRequest
-            | ErrorCode::NotFound
             | ErrorCode::MethodNotAllowed
             | ErrorCode::Conflict
             | ErrorCode::Gone
