@@ -34,11 +34,11 @@ objects!(CreateKey);
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct CreateKey {
-    /// What it is for; 1 to 200 characters after trimming.
+    /// What it is for; 1 to 200 characters after trimming, without control characters.
     #[schema(
         min_length = 1,
         max_length = 200,
-        pattern = r"\S",
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
         example = "deploy pipeline"
     )]
     pub name: String,

@@ -13,7 +13,7 @@ use axum::{
 };
 use futures_util::FutureExt as _;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, StatusCode,
+    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
     header::{RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use sortie_api::{ErrorBody, ErrorCode};
@@ -80,7 +80,7 @@ impl Gate {
         if let Some(Fault(chain)) = response.extensions_mut().remove::<Fault>() {
             let _entered = span.enter();
             if status == StatusCode::INTERNAL_SERVER_ERROR {
-                tracing::error!(method = %what.method, path = %what.path, error = %chain, "a request failed");
+                tracing::error!(method = %what.method, path = what.uri.path(), error = %chain, "a request failed");
                 let error = format!("internal error, request id {}", id.as_str());
                 response = error_response(
                     status,
@@ -90,7 +90,7 @@ impl Gate {
                     },
                 );
             } else {
-                tracing::warn!(method = %what.method, path = %what.path, %status, error = %chain, "a request was put off");
+                tracing::warn!(method = %what.method, path = what.uri.path(), %status, error = %chain, "a request was put off");
             }
         }
         let (quota, standing) = match counted {
@@ -157,17 +157,17 @@ impl Gate {
     }
 }
 
-/// What the log is told of a failed request: never its query or its headers.
+/// What the log is told of a failed request: never its query or its headers. Kept as it is cheap to keep.
 struct Described {
     method: Method,
-    path: String,
+    uri: Uri,
 }
 
 impl Described {
     fn of(request: &Request<Body>) -> Self {
         Self {
             method: request.method().clone(),
-            path: request.uri().path().to_owned(),
+            uri: request.uri().clone(),
         }
     }
 }

@@ -199,6 +199,10 @@ fn without_position(error: &serde_json::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use axum::Error;
+    use futures_util::StreamExt as _;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
     use sortie_api::RunRequest;
 
     use super::*;
@@ -313,6 +317,28 @@ mod tests {
         let of = |length: usize| format!("{{{}}}", " ".repeat(length - 2));
         assert_eq!(refusal("application/json", of(BODY_BYTES)).await.0, 200);
         assert_eq!(refusal("application/json", of(BODY_BYTES + 1)).await.0, 413);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_given_up() {
+        let trickle = || StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, Error>>());
+        let (status, error) = refusal("application/json", Body::new(trickle())).await;
+        assert_eq!(
+            (status, error.as_str()),
+            (400, "the body did not arrive within 60 s")
+        );
+        // What is too large already is answered sooner.
+        let large = Frame::data(Bytes::from(vec![b' '; BODY_BYTES + 1]));
+        let large =
+            futures_util::stream::iter([Ok::<_, Error>(large)]).chain(futures_util::stream::pending());
+        let begun = tokio::time::Instant::now();
+        assert_eq!(
+            refusal("application/json", Body::new(StreamBody::new(large)))
+                .await
+                .0,
+            413
+        );
+        assert_eq!(begun.elapsed(), DRAIN_TIMEOUT);
     }
 
     #[tokio::test]

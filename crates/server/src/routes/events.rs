@@ -15,6 +15,10 @@ use http::{
 use serde_json::value::RawValue;
 use sortie_api::{Event, RunId};
 use sortie_store::EventRow;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
+};
 
 use super::event_stream::EventStream;
 use crate::{
@@ -33,6 +37,43 @@ enum Form {
     Stream,
     Json,
 }
+
+/// One message of the stream, as the document shows it: never built here, as the engine hands over finished bytes.
+enum StreamMessage {}
+
+impl PartialSchema for StreamMessage {
+    fn schema() -> RefOr<Schema> {
+        let text = |description: &str| {
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .description(Some(description))
+        };
+        ObjectBuilder::new()
+            .schema_type(Type::Object)
+            .description(Some("One message of the stream."))
+            .property(
+                "id",
+                text("The event's id; absent on `done`.").pattern(Some("^[1-9][0-9]*$")),
+            )
+            .property("event", text("The event's type, or `done`."))
+            .property(
+                "data",
+                text("The event as JSON (`Event`); on `done` the run (`Run`).")
+                    .content_media_type("application/json"),
+            )
+            .property(
+                "retry",
+                ObjectBuilder::new()
+                    .schema_type(Type::Integer)
+                    .description(Some("Milliseconds to wait before coming back; sent once.")),
+            )
+            .required("event")
+            .required("data")
+            .into()
+    }
+}
+
+impl ToSchema for StreamMessage {}
 
 /// How a client wants a run's events, and from where on.
 pub(crate) struct Reading {
@@ -109,7 +150,7 @@ impl FromQuery for After {
         ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` comes before it.", example = 0),
     ),
     responses((status = 200, description = "The stream, or the array.", content(
-        (String = "text/event-stream", example = json!(": connected\nretry: 2000\nid: 1\nevent: status\ndata: {\"id\":1,\"type\":\"status\",\"data\":{\"status\":\"queued\"},\"created_at\":\"2026-11-20T21:30:00.000Z\"}\n\n")),
+        (StreamMessage = "text/event-stream", example = json!(": connected\nretry: 2000\nid: 1\nevent: status\ndata: {\"id\":1,\"type\":\"status\",\"data\":{\"status\":\"queued\"},\"created_at\":\"2026-11-20T21:30:00.000Z\"}\n\n")),
         (Vec<Event> = "application/json", example = json!([
             {"id": 1, "type": "status", "data": {"status": "queued"}, "created_at": "2026-11-20T21:30:00.000Z"}
         ])),

@@ -47,7 +47,9 @@ pub(crate) async fn list_keys(State(app): State<Arc<App>>, who: Admin) -> ApiRes
     post, path = "/v1/admin/keys", tag = "administration",
     request_body(content = CreateKey, description = "What the key is for, and what it may do.",
         example = json!({"name": "deploy pipeline", "role": "member"})),
-    responses((status = 201, description = "The key with its secret.", body = CreatedKey, example = json!({
+    responses((status = 201, description = "The key with its secret.", body = CreatedKey, links(
+        ("delete_key" = (operation_id = "delete_key", parameters(("id" = "$response.body#/id")))),
+    ), example = json!({
         "id": "key_01kafs6w1cefkstv6qr1ptb0mp", "name": "deploy pipeline", "role": "member",
         "key": "sts_…"
     }))),

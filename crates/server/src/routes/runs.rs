@@ -54,7 +54,12 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
         "timeout_seconds": 120, "max_cost_micros": 200_000
     })),
     responses(
-        (status = 202, description = "The new run, queued.", body = Run, example = json!({
+        (status = 202, description = "The new run, queued.", body = Run, links(
+            ("get_run" = (operation_id = "get_run", parameters(("id" = "$response.body#/id")))),
+            ("cancel_run" = (operation_id = "cancel_run", parameters(("id" = "$response.body#/id")))),
+            ("follow_run" = (operation_id = "follow_run", parameters(("id" = "$response.body#/id")))),
+            ("get_run_definition" = (operation_id = "get_run_definition", parameters(("id" = "$response.body#/id")))),
+        ), example = json!({
             "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "queued", "created_at": "2026-11-20T21:30:00.000Z",
             "max_cost_micros": 200_000, "billing_pending": true, "zero_data_retention": false
         })),
@@ -117,7 +122,7 @@ pub(crate) enum RunList {
     get, path = "/v1/runs", tag = "runs",
     params(
         ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Runs on a page. Turns on pagination.", example = 20),
-        ("cursor" = Option<String>, Query, nullable = false, description = "`next_cursor` of the page before; valid only with the same `status` and `schedule`."),
+        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before; valid only with the same `status` and `schedule`."),
         ("status" = Option<RunStatus>, Query, nullable = false, description = "Only runs with this status.", example = "running"),
         ("schedule" = Option<ScheduleId>, Query, nullable = false, description = "Only runs started by this schedule."),
     ),
