@@ -195,8 +195,7 @@ async fn sandbox(config: &Config) -> (Check, Option<Sandbox>) {
         Err(reason) => return (Check::new(name, Verdict::Fault, reason), None),
     };
     let found = backend.capabilities();
-    let soft = found.memory == Enforcement::Soft || found.disk == Enforcement::Soft;
-    let verdict = if soft || found.level != Level::Namespaces {
+    let verdict = if found.memory == Enforcement::Soft || found.level != Level::Namespaces {
         Verdict::Warning
     } else {
         Verdict::Ok
