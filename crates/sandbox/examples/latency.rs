@@ -43,7 +43,7 @@ fn nothing() -> Command {
     }
 }
 
-async fn one(backend: &dyn Backend, root: &Path, name: &str) -> Result<(), Box<dyn Error>> {
+async fn one(backend: &dyn Backend, root: &Path, name: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
     let workdir = Workdir::create(root, name)?;
     let mut sandbox = backend.open(&workdir, Spec::default()).await?;
     let finished = sandbox.exec(nothing()).await?;
@@ -56,13 +56,13 @@ async fn one(backend: &dyn Backend, root: &Path, name: &str) -> Result<(), Box<d
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // Before the runtime: a launcher has one thread.
     sortie_sandbox::launcher_main();
     tokio::runtime::Runtime::new()?.block_on(measure())
 }
 
-async fn measure() -> Result<(), Box<dyn Error>> {
+async fn measure() -> Result<(), Box<dyn Error + Send + Sync>> {
     let arguments: Vec<String> = std::env::args().collect();
     let level = match arguments.get(1).map(String::as_str) {
         Some("landlock") => Level::Landlock,
@@ -108,9 +108,9 @@ async fn measure() -> Result<(), Box<dyn Error>> {
             let began = Instant::now();
             sandbox.exec(nothing()).await?;
             if turn == 0 {
-                first.0.push(began.elapsed())
+                first.0.push(began.elapsed());
             } else {
-                again.0.push(began.elapsed())
+                again.0.push(began.elapsed());
             }
         }
         let began = Instant::now();

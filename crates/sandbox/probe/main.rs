@@ -1,5 +1,41 @@
-//! The helper of the sandbox's tests: their launcher, and the program they run inside.
+//! The helper of the sandbox's tests: their launcher, the program that they run inside, and the hosts they run on.
+//!
+//! Inside, `escape` tries everything that must not work and prints one line per attempt; the other words each use
+//! something up or leave something behind. Outside, `host` becomes a host with less rights and runs a program there,
+//! and `engine` is a small engine that can be killed.
 
-fn main() {
+#![expect(
+    unsafe_code,
+    reason = "it makes the system calls that a sandbox has to refuse"
+)]
+
+mod bombs;
+mod engine;
+mod escape;
+mod host;
+mod raw;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
     sortie_sandbox::launcher_main();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments.split_first() {
+        Some((&"escape", rest)) => {
+            escape::run(rest);
+            Ok(())
+        }
+        Some((&"host", rest)) => host::run(rest),
+        Some((&"engine", rest)) => engine::run(rest),
+        Some((bomb, rest)) => bombs::run(bomb, rest),
+        None => Err("no word".into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            raw::say_to_stderr(&format!("sandbox-probe: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
 }

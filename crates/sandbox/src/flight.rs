@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::{
+    io::{Errno, read},
+    pipe::{PipeFlags, pipe_with},
+};
 use tokio::{
     io::AsyncReadExt,
     net::unix::pipe::Receiver,
@@ -216,20 +219,24 @@ impl Stream {
     }
 
     /// Reads what the ended command left in the pipe. Returns the pipe if somebody else still writes to it.
+    ///
+    /// Past the runtime, which would say "nothing there" until it has looked itself.
     fn take_rest(&mut self) -> Option<OwnedFd> {
         let receiver = self.receiver.take().filter(|_| self.open)?;
+        let pipe = receiver.into_nonblocking_fd().ok()?;
         let mut left = LEFT_IN_PIPE;
+        self.piece.resize(PIECE, 0);
         while left > 0 {
-            self.piece.clear();
-            match receiver.try_read_buf(&mut self.piece) {
+            match read(&pipe, self.piece.as_mut_slice()) {
                 Ok(length @ 1..) => {
-                    self.capture.push(&self.piece);
+                    self.capture.push(self.piece.get(..length).unwrap_or_default());
                     left = left.saturating_sub(length);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
                 Ok(0) | Err(_) => return None,
             }
         }
-        receiver.into_nonblocking_fd().ok()
+        Some(pipe)
     }
 }

@@ -82,7 +82,7 @@ fn limit(init: &Init<'_>) -> Result<(), Errno> {
     let limits = &init.open.limits;
     sys::limit(
         Resource::Processes,
-        u64::from(limits.processes) + init.processes_outside,
+        u64::from(limits.processes) + processes_outside(init.open.level, init.open.uid.is_some()),
     )?;
     sys::limit(Resource::OpenFiles, u64::from(limits.open_files))?;
     sys::limit(Resource::FileBytes, limits.file_bytes)?;
@@ -99,7 +99,7 @@ fn limit(init: &Init<'_>) -> Result<(), Errno> {
 }
 
 /// How many processes of this user the limit counts beside the command's own.
-pub(super) fn processes_outside(level: Level, own_user: bool) -> u64 {
+fn processes_outside(level: Level, own_user: bool) -> u64 {
     if level == Level::Namespaces || own_user {
         // Init, and outer where it has the same user.
         return 2;

@@ -1,9 +1,10 @@
 //! The first process of a sandbox: confines itself, then runs commands, one at a time, and reaps everything.
 
 use std::{
+    collections::HashSet,
     ffi::CString,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -32,8 +33,10 @@ use crate::{
     wire::{self, Broken, Open, Reply, Request, Status},
 };
 
-/// How often a command's processes are looked for and killed before everything is.
+/// How often a command may still have new processes, when they are looked for and killed, before everything is.
 const KILL_ROUNDS: usize = 8;
+/// How long its processes may take to die before everything is killed.
+const KILL_LIMIT: Duration = Duration::from_secs(2);
 /// How long the end of everything may take without a pid namespace.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
@@ -45,7 +48,6 @@ pub(super) struct Init<'a> {
     pub(super) scratch: Option<OwnedFd>,
     pub(super) null: OwnedFd,
     pub(super) env: Vec<CString>,
-    pub(super) processes_outside: u64,
     children: OwnedFd,
     current: Option<Current>,
     anything_alive: bool,
@@ -69,7 +71,6 @@ enum Next {
 /// Sets the sandbox up and serves it until the engine hangs up.
 pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result<(), Failure> {
     let children = sys::child_signals().step("signalfd")?;
-    let processes_outside = command::processes_outside(open.level, open.uid.is_some());
     match open.level {
         Level::Namespaces => {
             die_with_parent()?;
@@ -89,6 +90,12 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let null = open_file("/dev/null", flags, Mode::empty()).step("open /dev/null")?;
     let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let watched_scratch = inherited
+        .scratch
+        .as_ref()
+        .map(OwnedFd::try_clone)
+        .transpose()
+        .step("watch")?;
     let mut init = Init {
         socket,
         open,
@@ -96,12 +103,11 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
         scratch: inherited.scratch,
         null,
         env: environment(&open.env)?,
-        processes_outside,
         children,
         current: None,
         anything_alive: false,
         discard: Discard::default(),
-        watch: Watch::new(open.limits, open.memory).step("watch")?,
+        watch: Watch::new(open.limits, open.memory, watched_scratch).step("watch")?,
     };
     // It belongs to the host's mounts, which this process has left.
     drop(inherited.workdir);
@@ -289,23 +295,35 @@ impl Init<'_> {
         let Some(command) = procs::one(current.pid) else {
             return;
         };
-        for _ in 0..KILL_ROUNDS {
+        let began = Instant::now();
+        let mut killed = HashSet::new();
+        let mut rounds_with_new = 0;
+        while rounds_with_new < KILL_ROUNDS && began.elapsed() < KILL_LIMIT {
             let alive = procs::of_command(&command);
             if alive.is_empty() {
                 self.reap();
                 self.finish();
                 return;
             }
+            let mut any_new = false;
             for process in &alive {
                 procs::signal(process, Signal::KILL);
+                any_new |= killed.insert(process.pid);
             }
-            let mut fds = [PollFd::new(&self.children, PollFlags::IN)];
-            let _only_a_pause = poll(&mut fds, Some(&timespec(Duration::from_millis(2))));
+            rounds_with_new += usize::from(any_new);
+            self.pause(Duration::from_millis(2));
             self.reap();
         }
         // It starts processes faster than they are found.
         self.end_everything();
         self.finish();
+    }
+
+    /// Waits for a child to end, at most this long.
+    fn pause(&self, limit: Duration) {
+        let mut fds = [PollFd::new(&self.children, PollFlags::IN)];
+        // An interrupted wait is as good as a finished one.
+        let _only_a_pause = poll(&mut fds, Some(&timespec(limit)));
     }
 
     /// Kills everything but this process.
@@ -319,8 +337,7 @@ impl Init<'_> {
         // In one stroke for the kernel: nothing can be started in between.
         let _nothing_left = sys::kill_all();
         while self.anything_alive {
-            let mut fds = [PollFd::new(&self.children, PollFlags::IN)];
-            let _only_a_pause = poll(&mut fds, Some(&timespec(Duration::from_millis(10))));
+            self.pause(Duration::from_millis(10));
             self.reap();
         }
     }
@@ -341,8 +358,7 @@ impl Init<'_> {
             .as_ref()
             .is_some_and(|current| current.status.is_none())
         {
-            let mut fds = [PollFd::new(&self.children, PollFlags::IN)];
-            let _only_a_pause = poll(&mut fds, Some(&timespec(Duration::from_millis(10))));
+            self.pause(Duration::from_millis(10));
             self.reap();
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     time::{Duration, Instant},
 };
 
@@ -25,6 +25,7 @@ const SHARE: u32 = 10;
 /// What is watched, and when next.
 pub(super) struct Watch {
     work: OwnedFd,
+    scratch: Option<OwnedFd>,
     limits: Limits,
     memory: MemoryKeeper,
     /// What was there when the command started: a run over its limit may still run a command that deletes.
@@ -34,13 +35,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches the current directory.
-    pub(super) fn new(limits: Limits, memory: MemoryKeeper) -> io::Result<Self> {
+    /// Watches the current directory, and the scratch folder where there is one.
+    pub(super) fn new(limits: Limits, memory: MemoryKeeper, scratch: Option<OwnedFd>) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let work = openat(CWD, ".", flags, Mode::empty())?;
         let looked = Instant::now();
         Ok(Self {
             work,
+            scratch,
             limits,
             memory,
             baseline: Total::default(),
@@ -108,7 +110,13 @@ impl Watch {
 
     fn measure(&self) -> Total {
         let stop_at = self.limits.disk_entries.max(self.baseline.entries);
-        // A run that moves folders about while they are walked is looked at again next time.
-        measure(std::os::fd::AsFd::as_fd(&self.work), stop_at).unwrap_or_default()
+        let mut total = Total::default();
+        for folder in std::iter::once(&self.work).chain(&self.scratch) {
+            // A run that moves folders about while they are walked is looked at again next time.
+            let part = measure(folder.as_fd(), stop_at).unwrap_or_default();
+            total.bytes += part.bytes;
+            total.entries += part.entries;
+        }
+        total
     }
 }

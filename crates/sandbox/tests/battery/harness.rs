@@ -1,0 +1,299 @@
+//! How a section is run: on which host, as whom, and against what.
+
+use std::{
+    future::Future,
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    pin::Pin,
+    process::{Command as Process, Output},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sortie_sandbox::{
+    Backend, Command, Enforcement, Error, Finished, Level, Limits, Options, Sandbox, Spec, Workdir, detect,
+};
+
+pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
+const INSIDE: &str = "SORTIE_BATTERY_INSIDE";
+const STRICT: &str = "SORTIE_TEST_STRICT";
+/// An ordinary user without any process or file.
+pub(crate) const NOBODY: u32 = 64_321;
+
+/// As whom the engine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    AsTheSuite,
+    Unprivileged,
+}
+
+/// One of the four ways through the battery.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    pub(crate) level: Level,
+    pub(crate) engine: Engine,
+}
+
+pub(crate) type Section<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+impl Pass {
+    /// Runs a section, in a process of its own where another host or user is needed.
+    pub(crate) fn run(self, test: &str, section: for<'a> fn(&'a Bed) -> Section<'a>) {
+        if !is_inside() && self.needs_another_process() {
+            if self.engine == Engine::Unprivileged && !is_root() {
+                tell(&format!(
+                    "{test}: the suite is unprivileged: this is the pass above\n"
+                ));
+            }
+            return self.run_elsewhere(test);
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let Some(bed) = Bed::make(self, test).await else {
+                return;
+            };
+            section(&bed).await;
+        });
+    }
+
+    fn needs_another_process(self) -> bool {
+        self.level == Level::Landlock || (self.engine == Engine::Unprivileged && is_root())
+    }
+
+    fn run_elsewhere(self, test: &str) {
+        let mut host = Vec::new();
+        if self.level == Level::Landlock {
+            host.push("deny-namespaces".to_owned());
+        }
+        if self.engine == Engine::Unprivileged && is_root() {
+            host.push(format!("uid={NOBODY}"));
+        }
+        let exe = std::env::current_exe().unwrap();
+        let output = on_host(
+            &host,
+            &[exe.to_str().unwrap(), "--exact", test, "--nocapture"],
+            |_| {},
+        );
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        said.lines()
+            .filter(|line| line.contains("NOT CHECKED"))
+            .for_each(|line| tell(&format!("{line}\n")));
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{test} on another host:\n{said}"
+        );
+    }
+}
+
+/// Runs a program on a host with less rights, as `sandbox-probe host` makes them.
+pub(crate) fn on_host(host: &[String], program: &[&str], configure: impl FnOnce(&mut Process)) -> Output {
+    #[expect(clippy::disallowed_methods, reason = "the battery starts its own engines")]
+    let mut process = Process::new(PROBE);
+    process
+        .arg("host")
+        .args(host)
+        .arg("--")
+        .args(program)
+        .env(INSIDE, "1")
+        .current_dir("/");
+    configure(&mut process);
+    process.output().unwrap()
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the battery talks to its own processes")]
+fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// Says something past the capturing of the test harness.
+pub(crate) fn tell(line: &str) {
+    let _nobody_may_listen = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// A backend, and a folder for its working directories.
+pub(crate) struct Bed {
+    pub(crate) pass: Pass,
+    pub(crate) test: String,
+    pub(crate) root: tempfile::TempDir,
+    pub(crate) backend: Arc<dyn Backend>,
+}
+
+impl Bed {
+    async fn make(pass: Pass, test: &str) -> Option<Self> {
+        let root = folder();
+        let options = Options {
+            minimum: pass.level,
+            launcher: PathBuf::from(PROBE),
+            ..Options::new(root.path().join("runs"))
+        };
+        match detect(&options).await {
+            Ok(backend) => {
+                assert_eq!(
+                    backend.capabilities().level,
+                    pass.level,
+                    "{:?}",
+                    backend.capabilities()
+                );
+                Some(Self {
+                    pass,
+                    test: test.to_owned(),
+                    root,
+                    backend,
+                })
+            }
+            #[expect(clippy::disallowed_methods, reason = "the suite's own switch")]
+            Err(error @ Error::Unavailable { .. }) if std::env::var_os(STRICT).is_none() => {
+                tell(&format!("NOT CHECKED: {test}: {error}\n"));
+                None
+            }
+            Err(error) => panic!("{test}: {error}"),
+        }
+    }
+
+    pub(crate) fn not_checked(&self, what: &str) {
+        tell(&format!("NOT CHECKED: {}: {what}\n", self.test));
+    }
+
+    pub(crate) fn hard_memory(&self) -> bool {
+        self.backend.capabilities().memory == Enforcement::Hard
+    }
+
+    pub(crate) fn has_namespaces(&self) -> bool {
+        self.pass.level == Level::Namespaces
+    }
+
+    pub(crate) fn runs(&self) -> PathBuf {
+        self.root.path().join("runs")
+    }
+
+    /// Opens the sandbox of a run, with the helper in its directory.
+    pub(crate) async fn open(&self, name: &str, limits: Limits) -> Run {
+        let workdir = Workdir::create(&self.runs(), name).unwrap();
+        let path = self.runs().join(name);
+        std::fs::copy(PROBE, path.join("probe")).unwrap();
+        std::fs::set_permissions(path.join("probe"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let sandbox = self
+            .backend
+            .open(
+                &workdir,
+                Spec {
+                    limits,
+                    env: Vec::new(),
+                },
+            )
+            .await
+            .unwrap();
+        Run {
+            path,
+            workdir,
+            sandbox,
+        }
+    }
+}
+
+/// One run: its directory and its sandbox.
+pub(crate) struct Run {
+    pub(crate) path: PathBuf,
+    pub(crate) workdir: Workdir,
+    pub(crate) sandbox: Box<dyn Sandbox>,
+}
+
+impl Run {
+    pub(crate) async fn sh(&mut self, script: &str) -> Finished {
+        self.sh_for(script, Duration::from_mins(1)).await
+    }
+
+    pub(crate) async fn sh_for(&mut self, script: &str, timeout: Duration) -> Finished {
+        self.sandbox.exec(sh(script, timeout)).await.unwrap()
+    }
+
+    /// Runs the helper itself, without a shell in between.
+    pub(crate) async fn probe(&mut self, arguments: impl IntoIterator<Item = String>) -> Finished {
+        let argv = std::iter::once("./probe".to_owned()).chain(arguments).collect();
+        let command = Command {
+            argv,
+            timeout: Duration::from_mins(1),
+            keep_bytes: 64 << 10,
+        };
+        self.sandbox.exec(command).await.unwrap()
+    }
+
+    pub(crate) async fn processes(&mut self) -> u32 {
+        self.sandbox.usage().await.unwrap().processes.unwrap()
+    }
+
+    /// Closes the sandbox and deletes the directory: both must always be possible.
+    pub(crate) async fn end(self) {
+        self.sandbox.close().await.unwrap();
+        self.workdir.delete().unwrap();
+        assert!(!self.path.exists());
+    }
+}
+
+pub(crate) fn sh(script: &str, timeout: Duration) -> Command {
+    Command {
+        argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        timeout,
+        keep_bytes: 64 << 10,
+    }
+}
+
+pub(crate) fn out(finished: &Finished) -> String {
+    String::from_utf8_lossy(&finished.stdout.head).into_owned()
+}
+
+/// A folder that a run's user can pass through.
+pub(crate) fn folder() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    root
+}
+
+/// Processes on this host whose command line holds `marker`.
+pub(crate) fn marked(marker: &str) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let line = std::fs::read(Path::new("/proc").join(format!("{pid}/cmdline"))).unwrap_or_default();
+            line.windows(marker.len())
+                .any(|window| window == marker.as_bytes())
+        })
+        .collect()
+}
+
+/// Waits until exactly one process holds `marker`: a shell that is about to become it does so, too.
+pub(crate) fn wait_for_one(marker: &str) -> i32 {
+    let began = Instant::now();
+    loop {
+        match marked(marker).as_slice() {
+            [pid] => return *pid,
+            others => assert!(began.elapsed() < Duration::from_secs(10), "{marker}: {others:?}"),
+        }
+    }
+}
+
+/// Waits until no process holds `marker`; how many are left after `limit`.
+pub(crate) fn wait_until_gone(marker: &str, limit: Duration) -> usize {
+    let began = Instant::now();
+    loop {
+        let left = marked(marker).len();
+        if left == 0 || began.elapsed() > limit {
+            return left;
+        }
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,321 @@
+//! Rows 56 to 63: what a command says, how it ends, and what lives on.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command as Process, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sortie_sandbox::{Command, Error, ExitKind, Limits, Spec, Workdir};
+
+use crate::harness::{Bed, PROBE, Section, marked, out, sh, wait_until_gone};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// How long the end of everything may take on a busy machine; measured it is milliseconds.
+const SOON: Duration = Duration::from_secs(5);
+
+fn marker(bed: &Bed, what: &str) -> String {
+    format!(
+        "mark-{}-{}-{what}",
+        std::process::id(),
+        bed.test.replace("::", "-")
+    )
+}
+
+/// A program that sleeps under a name of its own.
+fn sleeper(marker: &str) -> String {
+    format!("sh -c 'sleep 300; :' {marker}")
+}
+
+pub(crate) fn output_is_kept_at_both_ends_and_otherwise_thrown_away(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let before = resident();
+        let script =
+            "echo first; head -c 300000000 /dev/zero; echo; echo last; head -c 50000000 /dev/zero >&2";
+        let finished = run.sh(script).await;
+        assert_eq!(finished.exit, ExitKind::Code(0));
+        assert_eq!(finished.stdout.total_bytes, 6 + 300_000_000 + 1 + 5);
+        assert_eq!(finished.stderr.total_bytes, 50_000_000);
+        assert_eq!(
+            (finished.stdout.head.len(), finished.stdout.tail.len()),
+            (32 << 10, 32 << 10)
+        );
+        assert!(finished.stdout.head.starts_with(b"first\n"));
+        assert!(finished.stdout.tail.ends_with(b"\0\nlast\n"));
+        let grown = resident().saturating_sub(before);
+        assert!(grown < 16 << 20, "the engine grew by {grown} bytes");
+        run.end().await;
+    })
+}
+
+/// Memory of this process, in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4_096
+}
+
+pub(crate) fn input_is_empty_and_bytes_stay_as_they_are(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let finished = run.sh_for("cat; read x; echo \"status $?\"", SECOND).await;
+        assert_eq!(
+            (finished.exit, out(&finished).as_str()),
+            (ExitKind::Code(0), "status 1\n")
+        );
+        let finished = run.sh(r"printf 'a\000b\377\376\033[31mc'").await;
+        assert_eq!(finished.stdout.head, b"a\0b\xff\xfe\x1b[31mc");
+        run.end().await;
+    })
+}
+
+pub(crate) fn what_ignores_every_signal_ends_with_its_command(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let server = marker(bed, "server");
+        assert_eq!(
+            run.sh(&format!("{} > /dev/null 2>&1 &", sleeper(&server)))
+                .await
+                .exit,
+            ExitKind::Code(0)
+        );
+        // The clock that tells older from newer processes has a resolution.
+        run.sh("sleep 0.05").await;
+        let finished = run.sh_for("./probe stubborn", SECOND).await;
+        assert_eq!(
+            (finished.exit, out(&finished).as_str()),
+            (ExitKind::TimedOut, "here\n")
+        );
+        assert!(finished.duration < 3 * SECOND, "{:?}", finished.duration);
+        assert!(run.processes().await >= 1, "an earlier command's server lives on");
+        assert!(!marked(&server).is_empty());
+        let left = run.sh("ps ax 2>/dev/null | grep -c 'probe[ ]stubborn'").await;
+        assert!(bed.has_namespaces() == (out(&left) == "0\n") || !bed.has_namespaces());
+        assert_eq!(run.processes().await, 2, "only the server and its sleep");
+        run.end().await;
+        assert_eq!(marked(&server), Vec::<i32>::new());
+    })
+}
+
+pub(crate) fn background_processes_live_until_the_sandbox_is_closed(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let name = marker(bed, "talker");
+        // It keeps the command's streams open and goes on writing to them, far more than a pipe holds.
+        let talker = format!(
+            "(trap '' HUP; n=0; while [ $n -lt 4000 ]; do echo 0123456789012345678901234567890123456789; \
+             n=$((n+1)); done; touch done; {}) & echo started",
+            sleeper(&name)
+        );
+        let finished = run.sh(&talker).await;
+        assert_eq!(finished.exit, ExitKind::Code(0));
+        assert!(out(&finished).contains("started"));
+        let waited =
+            run.sh("n=0; while [ ! -e done ] && [ $n -lt 500 ]; do sleep 0.01; n=$((n+1)); done; ls done");
+        assert_eq!(
+            waited.await.exit,
+            ExitKind::Code(0),
+            "what it writes is read and thrown away"
+        );
+        assert!(!marked(&name).is_empty());
+        run.end().await;
+        assert_eq!(
+            marked(&name),
+            Vec::<i32>::new(),
+            "closing has killed it before it returned"
+        );
+    })
+}
+
+pub(crate) fn a_command_that_nobody_waits_for_is_killed(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let name = marker(bed, "dropped");
+        let command = sh(&sleeper(&name), 60 * SECOND);
+        let dropped = tokio::time::timeout(SECOND / 2, run.sandbox.exec(command)).await;
+        assert!(dropped.is_err());
+        assert_eq!(wait_until_gone(&name, SOON), 0);
+        assert_eq!(out(&run.sh("echo next").await), "next\n");
+
+        // Dropping the sandbox itself kills everything, too.
+        run.sh(&format!("{} > /dev/null 2>&1 &", sleeper(&name))).await;
+        assert!(!marked(&name).is_empty());
+        drop(run.sandbox);
+        assert_eq!(wait_until_gone(&name, SOON), 0);
+        run.workdir.delete().unwrap();
+    })
+}
+
+pub(crate) fn orphans_are_reaped(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        assert_eq!(run.sh("./probe orphans 50").await.exit, ExitKind::Code(0));
+        run.sh("sleep 0.5").await;
+        assert_eq!(run.processes().await, 0, "not even a zombie");
+        run.end().await;
+    })
+}
+
+pub(crate) fn nothing_outlives_the_engine_or_the_launcher(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let name = marker(bed, "engine");
+        let root = bed.root.path().join("engine").to_str().unwrap().to_owned();
+        let script = format!("{} > /dev/null 2>&1 & ./nothing; echo", sleeper(&name));
+        #[expect(clippy::disallowed_methods, reason = "an engine to be killed")]
+        let mut engine = Process::new(PROBE)
+            .args(["engine", &root, bed.pass.level.as_str(), &script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(engine.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "ready Code(0)\n");
+        assert!(!marked(&name).is_empty());
+        engine.kill().unwrap();
+        engine.wait().unwrap();
+        assert_eq!(wait_until_gone(&name, SOON), 0, "the engine was killed");
+
+        let mut run = bed.open("run_1", Limits::default()).await;
+        run.sh(&format!("{} > /dev/null 2>&1 &", sleeper(&name))).await;
+        kill_process(launcher(), Signal::KILL).unwrap();
+        let gone = wait_until_gone(&name, SOON);
+        if bed.has_namespaces() || bed.hard_memory() {
+            let lost = run.sandbox.exec(sh("true", SECOND)).await;
+            assert!(matches!(lost, Err(Error::Lost(_)) | Ok(_)));
+        }
+        if bed.has_namespaces() {
+            assert_eq!(gone, 0, "the launcher was killed");
+        } else if gone > 0 {
+            bed.not_checked(
+                "leftovers after the launcher alone was killed: without a pid namespace nothing ends them",
+            );
+            for pid in marked(&name) {
+                let _gone = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+            }
+        }
+        run.workdir.delete().unwrap();
+    })
+}
+
+/// The launcher of the one sandbox that this process has open.
+fn launcher() -> Pid {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let children: Vec<i32> = tasks
+        .flat_map(|task| {
+            let children = std::fs::read_to_string(task.path().join("children")).unwrap();
+            children
+                .split_whitespace()
+                .map(|pid| pid.parse().unwrap())
+                .collect::<Vec<i32>>()
+        })
+        .collect();
+    let [launcher] = children.as_slice() else {
+        panic!("not one child: {children:?}")
+    };
+    Pid::from_raw(*launcher).unwrap()
+}
+
+pub(crate) fn ends_are_told_apart(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        assert_eq!(run.sh("exit 1").await.exit, ExitKind::Code(1));
+        assert_eq!(run.sh("exit 125").await.exit, ExitKind::Code(125));
+        for signal in [9, 11, 15] {
+            assert_eq!(
+                run.sh(&format!("kill -{signal} $$")).await.exit,
+                ExitKind::Signal(signal)
+            );
+        }
+        assert_eq!(run.sh("exec ./probe crash").await.exit, ExitKind::Signal(6));
+        let dumps = run.sh("ls -a | grep -i core").await;
+        assert_eq!(out(&dumps), "", "no crash dump");
+        for (program, words) in [
+            ("no-such-program", "No such file"),
+            ("./gone", "No such file"),
+            ("/etc", "denied"),
+        ] {
+            let command = Command {
+                argv: vec![program.to_owned()],
+                timeout: SECOND,
+                keep_bytes: 100,
+            };
+            let error = run.sandbox.exec(command).await.unwrap_err();
+            assert!(matches!(error, Error::NotExecutable(_)), "{error:?}");
+            assert!(
+                error.to_string().contains(words) && error.to_string().contains(program),
+                "{error}"
+            );
+        }
+        run.end().await;
+    })
+}
+
+pub(crate) fn arguments_and_environment_of_any_size(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let workdir = Workdir::create(&bed.runs(), "run_1").unwrap();
+        let long = "x".repeat(100_000);
+        let env = (0..10)
+            .map(|number| (format!("LONG_{number}"), long.clone()))
+            .collect();
+        let mut sandbox = bed
+            .backend
+            .open(
+                &workdir,
+                Spec {
+                    env,
+                    ..Spec::default()
+                },
+            )
+            .await
+            .unwrap();
+        let mut argv = ["sh", "-c", "echo $# ${#LONG_9} ${#1}", "name"]
+            .map(str::to_owned)
+            .to_vec();
+        argv.extend((0..5).map(|_| long.clone()));
+        let command = |argv| Command {
+            argv,
+            timeout: 10 * SECOND,
+            keep_bytes: 1_000,
+        };
+        let finished = sandbox.exec(command(argv.clone())).await.unwrap();
+        assert_eq!(out(&finished), "5 100000 100000\n");
+        argv.extend((0..200).map(|_| long.clone()));
+        let error = sandbox.exec(command(argv)).await.unwrap_err();
+        assert!(
+            matches!(&error, Error::NotExecutable(text) if text.contains("Argument list too long")),
+            "{error}"
+        );
+        let error = sandbox
+            .exec(command(vec!["echo".to_owned(), "a\0b".to_owned()]))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::NotExecutable(_)), "{error}");
+        let error = sandbox.exec(command(Vec::new())).await.unwrap_err();
+        assert!(matches!(error, Error::NotExecutable(_)), "{error}");
+        let finished = sandbox
+            .exec(command(vec!["echo".to_owned(), "é\n☃".to_owned()]))
+            .await
+            .unwrap();
+        assert_eq!(out(&finished), "é\n☃\n");
+        sandbox.close().await.unwrap();
+        workdir.delete().unwrap();
+    })
+}
+
+pub(crate) fn a_lost_sandbox_is_opened_again(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let launcher = launcher();
+        let command = sh("sleep 30", 20 * SECOND);
+        let (lost, ()) = tokio::join!(run.sandbox.exec(command), async {
+            tokio::task::yield_now().await;
+            kill_process(launcher, Signal::KILL).unwrap();
+        });
+        assert!(matches!(lost, Err(Error::Lost(_))), "{lost:?}");
+        assert_eq!(out(&run.sh("echo again").await), "again\n");
+        run.end().await;
+    })
+}

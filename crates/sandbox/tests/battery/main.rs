@@ -1,0 +1,89 @@
+//! The battery: every guarantee of the sandbox, tried, on every kind of host and as every kind of engine.
+//!
+//! Each section is written once against `dyn Sandbox` and runs four times: at level `namespaces` as whoever runs the
+//! suite and as an unprivileged user, and at level `landlock` as both, on a host that denies namespaces as an ordinary
+//! container does. What a host cannot give is printed as `NOT CHECKED`, never passed over. With
+//! `SORTIE_TEST_STRICT=1` a level that the host does not give is a failure.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, also in its helpers"
+)]
+
+mod escapes;
+mod files;
+mod harness;
+mod hosts;
+mod lifetimes;
+mod limits;
+mod neighbours;
+
+use harness::{Engine, Pass};
+use sortie_sandbox::Level;
+
+const SUITE: Engine = Engine::AsTheSuite;
+const USER: Engine = Engine::Unprivileged;
+
+macro_rules! battery {
+    ($($module:ident :: $section:ident),* $(,)?) => {
+        /// At level `namespaces`, as whoever runs the suite: root gives each run a user of its own.
+        mod namespaces {
+            $(#[test]
+            fn $section() {
+                let pass = super::Pass { level: super::Level::Namespaces, engine: super::SUITE };
+                pass.run(concat!("namespaces::", stringify!($section)), super::$module::$section);
+            })*
+        }
+        /// At level `namespaces`, as an unprivileged user.
+        mod namespaces_unprivileged {
+            $(#[test]
+            fn $section() {
+                let pass = super::Pass { level: super::Level::Namespaces, engine: super::USER };
+                pass.run(concat!("namespaces_unprivileged::", stringify!($section)), super::$module::$section);
+            })*
+        }
+        /// In an ordinary container: level `landlock`, as whoever runs the suite.
+        mod container {
+            $(#[test]
+            fn $section() {
+                let pass = super::Pass { level: super::Level::Landlock, engine: super::SUITE };
+                pass.run(concat!("container::", stringify!($section)), super::$module::$section);
+            })*
+        }
+        /// In an ordinary container: level `landlock`, as an unprivileged user.
+        mod container_unprivileged {
+            $(#[test]
+            fn $section() {
+                let pass = super::Pass { level: super::Level::Landlock, engine: super::USER };
+                pass.run(concat!("container_unprivileged::", stringify!($section)), super::$module::$section);
+            })*
+        }
+    };
+}
+
+battery! {
+    escapes::nothing_that_must_not_work_works,
+    limits::a_fork_bomb_is_bounded_and_ends_with_its_command,
+    limits::threads_are_bounded,
+    limits::a_thousand_processes_end_with_their_command,
+    limits::memory_is_bounded_however_it_is_taken,
+    limits::disk_is_bounded_in_bytes_and_in_files,
+    limits::temporary_files_are_bounded,
+    limits::descriptors_and_pipes_are_bounded,
+    limits::time_is_bounded,
+    lifetimes::output_is_kept_at_both_ends_and_otherwise_thrown_away,
+    lifetimes::input_is_empty_and_bytes_stay_as_they_are,
+    lifetimes::what_ignores_every_signal_ends_with_its_command,
+    lifetimes::background_processes_live_until_the_sandbox_is_closed,
+    lifetimes::a_command_that_nobody_waits_for_is_killed,
+    lifetimes::orphans_are_reaped,
+    lifetimes::nothing_outlives_the_engine_or_the_launcher,
+    lifetimes::ends_are_told_apart,
+    lifetimes::arguments_and_environment_of_any_size,
+    lifetimes::a_lost_sandbox_is_opened_again,
+    files::whatever_was_left_behind_is_measured_and_deleted,
+    files::ordinary_tools_work,
+    neighbours::two_runs_see_nothing_of_each_other,
+    neighbours::a_hundred_sandboxes_at_once,
+}
