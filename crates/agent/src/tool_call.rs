@@ -25,13 +25,13 @@ const SIDE_BY_SIDE: usize = 8;
 
 /// Runs tool calls.
 pub(crate) struct ToolRunner<'a> {
-    pub(crate) toolbox: &'static [&'static dyn Tool],
+    pub(crate) toolbox: &'a [&'a dyn Tool],
     pub(crate) context: Context<'a>,
     pub(crate) sink: &'a dyn Sink,
     pub(crate) meter: &'a Meter<'a>,
 }
 
-impl ToolRunner<'_> {
+impl<'a> ToolRunner<'a> {
     /// Runs the calls of one turn; the results are in the order of the calls.
     pub(crate) async fn run(&self, calls: &[ToolCall]) -> Result<Vec<ToolResult>, Stop> {
         let mut results = Vec::with_capacity(calls.len());
@@ -51,7 +51,7 @@ impl ToolRunner<'_> {
             .is_none_or(|tool| tool.order() == Order::SideBySide)
     }
 
-    fn find(&self, name: &str) -> Option<&'static dyn Tool> {
+    fn find(&self, name: &str) -> Option<&'a dyn Tool> {
         self.toolbox
             .iter()
             .copied()
@@ -119,5 +119,160 @@ fn tool_end(call: &ToolCall, content: &ToolContent, is_error: bool, began: Insta
         output: text::bounded(&output, TOOL_OUTPUT_BYTES).into_owned(),
         output_bytes: output.len() as u64,
         duration_ms: millis(began.elapsed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, LazyLock, atomic::AtomicUsize, atomic::Ordering},
+        time::Duration,
+    };
+
+    use futures_util::future::BoxFuture;
+    use sortie_api::Micros;
+    use sortie_sandbox::{Backend, Capabilities, Error, Limits, Sandbox, Spec, Workdir};
+    use tokio::sync::{Barrier, Mutex};
+
+    use super::*;
+    use crate::{BudgetSpec, Stopped, Workspace, model::ToolDefinition};
+
+    struct Nothing;
+
+    impl Sink for Nothing {
+        fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn spent(&self, _cost: Micros) {}
+    }
+
+    impl Backend for Nothing {
+        fn capabilities(&self) -> &Capabilities {
+            unreachable!()
+        }
+
+        fn open<'a>(
+            &'a self,
+            _workdir: &'a Workdir,
+            _spec: Spec,
+        ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
+            unreachable!()
+        }
+    }
+
+    /// Ends only when three of it run at once.
+    struct Together(LazyLock<Barrier>);
+
+    /// Fails when anything runs beside it.
+    struct Alone(AtomicUsize);
+
+    fn definition(name: &'static str) -> ToolDefinition<'static> {
+        ToolDefinition {
+            name,
+            description: "",
+            parameters: "{}",
+        }
+    }
+
+    impl Tool for Together {
+        fn definition(&self) -> ToolDefinition<'_> {
+            definition("together")
+        }
+
+        fn order(&self) -> Order {
+            Order::SideBySide
+        }
+
+        fn call<'a>(
+            &'a self,
+            arguments: Box<RawValue>,
+            _context: Context<'a>,
+        ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
+            Box::pin(async move {
+                self.0.wait().await;
+                Ok(ToolContent::Text(arguments.get().to_owned()))
+            })
+        }
+    }
+
+    impl Tool for Alone {
+        fn definition(&self) -> ToolDefinition<'_> {
+            definition("alone")
+        }
+
+        fn order(&self) -> Order {
+            Order::OneByOne
+        }
+
+        fn call<'a>(
+            &'a self,
+            _arguments: Box<RawValue>,
+            _context: Context<'a>,
+        ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
+            Box::pin(async {
+                let beside = self.0.fetch_add(1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                self.0.fetch_sub(1, Ordering::SeqCst);
+                if beside == 0 {
+                    Ok(ToolContent::Text("alone".to_owned()))
+                } else {
+                    Err(ToolError::Fatal("not".to_owned()))
+                }
+            })
+        }
+    }
+
+    static TOGETHER: Together = Together(LazyLock::new(|| Barrier::new(3)));
+    static ALONE: Alone = Alone(AtomicUsize::new(0));
+
+    #[tokio::test]
+    async fn calls_that_change_nothing_run_side_by_side_and_others_one_by_one() {
+        let mut workspace = Workspace::new(
+            "/none".into(),
+            "run".to_owned(),
+            Arc::new(Nothing),
+            Limits::default(),
+        );
+        let workspace = Mutex::new(&mut workspace);
+        let budget = BudgetSpec {
+            max_cost: Micros::new(1).unwrap(),
+            compute_micros_per_second: Micros::ZERO,
+            started: Instant::now(),
+        };
+        let runner = ToolRunner {
+            toolbox: &[&TOGETHER, &ALONE],
+            context: Context {
+                workspace: &workspace,
+                input_file: None,
+                command_timeout: Duration::from_secs(1),
+                output_bytes: 100,
+            },
+            sink: &Nothing,
+            meter: &Meter::new(&budget, &Nothing),
+        };
+        let call = |(index, name): (usize, &&str)| ToolCall {
+            id: index.to_string(),
+            name: (*name).to_owned(),
+            arguments: format!("{{\"n\": {index}}}"),
+        };
+        let names = ["together", "together", "together", "alone", "alone", "none"];
+        let calls: Vec<ToolCall> = names.iter().enumerate().map(call).collect();
+        let results = runner.run(&calls).await.unwrap();
+        let told: Vec<_> = results
+            .iter()
+            .map(|result| result.content.text().into_owned())
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "{\"n\":0}",
+                "{\"n\":1}",
+                "{\"n\":2}",
+                "alone",
+                "alone",
+                "there is no tool `none`; there are: together, alone"
+            ]
+        );
     }
 }

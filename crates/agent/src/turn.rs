@@ -27,6 +27,9 @@ const INPUT_FILE_FROM_BYTES: usize = 8 * 1024;
 /// Tool outputs that the transcript holds together; the oldest are dropped beyond.
 const TRANSCRIPT_BYTES: usize = 32 * 1024 * 1024;
 
+/// How long the reason of a failed run is, in bytes: a provider may send a whole page.
+const REASON_BYTES: usize = 4 * 1024;
+
 /// Why the loop ended without an answer.
 #[derive(Debug)]
 pub(crate) enum Stop {
@@ -67,7 +70,7 @@ async fn reason(stop: Stop, meter: &Meter<'_>) -> String {
         Stop::Exhausted => "",
         Stop::NoRoom(why) => why,
         Stop::Stopped => return STOPPED.to_owned(),
-        Stop::Failed(reason) => return text::clean(reason),
+        Stop::Failed(reason) => return text::clean(text::bounded(&reason, REASON_BYTES).into_owned()),
     };
     meter.reached(why).await.unwrap_or_else(|_| STOPPED.to_owned())
 }
@@ -191,5 +194,38 @@ fn drop_oldest(transcript: &mut [Turn]) {
                 };
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_outputs_are_dropped_when_all_together_are_too_large() {
+        let result = |megabytes: usize| ToolResult {
+            id: String::new(),
+            name: String::new(),
+            content: ToolContent::Text("x".repeat(megabytes << 20)),
+            is_error: false,
+        };
+        let mut transcript = vec![
+            Turn::ToolResults(vec![result(10), result(10)]),
+            Turn::User(String::new()),
+            Turn::ToolResults(vec![result(10), result(10)]),
+        ];
+        drop_oldest(&mut transcript);
+        let held: Vec<usize> = transcript
+            .iter()
+            .flat_map(|turn| match turn {
+                Turn::ToolResults(results) => results.iter().map(|r| r.content.held_bytes() >> 20).collect(),
+                Turn::Assistant(_) | Turn::User(_) => vec![],
+            })
+            .collect();
+        assert_eq!(held, [0, 10, 10, 10]);
+        let Turn::ToolResults(results) = &transcript[0] else {
+            panic!()
+        };
+        assert_eq!(results[0].content, ToolContent::Dropped { bytes: 10 << 20 });
     }
 }

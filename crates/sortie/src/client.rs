@@ -30,8 +30,9 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// Tries to get a broken stream back before giving up, without a single event in between.
 const RECONNECTIONS: u32 = 5;
 
-/// Pause before a reconnection, where the stream asked for none.
+/// Pause before a reconnection, where the stream asked for none; and the longest that it is given.
 const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A client of one engine with one key.
 #[derive(Clone, Debug)]
@@ -44,11 +45,14 @@ pub(crate) struct Client {
 impl Client {
     /// A client of the engine at `base`, which the caller has from `from` (for messages).
     pub(crate) fn new(base: &str, from: &str, key: Option<String>) -> Result<Self> {
+        let wrong =
+            |rule: &str| Failure::usage(format!("{from} {base}: not the address of an engine: {rule}"));
         let base: Url = format!("{}/", base.trim_end_matches('/'))
             .parse()
-            .map_err(|error| {
-                Failure::usage(format!("{from}: not an address of an engine: {base}: {error}"))
-            })?;
+            .map_err(|error: url::ParseError| wrong(&error.to_string()))?;
+        if !matches!(base.scheme(), "http" | "https") {
+            return Err(wrong("it must begin with http:// or https://"));
+        }
         let timeouts = Timeouts {
             connect: Duration::from_secs(10),
             read: SILENCE,
@@ -57,6 +61,11 @@ impl Client {
         let http = EngineClient::new(timeouts)
             .map_err(|error| Failure::internal(format!("the HTTP client cannot be made: {error}")))?;
         Ok(Self { http, base, key })
+    }
+
+    /// Whether requests carry a key.
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
     }
 
     fn request(&self, method: Method, path: &str) -> Result<RequestBuilder> {
@@ -90,6 +99,7 @@ impl Client {
     /// What the engine said against a request.
     async fn refusal(&self, response: Response) -> Failure {
         let status = response.status();
+        let resource = response.url().path().trim_start_matches("/v1/").to_owned();
         let request_id = response
             .headers()
             .get("x-request-id")
@@ -113,8 +123,8 @@ impl Client {
                 format!("the engine at {} refuses the API key: {error}", self.base),
             ),
             ErrorCode::Forbidden | ErrorCode::PaymentRequired => Failure::new(Exit::Denied, error),
+            ErrorCode::NotFound => Failure::usage(format!("the engine at {} has no {resource}", self.base)),
             ErrorCode::InvalidRequest
-            | ErrorCode::NotFound
             | ErrorCode::MethodNotAllowed
             | ErrorCode::Conflict
             | ErrorCode::Gone
@@ -213,6 +223,7 @@ impl Client {
             after,
             stream: None,
             ready: VecDeque::new(),
+            pause: PAUSE,
             failures: 0,
         }
     }
@@ -248,6 +259,7 @@ pub(crate) struct Following {
     after: i64,
     stream: Option<(Response, Parser)>,
     ready: VecDeque<Message>,
+    pause: Duration,
     failures: u32,
 }
 
@@ -267,7 +279,7 @@ impl Following {
                 if self.failures > RECONNECTIONS || !matches!(broken.exit, Exit::Unavailable) {
                     return Err(broken);
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(self.pause).await;
             }
         }
     }
@@ -295,6 +307,9 @@ impl Following {
             .map_err(|error| broken(sortie_net::Error::from(error).to_string()))?
             .ok_or_else(|| broken("the engine ended it".to_owned()))?;
         let messages = parser.push(&chunk).map_err(|error| broken(error.to_string()))?;
+        if let Some(millis) = parser.retry_millis() {
+            self.pause = Duration::from_millis(millis).min(LONGEST_PAUSE);
+        }
         self.ready.extend(messages);
         Ok(())
     }
@@ -317,5 +332,168 @@ impl Following {
         }
         self.after = event.id;
         Ok(Some(Followed::Event(event)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    const RUN: &str = "run_01kafs6w1cefkstv6qr1ptb0mp";
+
+    /// Gives one answer to each connection and returns what was asked, in order.
+    async fn engine(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
+        let mut asked = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 8192];
+            let length = stream.read(&mut request).await.unwrap();
+            asked.push(String::from_utf8_lossy(&request[..length]).into_owned());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        asked
+    }
+
+    fn stream(messages: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{messages}")
+    }
+
+    fn event(id: i64) -> String {
+        format!(
+            "id: {id}\nevent: status\ndata: {{\"id\":{id},\"type\":\"status\",\"data\":{{\"status\":\"queued\"}},\
+             \"created_at\":\"2026-11-20T21:30:00.000Z\"}}\n\n"
+        )
+    }
+
+    fn refusal(status: &str, code: &str) -> String {
+        let body = format!("{{\"error\":\"said so\",\"code\":\"{code}\"}}");
+        format!(
+            "HTTP/1.1 {status}\r\nconnection: close\r\nx-request-id: abc\r\nretry-after: 7\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    async fn client() -> (TcpListener, Client) {
+        sortie_net::install_crypto();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        (
+            listener,
+            Client::new(&url, "--url", Some("sts_x".to_owned())).unwrap(),
+        )
+    }
+
+    #[tokio::test]
+    async fn a_broken_stream_is_taken_up_again_behind_the_last_whole_event() {
+        let (listener, client) = client().await;
+        let done = format!(
+            "event: done\ndata: {{\"id\":\"{RUN}\",\"status\":\"succeeded\",\
+             \"created_at\":\"2026-11-20T21:30:00.000Z\",\"max_cost_micros\":1,\"billing_pending\":false,\
+             \"zero_data_retention\":false}}\n\n"
+        );
+        let cut = event(3).replace("\n\n", "\n");
+        let answers = vec![
+            stream(&format!(": connected\nretry: 1\n{}{}{cut}", event(1), event(2))),
+            stream(&format!("{}{}{done}", event(2), event(3))),
+        ];
+        let mut following = client.follow(RUN.parse().unwrap(), 0);
+        let follow = async {
+            let mut seen = Vec::new();
+            loop {
+                match following.next().await.unwrap() {
+                    Followed::Event(event) => seen.push(event.id),
+                    Followed::Done(run) => return (seen, run.status),
+                }
+            }
+        };
+        let (asked, (seen, status)) = tokio::join!(engine(listener, answers), follow);
+        assert_eq!(seen, [1, 2, 3]);
+        assert_eq!(status, RunStatus::Succeeded);
+        assert!(asked[0].contains("last-event-id: 0\r\n"), "{}", asked[0]);
+        assert!(asked[1].contains("last-event-id: 2\r\n"), "{}", asked[1]);
+        assert!(
+            asked[1].contains("authorization: Bearer sts_x\r\n"),
+            "{}",
+            asked[1]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_refused_stream_is_not_asked_for_again() {
+        let (listener, client) = client().await;
+        let answers = vec![refusal("404 Not Found", "not_found")];
+        let mut following = client.follow(RUN.parse().unwrap(), 0);
+        let (_, next) = tokio::join!(engine(listener, answers), following.next());
+        let failure = next.map(|_| ()).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(
+            failure
+                .to_string()
+                .ends_with(&format!(" has no runs/{RUN}/events")),
+            "{failure}"
+        );
+    }
+
+    #[tokio::test]
+    async fn every_refusal_has_its_exit_code_and_says_what_helps() {
+        for (status, code, exit, words) in [
+            ("400 Bad Request", "invalid_request", Exit::Usage, "said so"),
+            (
+                "401 Unauthorized",
+                "unauthorized",
+                Exit::Denied,
+                "refuses the API key: said so",
+            ),
+            ("403 Forbidden", "forbidden", Exit::Denied, "said so"),
+            ("409 Conflict", "conflict", Exit::Usage, "said so"),
+            (
+                "429 Too Many Requests",
+                "rate_limited",
+                Exit::Unavailable,
+                "said so; retry in 7 s",
+            ),
+            (
+                "500 Internal Server Error",
+                "internal",
+                Exit::Unavailable,
+                "said so (request abc)",
+            ),
+            (
+                "502 Bad Gateway",
+                "bogus",
+                Exit::Unavailable,
+                "is not a Sortie engine: it answers 502 Bad Gateway",
+            ),
+        ] {
+            let (listener, client) = client().await;
+            let (_, answer) = tokio::join!(engine(listener, vec![refusal(status, code)]), client.models());
+            let failure = answer.map(|_| ()).unwrap_err();
+            assert_eq!(failure.exit, exit, "{status}");
+            assert!(failure.to_string().ends_with(words), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_asked_for_with_all_its_filters() {
+        assert_eq!(page_path(None, 20, ""), "v1/runs?limit=20");
+        assert_eq!(
+            page_path(Some(RunStatus::TimedOut), 100, "a+b/="),
+            "v1/runs?limit=100&status=timed_out&cursor=a%2Bb%2F%3D"
+        );
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_refused_with_where_it_comes_from() {
+        for wrong in ["", "localhost:8080", "ftp://x"] {
+            let failure = Client::new(wrong, "SORTIE_URL", None).map(|_| ()).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.to_string().starts_with("SORTIE_URL "), "{failure}");
+        }
     }
 }

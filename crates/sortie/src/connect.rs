@@ -46,10 +46,15 @@ impl Connection {
         };
         if let Some((url, from)) = told {
             let key = given_key.or_else(|| data_dir.admin_key().filter(|_| is_this_machine(url)));
-            let key = key.ok_or_else(|| {
-                Failure::new(Exit::Denied, format!("no API key for {url}: set SORTIE_API_KEY"))
-            })?;
-            return Ok(Self::remote(Client::new(url, from, Some(key))?));
+            let client = Client::new(url, from, key)?;
+            return if client.has_key() {
+                Ok(Self::remote(client))
+            } else {
+                Err(Failure::new(
+                    Exit::Denied,
+                    format!("no API key for {url}: set SORTIE_API_KEY"),
+                ))
+            };
         }
         if let Some(engine) = data_dir.running_engine().filter(|engine| serves(engine, need)) {
             let key = given_key.or_else(|| data_dir.admin_key());

@@ -57,6 +57,10 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::internal(format!("{what} {}: {error}", path.display()))
 }
 
+fn make_private(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -76,11 +80,14 @@ impl DataDir {
 
     /// Makes the folder and those above it, readable by nobody else.
     pub(crate) fn create(&self) -> Result<()> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path)
-            .map_err(|e| failed("cannot make the data folder", &self.path, &e))
+        make_private(&self.path).map_err(|e| failed("cannot make the data folder", &self.path, &e))
+    }
+
+    /// Makes the folder for the working directories of runs.
+    pub(crate) fn work(&self) -> Result<PathBuf> {
+        let path = self.path.join("work");
+        make_private(&path).map_err(|e| failed("cannot make", &path, &e))?;
+        Ok(path)
     }
 
     /// Takes the folder for an engine of this process, or says who has it.

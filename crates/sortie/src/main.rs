@@ -27,6 +27,7 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    sortie_sandbox::launcher_main();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),

@@ -2,10 +2,10 @@
 //!
 //! Nothing here is global. A node has one stop signal for its server and one tracker for its tasks.
 
-use std::{future::Future, net::SocketAddr, process, sync::Arc};
+use std::{future::Future, net::SocketAddr, path::Path, process, sync::Arc};
 
 use sortie_engine::Engine;
-use sortie_sandbox::{Backend, Capabilities};
+use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_store::Store;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -46,8 +46,12 @@ impl Node {
             Some(name) => name.clone(),
             None => data_dir.node_name()?,
         };
-        let (listener, store, sandbox) =
-            tokio::join!(bind(listen), open_store(config), detect_sandbox(config));
+        let work = data_dir.work()?;
+        let (listener, store, sandbox) = tokio::join!(
+            bind(listen),
+            open_store(config),
+            detect_sandbox(config.sandbox_minimum, &work)
+        );
         let (listener, address) = listener?;
         let capabilities = sandbox
             .as_ref()
@@ -155,10 +159,19 @@ pub(crate) async fn open_store(config: &Config) -> Result<Store> {
     })
 }
 
-/// The strongest sandbox that the host gives, or a sentence that says why it is not enough.
-pub(crate) async fn detect_sandbox(config: &Config) -> std::result::Result<Arc<dyn Backend>, String> {
-    let _level = config.sandbox_minimum;
-    Err("not yet".to_owned())
+/// The strongest sandbox that the host gives, found out by trying it in `root`; else sentences that say why there is
+/// none and what to do.
+pub(crate) async fn detect_sandbox(
+    minimum: Level,
+    root: &Path,
+) -> std::result::Result<Arc<dyn Backend>, String> {
+    let options = sortie_sandbox::Options {
+        minimum,
+        ..sortie_sandbox::Options::new(root)
+    };
+    sortie_sandbox::detect(&options)
+        .await
+        .map_err(|error| format!("{error}."))
 }
 
 fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sortie_engine::Options {

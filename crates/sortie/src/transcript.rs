@@ -175,7 +175,7 @@ impl Transcript {
             _ => String::new(),
         };
         let end = styled(&format!("{mark} {time}{size}"), style, self.colours);
-        format!("{}  {end}\n", self.block(&data.output, Style::Dim))
+        format!("{}  {end}\n", self.block(without_success(data), Style::Dim))
     }
 
     /// The lines of a text, indented, their middle left out where there are many.
@@ -241,6 +241,18 @@ fn is_bookkeeping(event_kind: &str) -> bool {
         event_kind,
         kind::MODEL_CALL | kind::BUDGET_WARNING | kind::OUTPUT_TRUNCATED
     )
+}
+
+/// The output of a tool without the words that tell a model of a command's success: the mark says it.
+fn without_success(data: &Data) -> &str {
+    if data.tool != "shell" || data.is_error {
+        return &data.output;
+    }
+    ["[the command exited with status 0]\n", "[stdout]\n"]
+        .iter()
+        .fold(data.output.as_str(), |text, heading| {
+            text.strip_prefix(heading).unwrap_or(text)
+        })
 }
 
 fn milliseconds(millis: u64) -> String {

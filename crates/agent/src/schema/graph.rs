@@ -5,16 +5,16 @@
 //! step; through children the same happens along a nested instance. The first is counted once, when the schema is
 //! accepted; the second at each check, by walking schema and instance together until the walk is too long.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, rc::Rc};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// In-place paths from any part of a schema at most.
 const PATHS: u64 = 10_000;
 /// Longest chain of parts applied in place.
 const CHAIN: usize = 200;
-/// What a check may cost: about a second of computing.
-const COST: u64 = 10_000_000;
+/// What a check may cost: well under a second of computing.
+const COST: u64 = 5_000_000;
 /// How deep parts may be applied within each other, over the whole depth of an instance: what a stack of 2 MiB holds
 /// with room to spare.
 const DEPTH: usize = 1_000;
@@ -135,58 +135,15 @@ impl<'a> Graph<'a> {
 
     /// What checking `instance` costs at most.
     pub(super) fn cost(&self, instance: &Value) -> Cost {
-        let mut cost = 0;
-        match self.walk(self.root, instance, &mut cost, 0) {
-            Some(()) => Cost::Units(cost),
+        let mut walk = Walk {
+            graph: self,
+            parts: HashMap::new(),
+            cost: 0,
+        };
+        match walk.apply(self.root, instance, 0) {
+            Some(()) => Cost::Units(walk.cost),
             None => Cost::TooMuch,
         }
-    }
-
-    fn walk(&self, part: &'a Value, value: &Value, cost: &mut u64, depth: usize) -> Option<()> {
-        *cost += weight(part);
-        if *cost > COST || depth > DEPTH {
-            return None;
-        }
-        let named = part.get("properties").and_then(Value::as_object);
-        for edge in self.edges(part).ok()? {
-            match (edge, value) {
-                (Edge::InPlace(target), _) => self.walk(target, value, cost, depth + 1)?,
-                (Edge::Property(name, target), Value::Object(fields)) => {
-                    if let Some(value) = fields.get(name) {
-                        self.walk(target, value, cost, depth + 1)?;
-                    }
-                }
-                (Edge::OtherProperties(target), Value::Object(fields)) => {
-                    let is_named = |name: &str| named.is_some_and(|named| named.contains_key(name));
-                    for (_, value) in fields.iter().filter(|(name, _)| !is_named(name)) {
-                        self.walk(target, value, cost, depth + 1)?;
-                    }
-                }
-                (Edge::Properties(target), Value::Object(fields)) => {
-                    for value in fields.values() {
-                        self.walk(target, value, cost, depth + 1)?;
-                    }
-                }
-                (Edge::Names(target), Value::Object(fields)) => {
-                    for _ in fields {
-                        self.walk(target, &Value::Null, cost, depth + 1)?;
-                    }
-                }
-                (Edge::Item(index, target), Value::Array(items)) => {
-                    if let Some(value) = items.get(index) {
-                        self.walk(target, value, cost, depth + 1)?;
-                    }
-                }
-                (Edge::Items(target), Value::Array(items)) => {
-                    for value in items {
-                        self.walk(target, value, cost, depth + 1)?;
-                    }
-                }
-                // What is for another kind of value.
-                (_, _) => {}
-            }
-        }
-        Some(())
     }
 
     /// All steps from a part.
@@ -251,6 +208,85 @@ impl<'a> Graph<'a> {
             ));
         }
         Ok(found)
+    }
+}
+
+/// A walk through a schema and an instance together.
+struct Walk<'g, 'a> {
+    graph: &'g Graph<'a>,
+    /// What was found out about the parts that were met.
+    parts: HashMap<*const Value, Rc<Part<'a>>>,
+    cost: u64,
+}
+
+struct Part<'a> {
+    weight: u64,
+    edges: Vec<Edge<'a>>,
+    /// What `properties` names.
+    named: Option<&'a Map<String, Value>>,
+}
+
+impl<'a> Walk<'_, 'a> {
+    /// Applies a part to a value; `None` when that goes too far.
+    fn apply(&mut self, part: &'a Value, value: &Value, depth: usize) -> Option<()> {
+        let part = self.part(part)?;
+        self.cost += part.weight;
+        if self.cost > COST || depth > DEPTH {
+            return None;
+        }
+        for edge in &part.edges {
+            match (edge, value) {
+                (Edge::InPlace(target), _) => self.apply(target, value, depth + 1)?,
+                (Edge::Property(name, target), Value::Object(fields)) => {
+                    self.apply_all(target, fields.get(*name), depth)?;
+                }
+                (Edge::OtherProperties(target), Value::Object(fields)) => {
+                    let is_other = |name: &str| part.named.is_none_or(|named| !named.contains_key(name));
+                    let others = fields
+                        .iter()
+                        .filter(|(name, _)| is_other(name))
+                        .map(|(_, value)| value);
+                    self.apply_all(target, others, depth)?;
+                }
+                (Edge::Properties(target), Value::Object(fields)) => {
+                    self.apply_all(target, fields.values(), depth)?;
+                }
+                (Edge::Names(target), Value::Object(fields)) => {
+                    self.apply_all(target, fields.values().map(|_| &Value::Null), depth)?;
+                }
+                (Edge::Item(index, target), Value::Array(items)) => {
+                    self.apply_all(target, items.get(*index), depth)?;
+                }
+                (Edge::Items(target), Value::Array(items)) => self.apply_all(target, items, depth)?,
+                // What is for another kind of value.
+                (_, _) => {}
+            }
+        }
+        Some(())
+    }
+
+    fn apply_all<'v>(
+        &mut self,
+        part: &'a Value,
+        values: impl IntoIterator<Item = &'v Value>,
+        depth: usize,
+    ) -> Option<()> {
+        values
+            .into_iter()
+            .try_for_each(|value| self.apply(part, value, depth + 1))
+    }
+
+    fn part(&mut self, part: &'a Value) -> Option<Rc<Part<'a>>> {
+        if let Some(known) = self.parts.get(&key(part)) {
+            return Some(Rc::clone(known));
+        }
+        let found = Rc::new(Part {
+            weight: weight(part),
+            edges: self.graph.edges(part).ok()?,
+            named: part.get("properties").and_then(Value::as_object),
+        });
+        self.parts.insert(key(part), Rc::clone(&found));
+        Some(found)
     }
 }
 

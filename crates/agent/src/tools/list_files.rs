@@ -77,6 +77,16 @@ fn list(workdir: &Workdir, arguments: &Arguments, limit: usize) -> Result<ToolCo
     let depth = max_depth.unwrap_or(DEPTH).clamp(1, DEPTH);
     let most = if glob.is_some() { LOOKED_AT } else { SHOWN };
     let folder = folder_path(path.as_deref())?;
+    if let Some(file) = &folder
+        && let Ok(size) = workdir.size(file)
+    {
+        let entry = Entry {
+            path: file.as_str().to_owned(),
+            kind: EntryKind::File,
+            size,
+        };
+        return Ok(ToolContent::Text(line(&entry)));
+    }
     let (entries, _) = workdir
         .list(folder.as_ref(), depth, most + 1)
         .map_err(|error| about(path.as_deref().unwrap_or("."), &error))?;

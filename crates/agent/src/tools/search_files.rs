@@ -18,7 +18,7 @@ use sortie_sandbox::{EntryKind, FileError, RelPath, Workdir};
 
 use super::{
     Context, Order, Tool, ToolError, arguments,
-    files::{about, file_path, folder_path, with_workdir},
+    files::{about, folder_path, with_workdir},
     glob::Glob,
 };
 use crate::{content::ToolContent, model::ToolDefinition, text};
@@ -128,34 +128,11 @@ fn search(
         ended: None,
     };
     let path = arguments.path.as_deref();
-    let folder = folder_path(path)?;
-    match workdir.list(folder.as_ref(), DEPTH, ENTRIES) {
-        Ok((entries, cut)) => {
-            let files = entries.into_iter().filter(|entry| {
-                entry.kind == EntryKind::File && glob.as_ref().is_none_or(|glob| glob.matches(&entry.path))
-            });
-            for entry in files {
-                // A name that is not UTF-8 cannot be opened by its path.
-                let Ok(path) = RelPath::new(&entry.path) else {
-                    continue;
-                };
-                search.file(workdir, &path);
-                if search.ended.is_some() {
-                    break;
-                }
-            }
-            if cut && search.ended.is_none() {
-                search.ended = Some("there are too many files or folders: name a folder");
-            }
-        }
-        Err(FileError::NotAFile | FileError::Io(_)) if folder.is_some() => {
-            let file = file_path(path.unwrap_or_default())?;
-            workdir
-                .size(&file)
-                .map_err(|error| about(path.unwrap_or_default(), &error))?;
-            search.file(workdir, &file);
-        }
-        Err(error) => return Err(about(path.unwrap_or("."), &error)),
+    match folder_path(path)? {
+        Some(file) if workdir.size(&file).is_ok() => search.file(workdir, &file),
+        folder => search
+            .folder(workdir, folder.as_ref(), glob.as_ref())
+            .map_err(|error| about(path.unwrap_or("."), &error))?,
     }
     Ok(ToolContent::Text(search.text()))
 }
@@ -173,6 +150,32 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    fn folder(
+        &mut self,
+        workdir: &Workdir,
+        folder: Option<&RelPath>,
+        glob: Option<&Glob>,
+    ) -> Result<(), FileError> {
+        let (entries, cut) = workdir.list(folder, DEPTH, ENTRIES)?;
+        let files = entries.into_iter().filter(|entry| {
+            entry.kind == EntryKind::File && glob.is_none_or(|glob| glob.matches(&entry.path))
+        });
+        for entry in files {
+            // A name that is not UTF-8 cannot be opened by its path.
+            let Ok(path) = RelPath::new(&entry.path) else {
+                continue;
+            };
+            self.file(workdir, &path);
+            if self.ended.is_some() {
+                return Ok(());
+            }
+        }
+        if cut {
+            self.ended = Some("there are too many files or folders: name a folder");
+        }
+        Ok(())
+    }
+
     /// Searches one file. One that cannot be read is left out, as a binary one is.
     fn file(&mut self, workdir: &Workdir, path: &RelPath) {
         let Ok(file) = workdir.open(path) else { return };

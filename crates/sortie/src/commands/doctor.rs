@@ -1,9 +1,12 @@
 //! `sortie doctor`: what this machine gives, what is missing, and what to do about it.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::{
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    sync::Arc,
+};
 
 use serde::Serialize;
-use sortie_sandbox::{Enforcement, Level};
+use sortie_sandbox::{Backend, Enforcement, Level};
 
 use super::{Context, print_json};
 use crate::{
@@ -167,15 +170,32 @@ async fn database(config: &Config) -> Check {
     }
 }
 
+/// Tries the sandbox where runs would have it, or in a passing folder where there is no data folder yet.
+async fn try_sandbox(config: &Config) -> std::result::Result<Arc<dyn Backend>, String> {
+    let data_dir = DataDir::new(&config.data_dir);
+    if config.data_dir.is_dir() {
+        let work = data_dir.work().map_err(|failure| failure.to_string())?;
+        return detect_sandbox(config.sandbox_minimum, &work).await;
+    }
+    let passing = std::env::temp_dir().join(format!("sortie-doctor-{}", std::process::id()));
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&passing)
+        .map_err(|error| format!("{} cannot be made: {error}", passing.display()))?;
+    let found = detect_sandbox(config.sandbox_minimum, &passing).await;
+    std::fs::remove_dir(&passing)
+        .map_err(|error| format!("{} cannot be removed: {error}", passing.display()))?;
+    found
+}
+
 async fn sandbox(config: &Config) -> (Check, Option<Sandbox>) {
     let name = "sandbox";
-    let backend = match detect_sandbox(config).await {
+    let backend = match try_sandbox(config).await {
         Ok(backend) => backend,
         Err(reason) => return (Check::new(name, Verdict::Fault, reason), None),
     };
     let found = backend.capabilities();
-    let soft = found.memory == Enforcement::Soft || found.disk == Enforcement::Soft;
-    let verdict = if soft || found.level != Level::Namespaces {
+    let verdict = if found.memory == Enforcement::Soft || found.level != Level::Namespaces {
         Verdict::Warning
     } else {
         Verdict::Ok

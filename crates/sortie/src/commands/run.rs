@@ -69,8 +69,8 @@ async fn on(
 fn check_sandbox(sandbox: std::result::Result<&Capabilities, &str>) -> Result<()> {
     let capabilities = sandbox.map_err(|reason| {
         Failure::unavailable(format!(
-            "{reason} Go on without commands by --no-shell, or let them run as this user, with its files and its \
-             network, by --i-understand-commands-run-unsandboxed"
+            "no sandbox: {reason} Go on without commands by --no-shell, or let them run as this user, with its files \
+             and its network, by --i-understand-commands-run-unsandboxed"
         ))
     })?;
     match capabilities.level {

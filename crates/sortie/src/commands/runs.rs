@@ -109,7 +109,7 @@ async fn cancel_run(context: &Context, id: RunId, args: &ListArgs) -> Result<Exi
     terminal::note(&if run.status == RunStatus::Cancelled {
         format!("{id} is cancelled")
     } else {
-        format!("{id} was {} already", run.status)
+        format!("{id} had ended already: {}", run.status)
     });
     Ok(Exit::Success)
 }

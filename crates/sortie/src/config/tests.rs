@@ -190,8 +190,9 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
         ),
         (
             "[sandbox]\nminimum = \"none\"",
-            "sandbox.minimum (sortie.toml): `none` lets runs do whatever this user can; set \
-             sandbox.i_understand_commands_run_unsandboxed = true to accept that",
+            "sandbox.minimum (sortie.toml): `none` lets runs do whatever this user can; accept that by \
+             sandbox.i_understand_commands_run_unsandboxed = true or the flag \
+             --i-understand-commands-run-unsandboxed",
         ),
         (
             "[sandbox]\ni_understand_commands_run_unsandboxed = true",

@@ -217,7 +217,8 @@ impl Reader<'_> {
             (Level::None, false) => Err(self.wrong(
                 key,
                 &format!(
-                    "`none` lets runs do whatever this user can; set {confirmation} = true to accept that"
+                    "`none` lets runs do whatever this user can; accept that by {confirmation} = true or the flag \
+                     --i-understand-commands-run-unsandboxed"
                 ),
             )),
             (Level::Landlock | Level::Namespaces, true) => Err(self.wrong(

@@ -1,0 +1,239 @@
+//! Money: what a run costs while it runs and when it ends, whatever ends it.
+
+use std::time::Duration;
+
+use serde_json::json;
+use sortie_agent::{
+    BudgetSpec, RunSpec,
+    model::{ModelError, Reply, Retry, StopReason, Usage},
+};
+use sortie_api::model::ModelPrices;
+use tokio::time::Instant;
+
+use crate::support::{
+    Does, Line, Pretended, Recorder, Scripted, calls, failed, micros, prints, run_in, says, shell, spec,
+    succeeded, untouched, workspace,
+};
+
+/// Three and fifteen dollars a million tokens.
+fn prices() -> ModelPrices {
+    ModelPrices {
+        input_micros_per_mtok: micros(3_000_000),
+        output_micros_per_mtok: micros(15_000_000),
+        cache_read_micros_per_mtok: micros(300_000),
+        cache_write_micros_per_mtok: micros(3_750_000),
+    }
+}
+
+fn budgeted(max: u64, rate: u64) -> RunSpec {
+    let budget = BudgetSpec {
+        max_cost: micros(max),
+        compute_micros_per_second: micros(rate),
+        started: Instant::now(),
+    };
+    RunSpec {
+        budget,
+        ..spec("Go.")
+    }
+}
+
+fn used(reply: Reply, input_tokens: u64, output_tokens: u64) -> Reply {
+    Reply {
+        usage: Usage {
+            input_tokens,
+            output_tokens,
+            ..Usage::default()
+        },
+        ..reply
+    }
+}
+
+#[tokio::test]
+async fn model_calls_cost_what_the_provider_counted() {
+    let reply = Reply {
+        usage: Usage {
+            input_tokens: 100,
+            output_tokens: 10,
+            cache_read_tokens: 1_001,
+            cache_write_tokens: 100,
+        },
+        ..says("ok")
+    };
+    let model = Scripted::priced(
+        prices(),
+        vec![used(calls(&[shell("ls")]), 1_000, 20).into(), reply.into()],
+    );
+    let backend = Pretended::new(&["bash"], |_| prints(""));
+    let (outcome, recorder) = run_in(budgeted(1_000_000, 0), &model, &backend, &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    let costs: Vec<_> = recorder
+        .data("model_call")
+        .iter()
+        .map(|call| call["cost_micros"].clone())
+        .collect();
+    // 300 + 150 + 300.3 + 375, rounded up.
+    assert_eq!(costs, [json!(3_300), json!(1_126)]);
+    assert_eq!(recorder.last_spent(), 4_426);
+    assert_eq!(recorder.data("model_call")[1]["cache_read_tokens"], 1_001);
+}
+
+#[tokio::test]
+async fn an_answer_may_only_be_as_long_as_the_budget_pays_for() {
+    let cut = Reply {
+        stop_reason: StopReason::MaxTokens,
+        ..used(says("Half"), 1_000, 400)
+    };
+    let model = Scripted::priced(prices(), vec![cut.into()]);
+    let (outcome, recorder) = run_in(budgeted(20_000, 0), &model, &untouched(), &[]).await;
+    let asked = model.asked()[0].max_tokens;
+    assert!((64..1_400).contains(&asked), "{asked}");
+    assert_eq!(
+        failed(&outcome),
+        "budget exhausted: $0.009000 of $0.020000 spent, the answer did not fit into what was left"
+    );
+    assert_eq!(
+        recorder.data("budget_reached"),
+        [json!({"spent_micros": 9_000, "limit_micros": 20_000})]
+    );
+}
+
+#[tokio::test]
+async fn no_call_is_made_that_could_cost_more_than_is_left() {
+    let model = Scripted::priced(prices(), vec![used(calls(&[shell("ls")]), 6_000, 60).into()]);
+    let backend = Pretended::new(&["bash"], |_| prints(""));
+    let (outcome, recorder) = run_in(budgeted(20_000, 0), &model, &backend, &[]).await;
+    assert_eq!(
+        failed(&outcome),
+        "budget exhausted: $0.018900 of $0.020000 spent, too little is left for another model call"
+    );
+    assert_eq!(model.asked().len(), 1);
+    assert_eq!(recorder.last_spent(), 18_900);
+    assert_eq!(
+        recorder.data("budget_warning"),
+        [json!({"spent_micros": 18_900, "limit_micros": 20_000})]
+    );
+    assert_eq!(recorder.data("budget_reached").len(), 1);
+}
+
+#[tokio::test]
+async fn a_provider_that_counts_more_than_it_should_never_brings_the_cost_above_the_maximum() {
+    let model = Scripted::priced(prices(), vec![used(says("ok"), u64::MAX, u64::MAX).into()]);
+    let (outcome, recorder) = run_in(budgeted(50_000, 0), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(recorder.last_spent(), 50_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn compute_that_uses_the_budget_up_ends_the_run_in_the_middle_of_a_model_call() {
+    let endless = Line {
+        after: Duration::from_hours(1),
+        ..says("late").into()
+    };
+    let model = Scripted::new(vec![endless]);
+    let spec = budgeted(600, 30);
+    let started = spec.budget.started;
+    let (outcome, recorder) = run_in(spec, &model, &untouched(), &[]).await;
+    assert_eq!(failed(&outcome), "budget exhausted: $0.000600 of $0.000600 spent");
+    let took = started.elapsed();
+    assert!(
+        took >= Duration::from_secs(20) && took < Duration::from_millis(20_010),
+        "{took:?}"
+    );
+    assert_eq!(recorder.kinds(), ["budget_warning", "budget_reached"]);
+    assert_eq!(recorder.data("budget_warning")[0]["spent_micros"], 480);
+    assert_eq!(recorder.last_spent(), 600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn compute_that_uses_the_budget_up_ends_the_run_in_the_middle_of_a_tool() {
+    let model = Scripted::new(vec![calls(&[shell("sleep")]).into()]);
+    let backend = Pretended::new(&["bash"], |_| Does::Hang);
+    let (outcome, recorder) = run_in(budgeted(1_000, 1_000), &model, &backend, &[]).await;
+    assert_eq!(failed(&outcome), "budget exhausted: $0.001000 of $0.001000 spent");
+    assert_eq!(
+        recorder.kinds(),
+        ["model_call", "tool_start", "budget_warning", "budget_reached"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_the_budget_ends_is_charged_for_what_was_seen() {
+    // A long text has come when compute reaches what the call does not hold.
+    let endless = Line {
+        after: Duration::from_hours(10),
+        deltas: "0123456789abcdef",
+        ..says("late").into()
+    };
+    let model = Scripted::priced(prices(), vec![endless]);
+    let (outcome, recorder) = run_in(budgeted(150_000, 30), &model, &untouched(), &[]).await;
+    assert!(failed(&outcome).starts_with("budget exhausted: "));
+    let reached = &recorder.data("budget_reached")[0];
+    let spent = reached["spent_micros"].as_i64().unwrap();
+    assert!(spent > 0 && spent <= 150_000);
+    assert_eq!(recorder.last_spent(), spent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_call_is_charged_for_what_was_seen() {
+    let endless = Line {
+        after: Duration::from_hours(10),
+        deltas: "0123456789abcdef",
+        ..says("late").into()
+    };
+    let model = Scripted::priced(prices(), vec![endless]);
+    let (mut workspace, _root) = workspace(&untouched());
+    let recorder = Recorder::default();
+    {
+        let run = sortie_agent::run(budgeted(1_000_000, 0), &model, &mut workspace, &recorder);
+        tokio::time::timeout(Duration::from_secs(1), run)
+            .await
+            .unwrap_err();
+    }
+    // Four tokens of text at 15 micros, and the prompt.
+    let spent = recorder.last_spent();
+    assert!(spent > 60 && spent < 10_000, "{spent}");
+    workspace.close().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn compute_is_told_with_the_cost_and_never_goes_back() {
+    let slow = |reply: Reply| Line {
+        after: Duration::from_secs(10),
+        ..reply.into()
+    };
+    let model = Scripted::priced(
+        prices(),
+        vec![
+            slow(used(calls(&[shell("ls")]), 100, 10)),
+            slow(used(says("ok"), 100, 10)),
+        ],
+    );
+    let backend = Pretended::new(&["bash"], |_| prints(""));
+    let (_, recorder) = run_in(budgeted(1_000_000, 30), &model, &backend, &[]).await;
+    let spent = recorder.spent();
+    assert!(spent.is_sorted());
+    let last = recorder.last_spent();
+    assert!((450 * 2 + 600..450 * 2 + 610).contains(&last), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_attempts_that_the_provider_charges_are_paid() {
+    let broken = ModelError {
+        message: "the stream broke".to_owned(),
+        retry: Retry::Soon { after: None },
+        usage: Usage {
+            input_tokens: 1_000,
+            output_tokens: 5,
+            ..Usage::default()
+        },
+    };
+    let model = Scripted::priced(prices(), vec![broken.into(), used(says("ok"), 1_000, 10).into()]);
+    let (outcome, recorder) = run_in(budgeted(1_000_000, 0), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(recorder.last_spent(), 3_075 + 3_150);
+    let calls = recorder.data("model_call");
+    assert_eq!(
+        (&calls[0]["stop_reason"], &calls[0]["cost_micros"]),
+        (&json!("error"), &json!(3_075))
+    );
+}

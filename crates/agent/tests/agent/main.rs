@@ -1,0 +1,12 @@
+//! The agent from outside: scripted models, a recording sink, real working directories and a sandbox that pretends.
+
+#[cfg(test)]
+mod budget;
+#[cfg(test)]
+mod runbook;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod tools;
+#[cfg(test)]
+mod turns;

@@ -1,0 +1,459 @@
+//! A run in a test: what it is asked, what its model says, what its commands do, and what was recorded.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json, value::RawValue};
+use sortie_agent::{
+    BudgetSpec, Model, Outcome, RunSpec, Shell, Sink, Stopped, Workspace,
+    model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
+    schema::Schema,
+};
+use sortie_api::{
+    EventType, Micros,
+    model::{ModelInfo, ModelPrices},
+};
+use sortie_sandbox::{
+    Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, RelPath, Sandbox,
+    Spec, StreamOutput, Usage as SandboxUsage, Workdir,
+};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+pub(crate) fn micros(amount: u64) -> Micros {
+    Micros::new(amount).unwrap()
+}
+
+pub(crate) fn raw(value: &Value) -> Box<RawValue> {
+    RawValue::from_string(value.to_string()).unwrap()
+}
+
+/// A run with a dollar to spend and no price of compute.
+pub(crate) fn spec(prompt: &str) -> RunSpec {
+    RunSpec {
+        prompt: prompt.to_owned(),
+        input: None,
+        output_schema: None,
+        shell: Shell::Allowed,
+        budget: BudgetSpec {
+            max_cost: micros(1_000_000),
+            compute_micros_per_second: Micros::ZERO,
+            started: Instant::now(),
+        },
+        command_timeout: Duration::from_mins(1),
+    }
+}
+
+pub(crate) fn with_schema(prompt: &str, schema: &Value) -> RunSpec {
+    RunSpec {
+        output_schema: Some(Arc::new(Schema::compile(&schema.to_string()).unwrap())),
+        ..spec(prompt)
+    }
+}
+
+/// Records what it is told.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    events: Mutex<Vec<(&'static str, Value)>>,
+    spent: Mutex<Vec<Micros>>,
+    deltas: Mutex<String>,
+    /// Refuses events from this one on.
+    refuse_from: Option<usize>,
+}
+
+impl Recorder {
+    pub(crate) fn refusing_from(event: usize) -> Self {
+        Self {
+            refuse_from: Some(event),
+            ..Self::default()
+        }
+    }
+
+    /// The types of all events, in order.
+    pub(crate) fn kinds(&self) -> Vec<&'static str> {
+        self.events
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(kind, _)| *kind)
+            .collect()
+    }
+
+    /// The data of all events of a type.
+    pub(crate) fn data(&self, kind: &str) -> Vec<Value> {
+        let events = self.events.lock().unwrap();
+        events
+            .iter()
+            .filter(|(k, _)| *k == kind)
+            .map(|(_, data)| data.clone())
+            .collect()
+    }
+
+    /// The cost that was told last.
+    pub(crate) fn last_spent(&self) -> i64 {
+        self.spent.lock().unwrap().last().map_or(-1, |spent| spent.get())
+    }
+
+    pub(crate) fn spent(&self) -> Vec<i64> {
+        self.spent
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|spent| spent.get())
+            .collect()
+    }
+
+    pub(crate) fn deltas(&self) -> String {
+        self.deltas.lock().unwrap().clone()
+    }
+}
+
+impl Sink for Recorder {
+    fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+        let mut events = self.events.lock().unwrap();
+        let refused = self.refuse_from.is_some_and(|from| events.len() >= from);
+        if !refused {
+            events.push((event.kind(), serde_json::to_value(&event).unwrap()));
+        }
+        Box::pin(async move { if refused { Err(Stopped) } else { Ok(()) } })
+    }
+
+    fn spent(&self, cost: Micros) {
+        self.spent.lock().unwrap().push(cost);
+    }
+
+    fn message_delta(&self, _step: u32, text: &str) {
+        self.deltas.lock().unwrap().push_str(text);
+    }
+}
+
+/// What a command does in the sandbox that pretends.
+pub(crate) enum Does {
+    /// It ends.
+    End(ExitKind, &'static str, &'static str),
+    /// It writes much to standard output.
+    Print(StreamOutput),
+    /// It never ends.
+    Hang,
+    /// The sandbox dies.
+    Lose,
+}
+
+pub(crate) fn prints(stdout: &'static str) -> Does {
+    Does::End(ExitKind::Code(0), stdout, "")
+}
+
+type Behaviour = dyn Fn(&str) -> Does + Send + Sync;
+
+/// A backend whose commands are a function.
+pub(crate) struct Pretended {
+    capabilities: Capabilities,
+    shared: Arc<Shared>,
+    pub(crate) opened: AtomicUsize,
+}
+
+struct Shared {
+    behaviour: Box<Behaviour>,
+    /// Programs that are there.
+    programs: &'static [&'static str],
+    commands: Mutex<Vec<Command>>,
+}
+
+impl Pretended {
+    pub(crate) fn new(
+        programs: &'static [&'static str],
+        behaviour: impl Fn(&str) -> Does + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let shared = Shared {
+            behaviour: Box::new(behaviour),
+            programs,
+            commands: Mutex::default(),
+        };
+        Arc::new(Self {
+            capabilities: Capabilities {
+                level: Level::None,
+                memory: Enforcement::Soft,
+                disk: Enforcement::Soft,
+                missing: Vec::new(),
+            },
+            shared: Arc::new(shared),
+            opened: AtomicUsize::new(0),
+        })
+    }
+
+    /// The commands that were run.
+    pub(crate) fn commands(&self) -> Vec<Command> {
+        self.shared.commands.lock().unwrap().clone()
+    }
+}
+
+impl Backend for Pretended {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn open<'a>(
+        &'a self,
+        workdir: &'a Workdir,
+        _spec: Spec,
+    ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        assert!(
+            workdir.list(None, 1, 1).is_ok(),
+            "the directory is there before the sandbox"
+        );
+        let sandbox: Box<dyn Sandbox> = Box::new(PretendedSandbox(Arc::clone(&self.shared)));
+        Box::pin(async move { Ok(sandbox) })
+    }
+}
+
+struct PretendedSandbox(Arc<Shared>);
+
+impl Sandbox for PretendedSandbox {
+    fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>> {
+        Box::pin(async move {
+            let program = command.argv[0].clone();
+            if !self.0.programs.contains(&program.as_str()) {
+                return Err(Error::NotExecutable(format!("{program}: not found")));
+            }
+            let does = (self.0.behaviour)(&command.argv[2]);
+            self.0.commands.lock().unwrap().push(command);
+            let (exit, stdout, stderr) = match does {
+                Does::End(exit, stdout, stderr) => (exit, stream(stdout), stream(stderr)),
+                Does::Print(stdout) => (ExitKind::Code(0), stdout, stream("")),
+                Does::Hang => std::future::pending().await,
+                Does::Lose => return Err(Error::Lost("its init died".to_owned())),
+            };
+            Ok(Finished {
+                exit,
+                stdout,
+                stderr,
+                duration: Duration::from_millis(1),
+            })
+        })
+    }
+
+    fn usage(&mut self) -> BoxFuture<'_, Result<SandboxUsage, Error>> {
+        Box::pin(async { Ok(SandboxUsage::default()) })
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn stream(text: &str) -> StreamOutput {
+    StreamOutput {
+        head: text.as_bytes().to_vec(),
+        tail: Vec::new(),
+        total_bytes: text.len() as u64,
+    }
+}
+
+/// A workspace in a folder of the test, and that folder.
+pub(crate) fn workspace(backend: &Arc<Pretended>) -> (Workspace, TempDir) {
+    let root = tempfile::tempdir().unwrap();
+    let backend: Arc<dyn Backend> = backend.clone();
+    (
+        Workspace::new(
+            root.path().to_owned(),
+            "run".to_owned(),
+            backend,
+            Limits::default(),
+        ),
+        root,
+    )
+}
+
+/// A backend that must not be asked for anything.
+pub(crate) fn untouched() -> Arc<Pretended> {
+    Pretended::new(&[], |command| panic!("ran {command}"))
+}
+
+/// Runs an agent and closes its workspace; nothing of it may be left.
+pub(crate) async fn run_in(
+    spec: RunSpec,
+    model: &dyn Model,
+    backend: &Arc<Pretended>,
+    files: &[(&str, &str)],
+) -> (Outcome, Recorder) {
+    let recorder = Recorder::default();
+    let (mut workspace, root) = workspace(backend);
+    if !files.is_empty() {
+        let files = files
+            .iter()
+            .map(|(path, text)| (RelPath::new(path).unwrap(), text.as_bytes().to_vec()));
+        workspace.lay(files.collect()).await.unwrap();
+    }
+    let outcome = sortie_agent::run(spec, model, &mut workspace, &recorder).await;
+    workspace.close().await.unwrap();
+    assert_eq!(
+        std::fs::read_dir(root.path()).unwrap().count(),
+        0,
+        "something is left"
+    );
+    (outcome, recorder)
+}
+
+/// A model that says what it was told to say, and remembers what it was asked.
+pub(crate) struct Scripted {
+    info: ModelInfo,
+    script: Mutex<VecDeque<Line>>,
+    pub(crate) asked: Mutex<Vec<Asked>>,
+}
+
+/// What a scripted model does in one call.
+pub(crate) struct Line {
+    /// How long it takes.
+    pub(crate) after: Duration,
+    /// What it writes before it ends.
+    pub(crate) deltas: &'static str,
+    /// How it ends.
+    pub(crate) reply: Result<Reply, ModelError>,
+}
+
+/// What a model was asked in one call.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) first_message: String,
+    pub(crate) max_tokens: u64,
+    pub(crate) tools: Vec<String>,
+    /// The last part of the transcript, as a model would read it.
+    pub(crate) last: String,
+}
+
+impl From<Reply> for Line {
+    fn from(reply: Reply) -> Self {
+        Self {
+            after: Duration::ZERO,
+            deltas: "",
+            reply: Ok(reply),
+        }
+    }
+}
+
+impl From<ModelError> for Line {
+    fn from(error: ModelError) -> Self {
+        Self {
+            after: Duration::ZERO,
+            deltas: "",
+            reply: Err(error),
+        }
+    }
+}
+
+impl Scripted {
+    pub(crate) fn new(script: Vec<Line>) -> Self {
+        Self::priced(ModelPrices::default(), script)
+    }
+
+    pub(crate) fn priced(prices: ModelPrices, script: Vec<Line>) -> Self {
+        let info = ModelInfo {
+            id: "scripted".to_owned(),
+            provider: "test".to_owned(),
+            name: "Scripted".to_owned(),
+            context_window: 200_000,
+            max_output_tokens: 8_000,
+            prices,
+            capabilities: vec!["tools".to_owned()],
+        };
+        Self {
+            info,
+            script: Mutex::new(script.into()),
+            asked: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Model for Scripted {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: Request<'a>,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let last = match request.transcript.last() {
+            None | Some(Turn::Assistant(_)) => String::new(),
+            Some(Turn::User(text)) => text.clone(),
+            Some(Turn::ToolResults(results)) => {
+                let texts: Vec<String> = results.iter().map(|r| r.content.text().into_owned()).collect();
+                texts.join("|")
+            }
+        };
+        self.asked.lock().unwrap().push(Asked {
+            first_message: request.task.first_message().into_owned(),
+            max_tokens: request.max_tokens,
+            tools: request.tools.iter().map(|tool| tool.name.to_owned()).collect(),
+            last,
+        });
+        let line = self
+            .script
+            .lock()
+            .unwrap()
+            .pop_front()
+            .expect("the script goes on");
+        Box::pin(async move {
+            if !line.deltas.is_empty() {
+                deltas.text(line.deltas);
+            }
+            tokio::time::sleep(line.after).await;
+            line.reply
+        })
+    }
+}
+
+pub(crate) fn says(text: &str) -> Reply {
+    Reply {
+        content: vec![Content::Text(text.to_owned())],
+        stop_reason: StopReason::EndTurn,
+        usage: Usage::default(),
+    }
+}
+
+/// Calls of tools: name and arguments.
+pub(crate) fn calls(calls: &[(&str, Value)]) -> Reply {
+    let call = |(index, (name, arguments)): (usize, &(&str, Value))| {
+        Content::ToolCall(ToolCall {
+            id: format!("call_{index}"),
+            name: (*name).to_owned(),
+            arguments: arguments.to_string(),
+        })
+    };
+    Reply {
+        content: calls.iter().enumerate().map(call).collect(),
+        stop_reason: StopReason::ToolUse,
+        usage: Usage::default(),
+    }
+}
+
+pub(crate) fn shell(command: &str) -> (&'static str, Value) {
+    ("shell", json!({ "command": command }))
+}
+
+pub(crate) fn succeeded(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Succeeded(output) => output,
+        Outcome::Failed(why) => panic!("failed: {why}"),
+    }
+}
+
+pub(crate) fn failed(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Succeeded(output) => panic!("succeeded: {output}"),
+        Outcome::Failed(why) => why,
+    }
+}

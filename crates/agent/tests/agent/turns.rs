@@ -1,0 +1,466 @@
+//! The turn loop: tools between model calls, errors told and fatal, retries, corrections.
+
+use std::time::Duration;
+
+use serde_json::json;
+use sortie_agent::{
+    RunSpec, Shell,
+    model::{Content, ModelError, Reply, StopReason, ToolCall},
+};
+use sortie_sandbox::{ExitKind, StreamOutput};
+
+use crate::support::{
+    Does, Line, Pretended, Recorder, Scripted, calls, failed, prints, raw, run_in, says, shell, spec,
+    succeeded, untouched, with_schema, workspace,
+};
+
+#[tokio::test]
+async fn a_plain_answer_is_one_call_one_message_and_no_directory() {
+    let model = Scripted::new(vec![Line {
+        deltas: "Hel",
+        ..says("Hello.").into()
+    }]);
+    let (outcome, recorder) = run_in(spec("Greet."), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "Hello.");
+    assert_eq!(recorder.kinds(), ["model_call", "message"]);
+    assert_eq!(recorder.data("message"), [json!({"text": "Hello.", "step": 1})]);
+    assert_eq!(recorder.data("model_call")[0]["stop_reason"], "end_turn");
+    assert_eq!(recorder.deltas(), "Hel");
+    assert_eq!(recorder.last_spent(), 0);
+    assert_eq!(model.asked()[0].first_message, "Greet.");
+}
+
+#[tokio::test]
+async fn tools_run_between_model_calls_and_their_results_are_told() {
+    let mut first = calls(&[shell("wc -l data")]);
+    first.content.insert(0, Content::Text("I count.".to_owned()));
+    let model = Scripted::new(vec![
+        first.into(),
+        calls(&[shell("rm data")]).into(),
+        says("42").into(),
+    ]);
+    let backend = Pretended::new(&["bash"], |command| match command {
+        "wc -l data" => prints("42 data\n"),
+        _ => Does::End(ExitKind::Code(2), "", "rm: no\n"),
+    });
+    let (outcome, recorder) = run_in(spec("Count."), &model, &backend, &[]).await;
+    assert_eq!(succeeded(&outcome), "42");
+    assert_eq!(
+        recorder.kinds(),
+        [
+            "model_call",
+            "message",
+            "tool_start",
+            "tool_end",
+            "model_call",
+            "tool_start",
+            "tool_end",
+            "model_call",
+            "message"
+        ]
+    );
+    assert_eq!(
+        recorder.data("tool_start")[0],
+        json!({"tool": "shell", "id": "call_0", "arguments": {"command": "wc -l data"}})
+    );
+    let asked = model.asked();
+    assert_eq!(
+        asked[1].last,
+        "[the command exited with status 0]\n[stdout]\n42 data\n"
+    );
+    assert_eq!(
+        asked[2].last,
+        "[the command exited with status 2]\n[stderr]\nrm: no\n"
+    );
+    let ends = recorder.data("tool_end");
+    assert_eq!(
+        (&ends[0]["is_error"], &ends[1]["is_error"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!(ends[0]["output"], asked[1].last.as_str());
+    assert_eq!(ends[0]["output_bytes"], asked[1].last.len());
+    assert_eq!(backend.opened.load(std::sync::atomic::Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn mistakes_of_the_model_are_told_to_it() {
+    let broken = Reply {
+        content: vec![Content::ToolCall(ToolCall {
+            id: "x".to_owned(),
+            name: "shell".to_owned(),
+            arguments: "{\"command\": \"l".to_owned(),
+        })],
+        ..calls(&[])
+    };
+    let model = Scripted::new(vec![
+        calls(&[("launch", json!({}))]).into(),
+        calls(&[("shell", json!({"cmd": "ls"}))]).into(),
+        calls(&[("shell", json!({"command": "ls", "timeout_seconds": 0}))]).into(),
+        broken.into(),
+        calls(&[("read_file", json!({"path": "../etc/passwd"}))]).into(),
+        says("done").into(),
+    ]);
+    let (outcome, recorder) = run_in(spec("Try."), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "done");
+    let told: Vec<String> = model
+        .asked()
+        .into_iter()
+        .skip(1)
+        .map(|asked| asked.last)
+        .collect();
+    assert_eq!(
+        told[0],
+        "there is no tool `launch`; there are: shell, read_file, write_file, edit_file, list_files, search_files"
+    );
+    assert!(
+        told[1].starts_with("bad arguments: unknown field `cmd`, expected"),
+        "{}",
+        told[1]
+    );
+    assert_eq!(told[2], "timeout_seconds: must be at least 1");
+    assert!(told[3].starts_with("bad arguments: EOF"), "{}", told[3]);
+    assert_eq!(told[4], "path: must not contain `..`");
+    assert_eq!(
+        recorder.data("tool_start")[3]["arguments"],
+        json!({"malformed": "{\"command\": \"l"})
+    );
+    assert!(
+        recorder
+            .data("tool_end")
+            .iter()
+            .all(|end| end["is_error"] == true)
+    );
+}
+
+#[tokio::test]
+async fn without_shell_only_reading_tools_are_offered() {
+    let model = Scripted::new(vec![calls(&[shell("ls")]).into(), says("no").into()]);
+    let denied = RunSpec {
+        shell: Shell::Denied,
+        ..spec("Try.")
+    };
+    let (_, recorder) = run_in(denied, &model, &untouched(), &[]).await;
+    assert_eq!(
+        model.asked()[0].tools,
+        ["read_file", "list_files", "search_files"]
+    );
+    assert!(
+        recorder.data("tool_end")[0]["output"]
+            .as_str()
+            .unwrap()
+            .starts_with("there is no tool `shell`")
+    );
+}
+
+#[tokio::test]
+async fn calls_of_one_turn_answer_in_order_and_a_change_waits_for_those_before_it() {
+    let read = |path: &str| ("read_file", json!({ "path": path }));
+    let model = Scripted::new(vec![
+        calls(&[
+            read("a"),
+            read("none"),
+            read("b"),
+            ("write_file", json!({"path": "c", "content": "C"})),
+            read("c"),
+        ])
+        .into(),
+        says("done").into(),
+    ]);
+    let (_, recorder) = run_in(spec("Read."), &model, &untouched(), &[("a", "A"), ("b", "B")]).await;
+    assert_eq!(
+        model.asked()[1].last,
+        "A|none: no such file or folder|B|created c (1 bytes)|C"
+    );
+    // The first three begin before any of them ends; the write waits for them, the last read for the write.
+    let kinds: Vec<&str> = recorder
+        .kinds()
+        .into_iter()
+        .filter(|kind| kind.starts_with("tool"))
+        .collect();
+    assert_eq!(kinds[..3], ["tool_start", "tool_start", "tool_start"]);
+    assert_eq!(kinds[6..], ["tool_start", "tool_end", "tool_start", "tool_end"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_provider_is_called_again_with_growing_waits() {
+    let overloaded = || ModelError::retryable("overloaded", None);
+    let limited = ModelError::retryable("rate limit", Some(Duration::from_secs(9)));
+    let model = Scripted::new(vec![
+        overloaded().into(),
+        overloaded().into(),
+        limited.into(),
+        says("ok").into(),
+    ]);
+    let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    let retries = recorder.data("retry");
+    let attempts: Vec<_> = retries
+        .iter()
+        .map(|retry| retry["attempt"].as_u64().unwrap())
+        .collect();
+    assert_eq!(attempts, [2, 3, 4]);
+    assert_eq!(
+        (&retries[0]["what"], &retries[0]["reason"]),
+        (&json!("model_call"), &json!("overloaded"))
+    );
+    let waits: Vec<_> = retries
+        .iter()
+        .map(|retry| retry["delay_ms"].as_u64().unwrap())
+        .collect();
+    assert!(
+        waits[0] >= 500 && waits[1] >= 1_000 && waits[2] >= 9_000,
+        "{waits:?}"
+    );
+    assert_eq!(recorder.data("model_call").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_keeps_failing_ends_the_run() {
+    let model = Scripted::new(
+        (0..5)
+            .map(|_| ModelError::retryable("overloaded", None).into())
+            .collect(),
+    );
+    let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
+    assert_eq!(
+        failed(&outcome),
+        "the model failed 5 times, last with: overloaded"
+    );
+    assert_eq!(recorder.data("retry").len(), 4);
+}
+
+#[tokio::test]
+async fn a_failure_that_no_second_attempt_mends_ends_the_run_at_once() {
+    let model = Scripted::new(vec![ModelError::fatal("bad request").into()]);
+    let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
+    assert_eq!(failed(&outcome), "bad request");
+    assert!(recorder.kinds().is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_refused_or_cut_off_is_no_answer() {
+    for (stop_reason, error) in [
+        (StopReason::Refusal, "the model refused to answer"),
+        (
+            StopReason::MaxTokens,
+            "the model's answer was cut off at its limit of 8000 tokens",
+        ),
+    ] {
+        let model = Scripted::new(vec![
+            Reply {
+                stop_reason,
+                ..says("Half")
+            }
+            .into(),
+        ]);
+        let (outcome, _) = run_in(spec("Go."), &model, &untouched(), &[]).await;
+        assert_eq!(failed(&outcome), error);
+    }
+}
+
+#[tokio::test]
+async fn a_lost_sandbox_is_told_and_the_next_command_gets_a_new_one() {
+    let model = Scripted::new(vec![
+        calls(&[shell("bomb")]).into(),
+        calls(&[shell("ls")]).into(),
+        says("ok").into(),
+    ]);
+    let backend = Pretended::new(&["sh"], |command| {
+        if command == "bomb" {
+            Does::Lose
+        } else {
+            prints("x")
+        }
+    });
+    let (outcome, _) = run_in(spec("Go."), &model, &backend, &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert!(
+        model.asked()[1]
+            .last
+            .starts_with("the sandbox was lost: its init died; everything that ran")
+    );
+    assert!(model.asked()[2].last.ends_with("x\n"));
+    assert_eq!(backend.opened.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn without_bash_commands_run_with_sh_and_the_shell_is_looked_up_once() {
+    let model = Scripted::new(vec![calls(&[shell("a"), shell("b")]).into(), says("ok").into()]);
+    let backend = Pretended::new(&["sh"], |_| prints(""));
+    run_in(spec("Go."), &model, &backend, &[]).await;
+    let commands = backend.commands();
+    assert_eq!(commands.len(), 2);
+    assert!(commands.iter().all(|command| command.argv[..2] == ["sh", "-c"]));
+    assert_eq!(commands[0].timeout, Duration::from_mins(1));
+}
+
+#[tokio::test]
+async fn a_long_output_keeps_its_head_and_its_tail_and_the_event_is_cut() {
+    let model = Scripted::new(vec![calls(&[shell("much")]).into(), says("ok").into()]);
+    let backend = Pretended::new(&["bash"], |_| {
+        Does::Print(StreamOutput {
+            head: vec![b'a'; 16_384],
+            tail: [&[0_u8, 0xff][..], &[b'z'; 16_382]].concat(),
+            total_bytes: 1_000_000,
+        })
+    });
+    let (_, recorder) = run_in(spec("Go."), &model, &backend, &[]).await;
+    let told = &model.asked()[1].last;
+    assert!(
+        told.contains("aaa\n[… 967232 bytes left out …]\n\u{fffd}\u{fffd}zzz"),
+        "{}",
+        &told[16_000..17_000]
+    );
+    assert_eq!(backend.commands()[0].keep_bytes, 32 * 1024);
+    let end = &recorder.data("tool_end")[0];
+    assert_eq!(end["output_bytes"], told.len());
+    let shown = end["output"].as_str().unwrap();
+    assert!(shown.len() < 17_000 && shown.starts_with("[the command") && shown.ends_with("zzz\n"));
+}
+
+#[tokio::test]
+async fn no_nul_reaches_the_answer_or_an_event() {
+    let model = Scripted::new(vec![calls(&[shell("x")]).into(), says("a\0b").into()]);
+    let backend = Pretended::new(&["bash"], |_| prints("n\0l"));
+    let (outcome, recorder) = run_in(spec("Go."), &model, &backend, &[]).await;
+    assert_eq!(succeeded(&outcome), "a\u{fffd}b");
+    let all = format!("{:?}{:?}", recorder.data("message"), recorder.data("tool_end"));
+    assert!(!all.contains("\\0") && all.contains("n\u{fffd}l"));
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_match_is_handed_back_twice() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let model = Scripted::new(vec![
+        says("It is three.").into(),
+        says("{\"n\": \"3\"}").into(),
+        says("Here:\n```json\n{\"n\": 3}\n```\nGood luck.").into(),
+    ]);
+    let (outcome, recorder) = run_in(with_schema("Count.", &schema), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "{\"n\": 3}");
+    let rejected = recorder.data("output_rejected");
+    assert_eq!(rejected.len(), 2);
+    assert!(
+        rejected[0]["errors"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("output: not JSON: ")
+    );
+    assert_eq!(
+        rejected[1],
+        json!({"errors": ["output.n: not of type \"integer\""], "attempt": 2})
+    );
+    let asked = model.asked();
+    assert!(asked[0].first_message.contains(&schema.to_string()));
+    assert!(asked[2].last.contains("output.n: not of type \"integer\""));
+}
+
+#[tokio::test]
+async fn an_answer_that_never_matches_fails_the_run_with_the_field() {
+    let schema = json!({"type": "object", "required": ["total"]});
+    let model = Scripted::new((0..3).map(|_| says("{}").into()).collect());
+    let (outcome, recorder) = run_in(with_schema("Count.", &schema), &model, &untouched(), &[]).await;
+    assert_eq!(
+        failed(&outcome),
+        "output does not match output_schema: output.total: required"
+    );
+    assert_eq!(recorder.data("output_rejected").len(), 3);
+}
+
+#[tokio::test]
+async fn input_is_delimited_and_laid_as_a_file_once_there_is_a_directory() {
+    let model = Scripted::new(vec![
+        calls(&[("read_file", json!({"path": "input.json"}))]).into(),
+        says("ok").into(),
+    ]);
+    let input = json!({"rows": [1, 2]});
+    let (_, _) = run_in(
+        RunSpec {
+            input: Some(raw(&input)),
+            ..spec("Sum.")
+        },
+        &model,
+        &untouched(),
+        &[],
+    )
+    .await;
+    let asked = model.asked();
+    assert!(
+        asked[0]
+            .first_message
+            .starts_with("Sum.\n\n<input>\n{\"rows\":[1,2]}\n</input>")
+    );
+    assert!(asked[0].first_message.contains("`input.json`"));
+    assert_eq!(asked[1].last, input.to_string());
+}
+
+#[tokio::test]
+async fn input_never_replaces_a_file_of_the_run() {
+    let model = Scripted::new(vec![
+        calls(&[("read_file", json!({"path": "input.json"}))]).into(),
+        says("ok").into(),
+    ]);
+    let with_input = RunSpec {
+        input: Some(raw(&json!({"a": 1}))),
+        ..spec("Sum.")
+    };
+    run_in(with_input, &model, &untouched(), &[("input.json", "mine")]).await;
+    assert_eq!(model.asked()[1].last, "mine");
+    assert!(!model.asked()[0].first_message.contains("`input.json`"));
+}
+
+#[tokio::test]
+async fn without_shell_only_large_input_is_laid_as_a_file() {
+    for (size, laid) in [(8 * 1024, false), (8 * 1024 + 1, true)] {
+        let model = Scripted::new(vec![
+            calls(&[("list_files", json!({}))]).into(),
+            says("ok").into(),
+        ]);
+        let input = json!("x".repeat(size - 2));
+        let denied = RunSpec {
+            input: Some(raw(&input)),
+            shell: Shell::Denied,
+            ..spec("Sum.")
+        };
+        run_in(denied, &model, &untouched(), &[]).await;
+        assert_eq!(
+            model.asked()[1].last.contains("input.json (8193 bytes)"),
+            laid,
+            "{size}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_events_nobody_takes_stops_before_the_next_effect() {
+    let model = Scripted::new(vec![calls(&[shell("rm -r .")]).into()]);
+    let backend = untouched();
+    let (mut workspace, _root) = workspace(&backend);
+    let recorder = Recorder::refusing_from(1);
+    let outcome = sortie_agent::run(spec("Go."), &model, &mut workspace, &recorder).await;
+    assert_eq!(failed(&outcome), "the run is no longer this worker's");
+    assert_eq!(recorder.kinds(), ["model_call"]);
+    workspace.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_run_leaves_a_workspace_that_closes() {
+    let model = Scripted::new(vec![calls(&[shell("sleep")]).into()]);
+    let (started, begun) = std::sync::mpsc::channel();
+    let backend = Pretended::new(&["bash"], move |_| {
+        started.send(()).unwrap();
+        Does::Hang
+    });
+    let (mut workspace, root) = workspace(&backend);
+    let recorder = Recorder::default();
+    {
+        let run = sortie_agent::run(spec("Go."), &model, &mut workspace, &recorder);
+        tokio::pin!(run);
+        while begun.try_recv().is_err() {
+            tokio::select! { _ = &mut run => panic!("ended"), () = tokio::task::yield_now() => {} }
+        }
+    }
+    workspace.close().await.unwrap();
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+    assert_eq!(recorder.kinds(), ["model_call", "tool_start"]);
+}

@@ -1,0 +1,112 @@
+//! Thousands of runs are in flight at once: what one takes while it waits, and how long the shortest takes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::{BoxFuture, join_all};
+use sortie_agent::{BudgetSpec, RunSpec, Shell, Sink, Stopped, Workspace, run, runbook};
+use sortie_api::{EventType, Micros};
+use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Limits, Sandbox, Spec, Workdir};
+use tokio::time::Instant;
+
+const RUNS: usize = 5_000;
+
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn spent(&self, _cost: Micros) {}
+}
+
+struct NoBackend(Capabilities);
+
+impl Backend for NoBackend {
+    fn capabilities(&self) -> &Capabilities {
+        &self.0
+    }
+
+    fn open<'a>(
+        &'a self,
+        _workdir: &'a Workdir,
+        _spec: Spec,
+    ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
+        Box::pin(async { Err(Error::Setup("none in this test".to_owned())) })
+    }
+}
+
+fn spec(prompt: &str, rate: u64) -> RunSpec {
+    RunSpec {
+        prompt: prompt.to_owned(),
+        input: None,
+        output_schema: None,
+        shell: Shell::Allowed,
+        budget: BudgetSpec {
+            max_cost: Micros::new(1_000_000).unwrap(),
+            compute_micros_per_second: Micros::new(rate).unwrap(),
+            started: Instant::now(),
+        },
+        command_timeout: Duration::from_mins(1),
+    }
+}
+
+/// Memory in use by this process, in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1_024
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_waiting_run_is_small_and_a_short_one_is_quick() {
+    let capabilities = Capabilities {
+        level: Level::None,
+        memory: Enforcement::Soft,
+        disk: Enforcement::Soft,
+        missing: Vec::new(),
+    };
+    let backend: Arc<dyn Backend> = Arc::new(NoBackend(capabilities));
+    let model = runbook();
+    let one = |prompt: &'static str, rate: u64| {
+        let (backend, model) = (Arc::clone(&backend), Arc::clone(&model));
+        async move {
+            let mut workspace = Workspace::new(
+                "/nonexistent".into(),
+                "run_0".to_owned(),
+                backend,
+                Limits::default(),
+            );
+            let outcome = run(spec(prompt, rate), &*model, &mut workspace, &Nowhere).await;
+            workspace.close().await.unwrap();
+            outcome
+        }
+    };
+    let size = size_of_val(&one("", 0));
+    assert!(
+        size < 1_024,
+        "the future of a run takes {size} bytes in its caller"
+    );
+
+    // Once before, so that what is made once is not counted.
+    one("Hello.", 30).await;
+    let began = Instant::now();
+    for _ in 0..RUNS {
+        one("Hello.", 30).await;
+    }
+    let each = began.elapsed() / u32::try_from(RUNS).unwrap();
+
+    let before = resident();
+    let mut waiting = Box::pin(join_all((0..RUNS).map(|_| one("```wait 3600000\n```", 30))));
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("it does not wait"),
+        () = tokio::time::sleep(Duration::from_millis(50)) => {}
+    }
+    let held = (resident() - before) / RUNS;
+    println!("future {size} bytes, waiting run {held} bytes, short run {each:?}");
+    assert!(held < 10 * 1_024, "a waiting run takes {held} bytes");
+    assert!(each < Duration::from_millis(1), "a short run takes {each:?}");
+}
