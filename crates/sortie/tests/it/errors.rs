@@ -147,7 +147,7 @@ async fn every_answer_carries_a_request_id_and_a_valid_one_is_kept() -> Checked 
         with("trace-42.a_b").get("/v1/me").await?.header("x-request-id")?,
         "trace-42.a_b"
     );
-    for hostile in ["", "a b", "<script>", "x\"y"] {
+    for hostile in ["", "a b", "\u{e9}"] {
         assert_ne!(
             with(hostile).get("/v1/me").await?.header("x-request-id")?,
             hostile
