@@ -123,7 +123,9 @@ impl Client {
                 format!("the engine at {} refuses the API key: {error}", self.base),
             ),
             ErrorCode::Forbidden | ErrorCode::PaymentRequired => Failure::new(Exit::Denied, error),
-            ErrorCode::NotFound => Failure::usage(format!("the engine at {} has no {resource}", self.base)),
+            ErrorCode::NotFound => {
+                Failure::usage(format!("{error}: the engine at {} has no {resource}", self.base))
+            }
             ErrorCode::InvalidRequest
             | ErrorCode::MethodNotAllowed
             | ErrorCode::Conflict
