@@ -146,14 +146,11 @@ async fn a_wrong_request_or_engine_or_key_has_an_exit_code_of_its_own() -> Check
         (&["run", "x", "--timeout", "0"], 64, "timeout_seconds"),
         (&["run", "x", "--model", "nothing"], 64, "model"),
         (&["run", "x", "--url", "http://127.0.0.1:1"], 69, "127.0.0.1:1"),
-        (&["runs", "get", "run_01hf7yat31e4ar9bcdefghjkmn"], 1, "not found"),
+        (&["runs", "get", "run_01hf7yat31e4ar9bcdefghjkmn"], 64, "has no"),
     ] {
         let output = node.sortie(arguments).output()?;
         let error = text(&output.stderr);
-        assert!(
-            output.status.code() == Some(code) || code == 1 && !output.status.success(),
-            "{arguments:?}: {error}"
-        );
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
         assert!(error.contains(told), "{arguments:?}: {error}");
         assert!(
             !error.contains("panicked") && text(&output.stdout).is_empty(),

@@ -1,7 +1,14 @@
 //! Failures on order: a [`Tx`] whose n-th statement fails, and a commit that fails. They prove that a command is
-//! one transaction: whatever fails, nothing of it is seen.
+//! one transaction: whatever fails, nothing of it is seen. Beside that it remembers the statements that were run, so
+//! that a test can look at their plans.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+};
 
 use crate::{
     db::tx::{Answer, Stmt, Tx},
@@ -14,6 +21,7 @@ pub(crate) struct Faults {
     /// How many statements still pass, plus one; zero when none is to fail.
     statement: AtomicI64,
     commit: AtomicBool,
+    seen: Mutex<BTreeSet<&'static str>>,
 }
 
 impl Faults {
@@ -31,6 +39,11 @@ impl Faults {
     pub(crate) fn disarm(&self) -> bool {
         let statement = self.statement.swap(0, Ordering::SeqCst) > 0;
         self.commit.swap(false, Ordering::SeqCst) || statement
+    }
+
+    /// Every statement that was run so far.
+    pub(crate) fn statements(&self) -> BTreeSet<&'static str> {
+        self.seen.lock().expect("no test panics under the lock").clone()
     }
 
     /// Called where a back end is about to commit.
@@ -71,6 +84,11 @@ impl<'a> FaultyTx<'a> {
 
 impl Tx for FaultyTx<'_> {
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
+        self.faults
+            .seen
+            .lock()
+            .expect("no test panics under the lock")
+            .extend(statements.iter().map(|statement| statement.sql));
         match self.faults.next(statements.len()) {
             None => self.inner.batch(statements),
             Some(passing) => {

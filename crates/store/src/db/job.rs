@@ -20,6 +20,9 @@ use crate::{
 /// How many jobs may wait for one back end.
 const MAX_WAITING: usize = 20_000;
 
+/// About how many bytes they may be about to write, together.
+const MAX_WAITING_BYTES: usize = 256 << 20;
+
 /// What a job does with the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
@@ -94,6 +97,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Box<dyn Job>>,
+    bytes: usize,
     closed: bool,
 }
 
@@ -119,9 +123,11 @@ impl Queue {
         if state.closed {
             return Err(Error::Unavailable("the store is closed".to_owned()));
         }
-        if state.jobs.len() >= MAX_WAITING {
+        let bytes = state.bytes.saturating_add(job.bytes());
+        if state.jobs.len() >= MAX_WAITING || (bytes > MAX_WAITING_BYTES && !state.jobs.is_empty()) {
             return Err(Error::Unavailable("too many commands are waiting".to_owned()));
         }
+        state.bytes = bytes;
         state.jobs.push_back(job);
         drop(state);
         self.ready.notify_one();
@@ -160,6 +166,7 @@ impl Queue {
             total = total.saturating_add(job.bytes());
             taken.push(job);
         }
+        state.bytes = state.bytes.saturating_sub(total);
         Next::Jobs(taken)
     }
 

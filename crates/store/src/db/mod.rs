@@ -95,10 +95,7 @@ impl Db {
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
     {
         #[cfg(test)]
-        let work = {
-            let faults = Arc::clone(&self.inner.faults);
-            move |tx: &mut dyn Tx| work(&mut fault::FaultyTx::new(tx, &faults))
-        };
+        let work = self.faulty(work);
         submit(&self.inner.writes, Access::Write, bytes, work).await
     }
 
@@ -109,7 +106,19 @@ impl Db {
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
     {
+        #[cfg(test)]
+        let work = self.faulty(work);
         submit(&self.inner.reads, Access::Read, 0, work).await
+    }
+
+    /// `work` on a transaction that fails on order.
+    #[cfg(test)]
+    fn faulty<T, F>(&self, work: F) -> impl Fn(&mut dyn Tx) -> Result<T> + Send + use<T, F>
+    where
+        F: Fn(&mut dyn Tx) -> Result<T> + Send,
+    {
+        let faults = Arc::clone(&self.inner.faults);
+        move |tx| work(&mut fault::FaultyTx::new(tx, &faults))
     }
 
     /// What is to fail, for tests of atomicity.

@@ -114,7 +114,7 @@ fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<Turn>> {
             // The lock of all that hands out runs. It is not taken where nothing waits.
             Stmt::new(
                 "UPDATE dispatch SET turn = turn + 1 \
-                 WHERE id = 1 AND EXISTS (SELECT 1 FROM queue WHERE node_id IS NULL)",
+                 WHERE id = 1 AND EXISTS (SELECT 1 FROM queue WHERE node_id IS NULL AND org_id > '')",
                 vals![],
             ),
             Stmt::new(

@@ -1,12 +1,12 @@
 //! `create_run`: the run, its definition, its place in the queue and its first event, or the run that already
 //! has the idempotency key.
 
-use sortie_api::{Run, RunStatus};
+use sortie_api::{Micros, Run, RunStatus};
 
 use super::{RUN_COLUMNS, run_columns, run_from, status_event};
 use crate::{
     Store,
-    db::{Stmt, Tx, batch, vals},
+    db::{Stmt, Tx, vals},
     types::{Created, Error, NewEvent, NewRun, Result},
 };
 
@@ -23,54 +23,57 @@ impl Store {
 // All in one batch. After the first statement the run exists under its new id exactly if this command made it:
 // the others hang on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
-    let [inserted, _, _, _, existing] = batch(
-        tx,
-        &[
-            Stmt::new(
-                "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
-                 cost_micros, billing_pending, timeout_seconds, idempotency_key) \
-                 VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7) \
-                 ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
-                vals![
-                    run.id,
-                    run.org,
-                    RunStatus::Queued,
-                    run.created_at,
-                    run.max_cost,
-                    run.timeout_seconds,
-                    run.idempotency_key.as_deref()
-                ],
+    let key = run.idempotency_key.as_deref();
+    let mut statements = vec![
+        Stmt::new(
+            "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
+             cost_micros, billing_pending, timeout_seconds, idempotency_key) \
+             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7) \
+             ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
+            vals![
+                run.id,
+                run.org,
+                RunStatus::Queued,
+                run.created_at,
+                run.max_cost,
+                run.timeout_seconds,
+                key
+            ],
+        ),
+        Stmt::new(
+            "INSERT INTO run_definition (run_id, definition) SELECT id, $2 FROM run WHERE id = $1",
+            vals![run.id, &*run.definition],
+        ),
+        Stmt::new(
+            "INSERT INTO queue (run_id, org_id, enqueued_at) \
+             SELECT id, org_id, created_at FROM run WHERE id = $1",
+            vals![run.id],
+        ),
+        Stmt::new(
+            "INSERT INTO event (run_id, seq, kind, data, created_at) \
+             SELECT id, 1, $2, $3, created_at FROM run WHERE id = $1",
+            vals![run.id, event.kind, event.data.as_str()],
+        ),
+    ];
+    if key.is_some() {
+        statements.push(Stmt::new(
+            concat!(
+                "SELECT ",
+                run_columns!(),
+                ", o.output FROM run r LEFT JOIN run_output o ON o.run_id = r.id \
+                 WHERE r.org_id = $1 AND r.idempotency_key = $2"
             ),
-            Stmt::new(
-                "INSERT INTO run_definition (run_id, definition) \
-                 SELECT id, $2 FROM run WHERE id = $1",
-                vals![run.id, &*run.definition],
-            ),
-            Stmt::new(
-                "INSERT INTO queue (run_id, org_id, enqueued_at) \
-                 SELECT id, org_id, created_at FROM run WHERE id = $1",
-                vals![run.id],
-            ),
-            Stmt::new(
-                "INSERT INTO event (run_id, seq, kind, data, created_at) \
-                 SELECT id, 1, $2, $3, created_at FROM run WHERE id = $1",
-                vals![run.id, event.kind, event.data.as_str()],
-            ),
-            Stmt::new(
-                concat!(
-                    "SELECT ",
-                    run_columns!(),
-                    ", o.output FROM run r LEFT JOIN run_output o ON o.run_id = r.id \
-                     WHERE r.org_id = $1 AND r.idempotency_key = $2"
-                ),
-                vals![run.org, run.idempotency_key.as_deref()],
-            ),
-        ],
-    )?;
-    if inserted.affected == 1 {
+            vals![run.org, key],
+        ));
+    }
+    let answers = tx.batch(&statements)?;
+    if answers.first().is_some_and(|inserted| inserted.affected == 1) {
         return Ok(Created::New(new_run(run)));
     }
-    let row = existing.rows.first().ok_or(Error::NotFound)?;
+    let row = answers
+        .last()
+        .and_then(|existing| existing.rows.first())
+        .ok_or(Error::NotFound)?;
     let output = row.opt_text(RUN_COLUMNS)?.map(str::to_owned);
     run_from(row, output).map(Created::Existing)
 }
@@ -86,7 +89,7 @@ fn new_run(run: &NewRun) -> Run {
         started_at: None,
         finished_at: None,
         max_cost_micros: run.max_cost,
-        cost_micros: sortie_api::Micros::ZERO,
+        cost_micros: Micros::ZERO,
         billing_pending: true,
         schedule_id: None,
         zero_data_retention: false,

@@ -2,10 +2,7 @@
 
 use sortie_api::Run;
 
-use super::{
-    moves, run_columns, run_from,
-    work::{count, numbered},
-};
+use super::{insert_events, moves, run_columns, run_from, work::count};
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
@@ -65,7 +62,7 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
             vals![fence.run, output.as_str()],
         ));
     }
-    statements.extend(numbered(fence, &finish.events));
+    insert_events(&mut statements, fence, &finish.events);
     let answers = tx.batch(&statements)?;
     let row = answers
         .get(1)

@@ -13,11 +13,11 @@ mod read;
 mod sweep;
 mod work;
 
-use sortie_api::{Run, RunId, RunStatus, Timestamp, event::EventType};
+use sortie_api::{Run, RunStatus, Timestamp, event::EventType};
 
 use crate::{
     db::{Row, Stmt, vals},
-    types::{Error, NewEvent, Result},
+    types::{Error, Fence, NewEvent, Result},
 };
 
 /// The columns that [`run_from`] reads, in its order. A macro, because statements are literals.
@@ -50,13 +50,37 @@ fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
     })
 }
 
-/// The statement that records `event` as the `seq`-th of `run`.
-fn insert_event(run: RunId, seq: i64, event: &NewEvent) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO event (run_id, seq, kind, data, created_at) VALUES ($1, $2, $3, $4, $5)",
-        vals![run, seq, event.kind, event.data.as_str(), event.at],
-    )
-    .exactly(1, Error::Fenced)
+macro_rules! insert_events {
+    ($rows:literal) => {
+        concat!(
+            "INSERT INTO event (run_id, seq, kind, data, created_at) VALUES ",
+            $rows
+        )
+    };
+}
+
+/// Statements for one, two, three and four events: one for each event would cost more than its row.
+const INSERT_EVENTS: [&str; 4] = [
+    insert_events!("($1, $2, $3, $4, $5)"),
+    insert_events!("($1, $2, $3, $4, $5), ($1, $6, $7, $8, $9)"),
+    insert_events!("($1, $2, $3, $4, $5), ($1, $6, $7, $8, $9), ($1, $10, $11, $12, $13)"),
+    insert_events!(
+        "($1, $2, $3, $4, $5), ($1, $6, $7, $8, $9), ($1, $10, $11, $12, $13), ($1, $14, $15, $16, $17)"
+    ),
+];
+
+/// Adds the statements that record `events` after those of the fence.
+fn insert_events<'a>(statements: &mut Vec<Stmt<'a>>, fence: Fence, events: &'a [NewEvent]) {
+    let mut seq = fence.last_event;
+    for chunk in events.chunks(INSERT_EVENTS.len()) {
+        let mut params = vals![fence.run];
+        for event in chunk {
+            seq = seq.saturating_add(1);
+            params.extend(vals![seq, event.kind, event.data.as_str(), event.at]);
+        }
+        let sql = INSERT_EVENTS.get(chunk.len() - 1);
+        statements.extend(sql.map(|sql| Stmt::new(sql, params)));
+    }
 }
 
 /// The event of a move to `status`.

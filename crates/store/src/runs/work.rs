@@ -3,7 +3,7 @@
 
 use sortie_api::{Micros, RunStatus};
 
-use super::{insert_event, moves};
+use super::{insert_events, moves};
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
@@ -60,15 +60,8 @@ fn append(tx: &mut dyn Tx, fence: Fence, events: &[NewEvent], cost: Micros) -> R
 fn write(tx: &mut dyn Tx, fence: Fence, update: Stmt<'_>, events: &[NewEvent]) -> Result<()> {
     let mut statements = Vec::with_capacity(1 + events.len());
     statements.push(update.exactly(1, Error::Fenced));
-    statements.extend(numbered(fence, events));
+    insert_events(&mut statements, fence, events);
     tx.batch(&statements).map(drop)
-}
-
-/// The statements that record `events` after those of the fence.
-pub(super) fn numbered(fence: Fence, events: &[NewEvent]) -> impl Iterator<Item = Stmt<'_>> {
-    (fence.last_event.saturating_add(1)..)
-        .zip(events)
-        .map(move |(seq, event)| insert_event(fence.run, seq, event))
 }
 
 /// How many events these are.

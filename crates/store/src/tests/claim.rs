@@ -1,4 +1,7 @@
-use std::time::Instant;
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 use sortie_api::{OrgId, RunStatus};
 
@@ -36,21 +39,35 @@ async fn backlog(fixture: &Fixture, orgs: i64, per_org: i64) {
                 vals![per_org],
             )?;
             tx.exec(
-                "INSERT INTO run_definition (run_id, definition) SELECT id, '{}' FROM run",
+                "INSERT INTO run_definition (run_id, definition) SELECT id, '{}' FROM run r \
+                 WHERE NOT EXISTS (SELECT 1 FROM run_definition d WHERE d.run_id = r.id)",
                 vals![],
             )?;
             tx.exec(
                 "INSERT INTO event (run_id, seq, kind, data, created_at) \
-                 SELECT id, 1, 'status', '{\"status\":\"queued\"}', 1 FROM run",
+                 SELECT id, 1, 'status', '{\"status\":\"queued\"}', 1 FROM run r \
+                 WHERE NOT EXISTS (SELECT 1 FROM event e WHERE e.run_id = r.id)",
                 vals![],
             )?;
             tx.exec(
-                "INSERT INTO queue (run_id, org_id, enqueued_at) SELECT id, org_id, created_at FROM run",
+                "INSERT INTO queue (run_id, org_id, enqueued_at) SELECT id, org_id, created_at FROM run r \
+                 WHERE status = 'queued' AND NOT EXISTS (SELECT 1 FROM queue q WHERE q.run_id = r.id)",
                 vals![],
             )
         })
         .await
         .unwrap();
+}
+
+/// The time of the fastest of a few claims: what else the machine does counts least there.
+async fn fastest_claim(fixture: &Fixture, node: NodeId) -> Duration {
+    let mut fastest = Duration::MAX;
+    for _ in 0..6 {
+        let started = Instant::now();
+        assert_eq!(fixture.claim(node, 32).await.len(), 32);
+        fastest = fastest.min(started.elapsed());
+    }
+    fastest
 }
 
 both! {
@@ -153,37 +170,25 @@ both! {
         let org = fixture.org().await;
         let node = fixture.node().await;
         waiting(fixture, org, 200).await;
-        fixture.claim(node, 64).await;
-        let started = Instant::now();
-        assert_eq!(fixture.claim(node, 64).await.len(), 64);
-        let short = started.elapsed();
-        fixture.store.db.write(|tx| {
-            tx.exec("DELETE FROM queue", vals![])?;
-            tx.exec("DELETE FROM run_definition", vals![])?;
-            tx.exec("DELETE FROM event", vals![])?;
-            tx.exec("DELETE FROM run", vals![])
-        }).await.unwrap();
-
+        let short = fastest_claim(fixture, node).await;
         backlog(fixture, 0, 100_000).await;
-        let started = Instant::now();
-        assert_eq!(fixture.claim(node, 64).await.len(), 64);
-        let deep = started.elapsed();
+        let deep = fastest_claim(fixture, node).await;
         // Walking the backlog would take a hundred times as long.
-        assert!(deep < short * 10, "{short:?} with 136 waiting, {deep:?} with 100,000");
+        assert!(deep < short * 10, "{short:?} with a few waiting, {deep:?} with 100,000");
     }
 
     async fn a_claim_costs_the_same_however_many_organizations_wait(fixture: &Fixture) {
+        let org = fixture.org().await;
         let node = fixture.node().await;
+        waiting(fixture, org, 200).await;
+        let one = fastest_claim(fixture, node).await;
         backlog(fixture, 1_000, 20).await;
-        let started = Instant::now();
-        let claims = fixture.claim(node, 64).await;
-        let time = started.elapsed();
-        let mut orgs: Vec<OrgId> = claims.iter().map(|claim| claim.org).collect();
-        orgs.sort_unstable();
-        orgs.dedup();
-        assert_eq!(orgs.len(), 64);
-        assert!(time.as_millis() < 500, "{time:?}");
-        let next = fixture.claim(node, 64).await;
-        assert!(next.iter().all(|claim| !orgs.contains(&claim.org)));
+        let many = fastest_claim(fixture, node).await;
+        assert!(many < one * 10, "{one:?} with one waiting, {many:?} with 1,000");
+
+        let [first, second] = [fixture.claim(node, 64).await, fixture.claim(node, 64).await];
+        let orgs = |claims: &[Claim]| claims.iter().map(|claim| claim.org).collect::<HashSet<_>>();
+        assert_eq!((orgs(&first).len(), orgs(&second).len()), (64, 64));
+        assert!(orgs(&first).is_disjoint(&orgs(&second)));
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 
 pub(super) struct Fixture {
     pub(super) store: Store,
-    pub(super) database: TestDatabase,
+    _database: TestDatabase,
     counter: AtomicI64,
 }
 
@@ -31,7 +31,7 @@ impl Fixture {
     async fn on(database: TestDatabase) -> Self {
         Self {
             store: Store::open(database.url()).await.expect("the store opens"),
-            database,
+            _database: database,
             counter: AtomicI64::new(1),
         }
     }

@@ -49,11 +49,8 @@ async fn files_and_input_are_in_the_working_directory() -> Checked {
     let mut request = commands(&["cat data/sales.csv input.json", "test \"$(pwd)\" != /"]);
     request["files"] = json!([{"path": "data/sales.csv", "content": "region,sum\nnörd,3\n"}]);
     request["input"] = json!({"year": 2026});
-    request["prompt"] = format!(
-        "{}```answer\n{{{{1}}}}```\n",
-        request["prompt"].as_str().unwrap_or_default()
-    )
-    .into();
+    let blocks = request["prompt"].as_str().unwrap_or_default();
+    request["prompt"] = format!("{blocks}```answer\n{{{{1}}}}\n```\n").into();
     let (_, run) = node.client()?.complete(&request).await?;
     assert_eq!((run.status, run.error.as_deref()), (RunStatus::Succeeded, None));
     let output = run.output.unwrap_or_default();

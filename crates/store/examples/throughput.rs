@@ -1,0 +1,237 @@
+//! How many runs a second the store takes, on its own: creates, and complete cycles (create, claim, start, finish).
+//!
+//! `cargo run --release -p sortie-store --example throughput -- sqlite:/var/tmp/bench.db` or the same with the
+//! address of an empty PostgreSQL database, behind `scripts/test-postgres --durable`.
+
+#![expect(clippy::print_stdout, reason = "it prints its figures")]
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use sortie_api::{Micros, OrgId, Role, RunId, RunStatus, Timestamp, event::EventType, id::KeyId};
+use sortie_store::{Claim, Fence, Finish, NewEvent, NewKey, NewNode, NewRun, NodeId, Store};
+use tokio::{sync::Notify, task::JoinSet};
+
+/// Runs of each measurement.
+const RUNS: usize = 20_000;
+
+/// Clients at once.
+const CLIENTS: usize = 64;
+
+/// Runs of one claim.
+const CLAIM: u32 = 64;
+
+struct Bench {
+    store: Store,
+    org: OrgId,
+    ticks: AtomicI64,
+}
+
+impl Bench {
+    fn tick(&self) -> (Timestamp, [u8; 10]) {
+        let number = self.ticks.fetch_add(1, Ordering::Relaxed);
+        let mut random = [0; 10];
+        if let Some(tail) = random.get_mut(2..) {
+            tail.copy_from_slice(&number.to_be_bytes());
+        }
+        (
+            Timestamp::from_micros(1_700_000_000_000_000 + number * 10),
+            random,
+        )
+    }
+
+    async fn create(&self) -> Result<()> {
+        let (at, random) = self.tick();
+        let run = NewRun {
+            id: RunId::new(at, random),
+            org: self.org,
+            idempotency_key: None,
+            definition: format!(r#"{{"prompt":"{}"}}"#, "x".repeat(200)).into(),
+            max_cost: Micros::new(1_000_000)?,
+            timeout_seconds: 300,
+            created_at: at,
+        };
+        self.store.create_run(run).await?;
+        Ok(())
+    }
+
+    async fn work(&self, claim: Claim) -> Result<()> {
+        let (at, _) = self.tick();
+        let event = |status| NewEvent::new(&EventType::status(status), at);
+        let text = |text: &str| {
+            NewEvent::new(
+                &EventType::Message {
+                    text: text.to_owned(),
+                    step: 1,
+                },
+                at,
+            )
+        };
+        let started = vec![event(RunStatus::Running)?, text("worker started")?];
+        self.store.start_run(claim.fence, started).await?;
+        let fence = Fence {
+            last_event: claim.fence.last_event + 2,
+            ..claim.fence
+        };
+        let finish = Finish {
+            status: RunStatus::Succeeded,
+            output: Some("the answer".to_owned()),
+            error: None,
+            cost: Micros::ZERO,
+            events: vec![
+                text("model call")?,
+                text("the answer")?,
+                text("result")?,
+                event(RunStatus::Succeeded)?,
+            ],
+            at,
+        };
+        self.store.finish_run(fence, finish).await?;
+        Ok(())
+    }
+}
+
+/// Does `what` so many times by [`CLIENTS`] clients; how long each took, sorted.
+async fn repeat<F>(times: usize, what: impl Fn() -> F) -> Result<Vec<Duration>>
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    let mut took = Vec::with_capacity(times);
+    for _ in 0..times {
+        if tasks.len() == CLIENTS
+            && let Some(done) = tasks.join_next().await
+        {
+            took.push(done??);
+        }
+        let work = what();
+        tasks.spawn(async move {
+            let started = Instant::now();
+            work.await.map(|()| started.elapsed())
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        took.push(done??);
+    }
+    took.sort_unstable();
+    Ok(took)
+}
+
+fn report(what: &str, count: usize, time: Duration, took: &[Duration]) {
+    let rate = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / time.as_secs_f64();
+    let at = |share: usize| took.get(took.len() * share / 100).copied().unwrap_or_default();
+    println!(
+        "{what:<28} {rate:>8.0}/s   p50 {:>7.2?}   p99 {:>7.2?}",
+        at(50),
+        at(99)
+    );
+}
+
+async fn drain(bench: &Arc<Bench>, node: NodeId, total: usize, created: &Notify) -> Result<()> {
+    let mut tasks = JoinSet::new();
+    let mut waiting: VecDeque<Claim> = VecDeque::new();
+    let done = Arc::new(AtomicUsize::new(0));
+    let mut claimed = 0;
+    while done.load(Ordering::Relaxed) < total {
+        if waiting.is_empty() && claimed < total {
+            let (at, _) = bench.tick();
+            let claims = bench.store.claim_runs(node, CLAIM, None, at).await?;
+            claimed += claims.len();
+            if claims.is_empty() && tasks.is_empty() {
+                created.notified().await;
+            }
+            waiting.extend(claims);
+        }
+        while tasks.len() < CLIENTS
+            && let Some(claim) = waiting.pop_front()
+        {
+            let (bench, done) = (Arc::clone(bench), Arc::clone(&done));
+            tasks.spawn(async move {
+                let outcome = bench.work(claim).await;
+                done.fetch_add(1, Ordering::Relaxed);
+                outcome
+            });
+        }
+        if let Some(outcome) = tasks.join_next().await {
+            outcome??;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> Result<()> {
+    let url = std::env::args().nth(1).context("give the database URL")?;
+    let store = Store::open(&url).await?;
+    let start = Timestamp::from_micros(1_700_000_000_000_000);
+    let org = OrgId::new(start, [1; 10]);
+    let key = NewKey {
+        id: KeyId::new(start, [1; 10]),
+        org,
+        name: "bench".to_owned(),
+        role: Role::Admin,
+        hash: [1; 32],
+        created_at: start,
+    };
+    anyhow::ensure!(store.bootstrap("bench", key).await?, "the database is not empty");
+    let node = NodeId(1);
+    store
+        .register_node(NewNode {
+            id: node,
+            name: "bench".to_owned(),
+            started_at: start,
+            lease_until: start + Duration::from_hours(1),
+        })
+        .await?;
+    let bench = Arc::new(Bench {
+        store,
+        org,
+        ticks: AtomicI64::new(1),
+    });
+    let create = |bench: &Arc<Bench>| {
+        let bench = Arc::clone(bench);
+        async move { bench.create().await }
+    };
+
+    let alone = Instant::now();
+    let mut took = Vec::new();
+    for _ in 0..500 {
+        let started = Instant::now();
+        bench.create().await?;
+        took.push(started.elapsed());
+    }
+    took.sort_unstable();
+    report("creates, one client", 500, alone.elapsed(), &took);
+
+    let started = Instant::now();
+    let took = repeat(RUNS, || create(&bench)).await?;
+    report("creates, 64 clients", RUNS, started.elapsed(), &took);
+
+    let started = Instant::now();
+    drain(&bench, node, RUNS + 500, &Notify::new()).await?;
+    report("claim, start, finish", RUNS + 500, started.elapsed(), &[]);
+
+    let started = Instant::now();
+    let created = Notify::new();
+    let feeding = async {
+        let took = repeat(RUNS, || {
+            created.notify_one();
+            create(&bench)
+        })
+        .await;
+        created.notify_one();
+        took
+    };
+    let (took, drained) = tokio::join!(feeding, drain(&bench, node, RUNS, &created));
+    drained?;
+    report("complete cycles", RUNS, started.elapsed(), &took?);
+    Ok(())
+}

@@ -1,0 +1,418 @@
+//! Random commands against a small model of the status machine: the store answers as the model does, and the rules
+//! hold after every sequence.
+
+use std::collections::BTreeMap;
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
+
+use super::fixture::{Fixture, after};
+use crate::{Cancelled, Created, Error, Fence, NodeId, Result};
+
+/// What a client, a worker or a node does. Indexes are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Command {
+    Create {
+        org: usize,
+        key: Option<u8>,
+    },
+    Claim {
+        node: usize,
+        limit: u32,
+        cap: Option<u32>,
+    },
+    Start {
+        run: usize,
+        stale: Stale,
+    },
+    Append {
+        run: usize,
+        events: usize,
+        stale: Stale,
+    },
+    Finish {
+        run: usize,
+        status: RunStatus,
+        stale: Stale,
+    },
+    Cancel {
+        run: usize,
+    },
+    Lose {
+        node: usize,
+    },
+    Sweep {
+        limit: u32,
+    },
+    Restart {
+        node: usize,
+    },
+}
+
+/// How the fence of a worker differs from the right one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stale {
+    No,
+    Attempt,
+    Event,
+}
+
+impl Stale {
+    fn of(self, fence: Fence) -> Fence {
+        match self {
+            Self::No => fence,
+            Self::Attempt => Fence {
+                attempt: fence.attempt - 1,
+                ..fence
+            },
+            Self::Event => after(fence, -1),
+        }
+    }
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let stale = || prop_oneof![6 => Just(Stale::No), 1 => Just(Stale::Attempt), 1 => Just(Stale::Event)];
+    let status = prop::sample::select(RunStatus::ALL.to_vec());
+    prop_oneof![
+        6 => (0..3_usize, prop::option::weighted(0.3, 0..4_u8)).prop_map(|(org, key)| Command::Create { org, key }),
+        5 => (0..2_usize, 0..5_u32, prop::option::of(1..4_u32))
+            .prop_map(|(node, limit, cap)| Command::Claim { node, limit, cap }),
+        5 => (any::<usize>(), stale()).prop_map(|(run, stale)| Command::Start { run, stale }),
+        3 => (any::<usize>(), 0..4_usize, stale())
+            .prop_map(|(run, events, stale)| Command::Append { run, events, stale }),
+        4 => (any::<usize>(), status, stale())
+            .prop_map(|(run, status, stale)| Command::Finish { run, status, stale }),
+        2 => any::<usize>().prop_map(|run| Command::Cancel { run }),
+        1 => (0..2_usize).prop_map(|node| Command::Lose { node }),
+        1 => (0..5_u32).prop_map(|limit| Command::Sweep { limit }),
+        1 => (0..2_usize).prop_map(|node| Command::Restart { node }),
+    ]
+}
+
+/// A run as the model has it.
+#[derive(Clone, Debug)]
+struct ModelRun {
+    id: RunId,
+    org: OrgId,
+    status: RunStatus,
+    attempt: i64,
+    last_event: i64,
+    cost: Micros,
+    node: Option<NodeId>,
+}
+
+impl ModelRun {
+    fn fence(&self) -> Fence {
+        Fence {
+            run: self.id,
+            attempt: self.attempt,
+            last_event: self.last_event,
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        matches!(self.status, RunStatus::Starting | RunStatus::Running)
+    }
+
+    /// What a worker hears that shows `fence` and wants to go to `next` (or, with none, to append).
+    fn verdict(&self, fence: Fence, next: Option<RunStatus>) -> Result<()> {
+        let is_same = fence == self.fence();
+        match next {
+            Some(next) if is_same && self.status.may_become(next) => Ok(()),
+            Some(_) if is_same => Err(Error::Conflict("the run may not go from its status to this one")),
+            None if is_same && self.is_held() => Ok(()),
+            Some(_) | None => Err(Error::Fenced),
+        }
+    }
+}
+
+/// The whole model beside the store it is compared with.
+struct Model<'a> {
+    fixture: &'a Fixture,
+    orgs: Vec<OrgId>,
+    /// The live incarnation of each of two nodes, and whether it was lost.
+    nodes: [(NodeId, bool); 2],
+    /// Nodes that were replaced or lost, whose runs are still to be ended.
+    gone: Vec<NodeId>,
+    runs: Vec<ModelRun>,
+    keys: BTreeMap<(OrgId, u8), RunId>,
+    last_org: String,
+}
+
+impl<'a> Model<'a> {
+    async fn new(fixture: &'a Fixture) -> Self {
+        Self {
+            fixture,
+            orgs: vec![fixture.org().await, fixture.org().await, fixture.org().await],
+            nodes: [
+                (fixture.node_named("0").await, false),
+                (fixture.node_named("1").await, false),
+            ],
+            gone: Vec::new(),
+            runs: Vec::new(),
+            keys: BTreeMap::new(),
+            last_org: String::new(),
+        }
+    }
+
+    async fn apply(&mut self, command: Command) {
+        match command {
+            Command::Create { org, key } => self.create(org, key).await,
+            Command::Claim { node, limit, cap } => self.claim(node, limit, cap).await,
+            Command::Lose { node } => {
+                // A lease that is over; only the next sweep notices.
+                let (id, lost) = self.nodes[node];
+                let renewed = self.fixture.store.heartbeat(id, Timestamp::from_micros(0)).await;
+                assert_eq!(
+                    renewed,
+                    if self.is_fenced(id) {
+                        Err(Error::Fenced)
+                    } else {
+                        Ok(())
+                    }
+                );
+                self.nodes[node] = (id, lost || renewed.is_ok());
+            }
+            Command::Sweep { limit } => self.sweep(limit).await,
+            Command::Restart { node } => {
+                let (old, _) = self.nodes[node];
+                self.gone.push(old);
+                self.nodes[node] = (self.fixture.node_named(&node.to_string()).await, false);
+            }
+            Command::Start { run, .. }
+            | Command::Append { run, .. }
+            | Command::Finish { run, .. }
+            | Command::Cancel { run } => {
+                if !self.runs.is_empty() {
+                    self.drive(run % self.runs.len(), command).await;
+                }
+            }
+        }
+    }
+
+    fn is_fenced(&self, node: NodeId) -> bool {
+        self.gone.contains(&node)
+    }
+
+    async fn create(&mut self, org: usize, key: Option<u8>) {
+        let org = self.orgs[org];
+        let mut new = self.fixture.new_run(org);
+        new.idempotency_key = key.map(|key| key.to_string());
+        let created = self.fixture.store.create_run(new.clone()).await.unwrap();
+        if let Some(existing) = key.and_then(|key| self.keys.get(&(org, key)).copied()) {
+            assert!(matches!(created, Created::Existing(run) if run.id == existing));
+            return;
+        }
+        assert!(matches!(created, Created::New(run) if run.id == new.id));
+        self.keys.extend(key.map(|key| ((org, key), new.id)));
+        self.runs.push(ModelRun {
+            id: new.id,
+            org,
+            status: RunStatus::Queued,
+            attempt: 0,
+            last_event: 1,
+            cost: Micros::ZERO,
+            node: None,
+        });
+    }
+
+    /// Which runs a claim takes: organizations in turn after the one served last, the oldest run of each.
+    fn expected_claim(&mut self, limit: u32, cap: Option<u32>) -> Vec<usize> {
+        let mut orgs: Vec<(String, OrgId)> = self.orgs.iter().map(|org| (org.to_string(), *org)).collect();
+        orgs.sort_by_key(|(name, _)| (*name <= self.last_org, name.clone()));
+        let mut taken = Vec::new();
+        loop {
+            let before = taken.len();
+            for (name, org) in &orgs {
+                let of_org = |runs: &ModelRun| runs.org == *org;
+                let held = self
+                    .runs
+                    .iter()
+                    .filter(|run| of_org(run) && run.is_held())
+                    .count()
+                    + taken
+                        .iter()
+                        .filter(|&&run: &&usize| self.runs[run].org == *org)
+                        .count();
+                let next = (0..self.runs.len()).find(|run| {
+                    let model = &self.runs[*run];
+                    of_org(model) && model.status == RunStatus::Queued && !taken.contains(run)
+                });
+                let is_full = taken.len() >= limit as usize || cap.is_some_and(|cap| held >= cap as usize);
+                if let (Some(run), false) = (next, is_full) {
+                    taken.push(run);
+                    self.last_org.clone_from(name);
+                }
+            }
+            if taken.len() == before {
+                taken.sort_unstable();
+                return taken;
+            }
+        }
+    }
+
+    async fn claim(&mut self, node: usize, limit: u32, cap: Option<u32>) {
+        let (node, _) = self.nodes[node];
+        let claims = self
+            .fixture
+            .store
+            .claim_runs(node, limit, cap, self.fixture.now())
+            .await;
+        if self.is_fenced(node) && limit > 0 {
+            assert_eq!(claims.unwrap_err(), Error::Fenced);
+            return;
+        }
+        let expected = self.expected_claim(limit, cap);
+        let claimed: Vec<Fence> = claims.unwrap().iter().map(|claim| claim.fence).collect();
+        for &run in &expected {
+            let run = &mut self.runs[run];
+            run.status = RunStatus::Starting;
+            run.attempt += 1;
+            run.last_event += 1;
+            run.node = Some(node);
+        }
+        let expected: Vec<Fence> = expected.iter().map(|&run| self.runs[run].fence()).collect();
+        assert_eq!(claimed, expected);
+    }
+
+    /// A command on one run.
+    async fn drive(&mut self, run: usize, command: Command) {
+        let fixture = self.fixture;
+        let run = &mut self.runs[run];
+        match command {
+            Command::Start { stale, .. } => {
+                let fence = stale.of(run.fence());
+                let expected = run.verdict(fence, Some(RunStatus::Running));
+                assert_eq!(fixture.start(fence).await.map(drop), expected);
+                if expected.is_ok() {
+                    run.status = RunStatus::Running;
+                    run.last_event += 1;
+                }
+            }
+            Command::Append { events, stale, .. } => {
+                let fence = stale.of(run.fence());
+                let expected = run.verdict(fence, None);
+                let texts: Vec<_> = (0..events).map(|_| fixture.message("x")).collect();
+                let cost = Micros::new(fixture.number().unsigned_abs()).unwrap();
+                assert_eq!(fixture.store.append_events(fence, texts, cost).await, expected);
+                if expected.is_ok() {
+                    run.cost = cost;
+                    run.last_event += i64::try_from(events).unwrap();
+                }
+            }
+            Command::Finish { status, stale, .. } => {
+                let fence = stale.of(run.fence());
+                let expected = if status.is_final() {
+                    run.verdict(fence, Some(status))
+                } else {
+                    Err(Error::Conflict("a run ends with a final status"))
+                };
+                let finish = fixture.finish(status, Some("out"), None);
+                let finished = fixture.store.finish_run(fence, finish.clone()).await;
+                assert_eq!(finished.map(drop), expected);
+                if expected.is_ok() {
+                    run.status = status;
+                    run.cost = finish.cost;
+                    run.last_event += 2;
+                }
+            }
+            Command::Cancel { .. } => {
+                let cancelled = fixture.store.cancel_run(run.org, run.id, fixture.now()).await;
+                match cancelled.unwrap() {
+                    Cancelled::Now(_) => {
+                        assert!(run.status.may_become(RunStatus::Cancelled));
+                        run.status = RunStatus::Cancelled;
+                        run.last_event += 1;
+                    }
+                    Cancelled::AlreadyFinal(_) => assert!(run.status.is_final()),
+                }
+            }
+            Command::Create { .. }
+            | Command::Claim { .. }
+            | Command::Lose { .. }
+            | Command::Sweep { .. }
+            | Command::Restart { .. } => panic!("not a command on a run: {command:?}"),
+        }
+    }
+
+    async fn sweep(&mut self, limit: u32) {
+        for (node, lost) in &mut self.nodes {
+            if std::mem::take(lost) {
+                self.gone.push(*node);
+            }
+        }
+        let ended = self
+            .fixture
+            .store
+            .interrupt_lost(self.fixture.now(), limit)
+            .await
+            .unwrap();
+        let mut lost: Vec<&mut ModelRun> = self
+            .runs
+            .iter_mut()
+            .filter(|run| run.is_held() && run.node.is_some_and(|node| self.gone.contains(&node)))
+            .collect();
+        assert_eq!(ended.len(), lost.len().min(limit as usize));
+        for (org, id) in ended {
+            let run = lost
+                .iter_mut()
+                .find(|run| run.id == id)
+                .expect("its node was lost");
+            assert_eq!((run.org, run.is_held()), (org, true));
+            run.status = RunStatus::Interrupted;
+            run.last_event += 2;
+        }
+    }
+
+    async fn compare(&self) {
+        self.fixture.check().await;
+        for model in &self.runs {
+            let run = self.fixture.get(model.org, model.id).await;
+            assert_eq!(
+                (run.status, run.cost_micros),
+                (model.status, model.cost),
+                "{model:?}"
+            );
+            let events = self.fixture.events(model.org, model.id).await;
+            assert_eq!(
+                events.last().map(|event| event.seq),
+                Some(model.last_event),
+                "{model:?}"
+            );
+        }
+    }
+}
+
+fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    };
+    let commands = prop::collection::vec(command(), 1..60);
+    TestRunner::new(config)
+        .run(&commands, |commands| {
+            runtime.block_on(async {
+                let fixture = fixture().await;
+                let mut model = Model::new(&fixture).await;
+                for command in commands {
+                    model.apply(command).await;
+                }
+                model.compare().await;
+            });
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn any_sequence_of_commands_does_what_the_model_does_on_sqlite() {
+    compare(150, Fixture::sqlite);
+}
+
+#[test]
+fn any_sequence_of_commands_does_what_the_model_does_on_postgres() {
+    compare(12, Fixture::postgres);
+}
