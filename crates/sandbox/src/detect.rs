@@ -88,17 +88,14 @@ pub async fn detect(options: &Options) -> Result<Arc<dyn Backend>, Error> {
         }
         match attempt(options, level).await {
             Ok(mut backend) => {
-                let reasons = refused.iter().map(reason_of);
+                let reasons = refused.iter().map(hosts::reason);
                 backend.capabilities.missing.splice(0..0, reasons);
                 return Ok(Arc::new(backend));
             }
             Err(error) => refused.push(error),
         }
     }
-    Err(refused.into_iter().next().unwrap_or_else(|| Error::Unavailable {
-        reason: "the strongest level to try is below the minimum".to_owned(),
-        hint: "Correct the configuration".to_owned(),
-    }))
+    Err(hosts::all_refused(refused))
 }
 
 /// What this host gives at exactly one level.
@@ -107,14 +104,6 @@ pub async fn detect(options: &Options) -> Result<Arc<dyn Backend>, Error> {
 /// As [`detect`], for this level alone.
 pub async fn probe(options: &Options, level: Level) -> Result<Capabilities, Error> {
     Ok(attempt(options, level).await?.capabilities)
-}
-
-fn reason_of(error: &Error) -> String {
-    if let Error::Unavailable { reason, .. } = error {
-        reason.clone()
-    } else {
-        error.to_string()
-    }
 }
 
 async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> {
@@ -139,8 +128,9 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
     };
     let stage = Stage::set(&options.root).map_err(|error| {
         Error::Setup(format!(
-            "no probe can be made in {}: {error}",
-            options.root.display()
+            "no probe can be made in {}: {}",
+            options.root.display(),
+            hosts::words(&error)
         ))
     })?;
     if level != Level::None && stage.workdir.owner().is_none() && is_host_root() {

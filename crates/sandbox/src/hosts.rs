@@ -4,6 +4,43 @@ use std::io;
 
 use crate::types::Error;
 
+/// What can be done where not even the weakest level that is accepted is to be had.
+const NO_LEVEL_HINT: &str = "Allow one of them (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
+    systemd), or send runs with shell = false";
+
+/// All refusals of a host as one error.
+pub(crate) fn all_refused(errors: Vec<Error>) -> Error {
+    let mut errors = errors.into_iter();
+    let (first, second) = (errors.next(), errors.next());
+    match (first, second) {
+        (None, _) => Error::Unavailable {
+            reason: "the strongest level to try is below the minimum".to_owned(),
+            hint: "Correct the configuration".to_owned(),
+        },
+        (Some(only), None) => only,
+        (Some(first), Some(second)) => {
+            let reasons: Vec<String> = [first, second]
+                .into_iter()
+                .chain(errors)
+                .map(|error| reason(&error))
+                .collect();
+            Error::Unavailable {
+                reason: reasons.join("; and "),
+                hint: NO_LEVEL_HINT.to_owned(),
+            }
+        }
+    }
+}
+
+/// Why a level is not to be had, without what to do about it.
+pub(crate) fn reason(error: &Error) -> String {
+    if let Error::Unavailable { reason, .. } = error {
+        reason.clone()
+    } else {
+        error.to_string()
+    }
+}
+
 /// What can be done where the level that was asked for is not to be had.
 pub(crate) const HINT: &str = "Allow it (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
     systemd), or send runs with shell = false, or accept less with sandbox.minimum = \"landlock\"";
@@ -36,8 +73,17 @@ pub(crate) fn refusal(step: &str, errno: i32) -> Error {
 
 /// The system's words for an error number.
 pub(crate) fn describe(errno: i32) -> String {
-    let text = io::Error::from_raw_os_error(errno).to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+    words(&io::Error::from_raw_os_error(errno))
+}
+
+/// An error without its number.
+pub(crate) fn words(error: &io::Error) -> String {
+    error
+        .to_string()
+        .split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[cfg(test)]

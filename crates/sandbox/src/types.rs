@@ -200,7 +200,7 @@ pub trait Backend: Send + Sync {
 
 /// The open sandbox of one run. Dropping it kills everything in it at once, without waiting.
 pub trait Sandbox: Send {
-    /// Runs a command to its end. Background processes that it leaves live on until [`close`](Self::close).
+    /// Runs a command to its end. A sandbox that was lost meanwhile is opened again first. Background processes that it leaves live on until [`close`](Self::close).
     /// Dropping the future kills the command.
     fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>>;
 

@@ -21,7 +21,7 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 
-use crate::types::Limits;
+use crate::{hosts, types::Limits};
 
 /// Start of the names of our groups; the engine's process id and a number follow.
 const PREFIX: &str = "sortie-run-";
@@ -70,7 +70,12 @@ impl Hierarchy {
         let limits = Limits::default();
         match hierarchy.create(&limits) {
             Ok(_group) => {}
-            Err(error) => return Err(format!("a memory cgroup cannot be made here ({error})")),
+            Err(error) => {
+                return Err(format!(
+                    "a memory cgroup cannot be made here ({})",
+                    hosts::words(&error)
+                ));
+            }
         }
         Ok(hierarchy)
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{directory, mounts, write};
+use crate::hosts;
 
 /// The group below which runs get theirs: our own, after the engine has moved into a leaf of it.
 pub(super) fn find(mountinfo: &str, own: &str) -> Result<PathBuf, String> {
@@ -29,7 +30,12 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Result<PathBuf, String> {
     }
     let enabled = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap_or_default();
     if !has_both(&enabled) {
-        enable(&base).map_err(|error| format!("the engine's control group cannot be divided ({error})"))?;
+        enable(&base).map_err(|error| {
+            format!(
+                "the engine's control group cannot be divided ({})",
+                hosts::words(&error)
+            )
+        })?;
     }
     Ok(base)
 }

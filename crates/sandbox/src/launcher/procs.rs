@@ -105,7 +105,7 @@ pub(super) fn signal(process: &Process, signal: Signal) {
 pub(super) fn end_all_descendants(limit: Duration) {
     let begin = Instant::now();
     let mut stopped = HashSet::new();
-    while begin.elapsed() < limit {
+    while begin.elapsed() < limit && !reap_all() {
         let alive: Vec<_> = descendants(&all(), getpid())
             .into_iter()
             .filter(|process| !process.ended)
@@ -122,9 +122,6 @@ pub(super) fn end_all_descendants(limit: Duration) {
             for process in &alive {
                 signal(process, Signal::KILL);
             }
-        }
-        if reap_all() {
-            return;
         }
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -88,7 +88,11 @@ pub(super) fn build(limits: &Limits) -> Result<(), Failure> {
     let pieces = collect()?;
     let devices = DEVICES
         .into_iter()
-        .map(|name| Ok((name, clone_of(&format!("/dev/{name}"))?)))
+        .filter_map(|name| match clone_of(&format!("/dev/{name}")) {
+            // A container may have no terminal.
+            Err(Errno::NOENT) if name == "tty" => None,
+            clone => Some(clone.map(|clone| (name, clone))),
+        })
         .collect::<Result<Vec<_>, Errno>>()
         .step("open devices")?;
 
