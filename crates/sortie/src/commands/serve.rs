@@ -68,16 +68,20 @@ fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
 fn log_sandbox(sandbox: std::result::Result<&Capabilities, &str>) {
     match sandbox {
         Ok(found) => {
-            let (level, memory, disk) = (found.level.as_str(), found.memory.as_str(), found.disk.as_str());
+            let level = found.level.as_str();
             if found.level == Level::None {
-                tracing::warn!(level, "commands of runs are NOT confined: they run as this user");
+                tracing::warn!("commands of runs are NOT confined: they run as this user");
             } else {
-                tracing::info!(level, memory, disk, "sandbox");
+                tracing::info!(
+                    sandbox.memory = found.memory.as_str(),
+                    sandbox.disk = found.disk.as_str(),
+                    "commands of runs are confined by {level}"
+                );
             }
             for missing in &found.missing {
-                tracing::info!(missing, "sandbox");
+                tracing::info!("this host gives less: {missing}");
             }
         }
-        Err(reason) => tracing::error!(reason, "runs with shell are refused: no sandbox"),
+        Err(reason) => tracing::error!("runs with shell are refused: no sandbox: {reason}"),
     }
 }
