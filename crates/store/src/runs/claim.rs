@@ -53,7 +53,7 @@ fn claim(tx: &mut dyn Tx, demand: Demand, event: &NewEvent) -> Result<Vec<Claim>
     )];
     statements.extend(turns.iter().filter(|turn| turn.granted > 0).map(|turn| {
         Stmt::new(
-            "UPDATE queue SET node_id = $3 WHERE node_id IS NULL AND run_id {IN}\
+            "UPDATE queue SET node_id = $3 WHERE run_id {IN}\
              SELECT run_id FROM queue WHERE org_id = $1 AND node_id IS NULL \
              ORDER BY enqueued_at, run_id LIMIT $2{END} \
              RETURNING run_id",

@@ -57,7 +57,7 @@ macro_rules! list_where {
         concat!(
             select_runs!(),
             $condition,
-            " AND (r.created_at, r.id) < ($2, $3) ORDER BY ",
+            " AND r.created_at >= 0 AND (r.created_at, r.id) < ($2, $3) ORDER BY ",
             $order,
             "r.created_at DESC, r.id DESC LIMIT $4"
         )
