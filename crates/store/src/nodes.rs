@@ -64,7 +64,7 @@ fn deregister(tx: &mut dyn Tx, node: NodeId) -> Result<()> {
             Stmt::new(LOCK, vals![]),
             Stmt::new(
                 "DELETE FROM node WHERE id = $1 \
-                 AND NOT EXISTS (SELECT 1 FROM queue q WHERE q.node_id = node.id)",
+                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL",
                 vals![node],
             ),
             Stmt::new("SELECT 1 FROM node WHERE id = $1", vals![node]),

@@ -8,12 +8,15 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 5] = [
+const TOKENS: [(&str, &str, &str); 7] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
     ("{CLUSTERED}", " WITHOUT ROWID", ""),
     ("{HOT}", "", " WITH (fillfactor = 70)"),
+    // Membership that is always looked up through an index: as a join it might become a walk of the whole table.
+    ("{IN}", "IN (", "= ANY (ARRAY("),
+    ("{END}", ")", "))"),
     ("{JSON_EACH}", "json_each", "json_array_elements_text"),
 ];
 
@@ -65,11 +68,14 @@ mod tests {
 
     #[test]
     fn tokens_become_the_words_of_the_database() {
-        let sql = "SELECT value FROM {JSON_EACH}($1)";
-        assert_eq!(Dialect::Sqlite.translate(sql), "SELECT value FROM json_each(?1)");
+        let sql = "id {IN}SELECT value FROM {JSON_EACH}($1){END}";
+        assert_eq!(
+            Dialect::Sqlite.translate(sql),
+            "id IN (SELECT value FROM json_each(?1))"
+        );
         assert_eq!(
             Dialect::Postgres.translate(sql),
-            "SELECT value FROM json_array_elements_text($1)"
+            "id = ANY (ARRAY(SELECT value FROM json_array_elements_text($1)))"
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use sortie_api::{OrgId, RunId, RunStatus, Timestamp};
 
-use super::{RUN_COLUMNS, moves::sources, run_columns, run_from, status_event};
+use super::{moves::sources, run_columns, run_with_output, select_runs, status_event};
 use crate::{
     Store,
     db::{Stmt, Tx, batch, vals},
@@ -38,23 +38,18 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
             Stmt::new(
                 "INSERT INTO event (run_id, seq, kind, data, created_at) \
                  SELECT r.id, r.last_event, $3, $4, CAST($5 AS BIGINT) FROM run r WHERE r.id = $2 AND r.org_id = $1 \
-                 AND NOT EXISTS (SELECT 1 FROM event e WHERE e.run_id = r.id AND e.seq = r.last_event)",
+                 AND (SELECT e.seq FROM event e WHERE e.run_id = r.id AND e.seq = r.last_event) IS NULL",
                 vals![org, id, event.kind, event.data.as_str(), event.at],
             ),
             Stmt::new(
-                concat!(
-                    "SELECT ",
-                    run_columns!(),
-                    ", o.output FROM run r LEFT JOIN run_output o ON o.run_id = r.id \
-                     WHERE r.id = $2 AND r.org_id = $1"
-                ),
+                concat!(select_runs!(), "r.id = $2 AND r.org_id = $1"),
                 vals![org, id],
             )
             .exactly(1, Error::NotFound),
         ],
     )?;
     let row = found.rows.first().ok_or(Error::NotFound)?;
-    let run = run_from(row, row.opt_text(RUN_COLUMNS)?.map(str::to_owned))?;
+    let run = run_with_output(row)?;
     Ok(if changed.affected == 1 {
         Cancelled::Now(run)
     } else {

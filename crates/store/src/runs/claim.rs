@@ -53,9 +53,9 @@ fn claim(tx: &mut dyn Tx, demand: Demand, event: &NewEvent) -> Result<Vec<Claim>
     )];
     statements.extend(turns.iter().filter(|turn| turn.granted > 0).map(|turn| {
         Stmt::new(
-            "UPDATE queue SET node_id = $3 WHERE node_id IS NULL AND run_id IN \
-             (SELECT run_id FROM queue WHERE org_id = $1 AND node_id IS NULL \
-              ORDER BY enqueued_at, run_id LIMIT $2) \
+            "UPDATE queue SET node_id = $3 WHERE run_id {IN}\
+             SELECT run_id FROM queue WHERE org_id = $1 AND node_id IS NULL \
+             ORDER BY enqueued_at, run_id LIMIT $2{END} \
              RETURNING run_id",
             vals![turn.org, turn.granted, demand.node],
         )
@@ -186,19 +186,19 @@ fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result<Vec<Claim>
             Stmt::new(
                 "UPDATE run SET status = $2, started_at = $3, attempt = attempt + 1, \
                  last_event = last_event + 1 \
-                 WHERE id IN (SELECT value FROM {JSON_EACH}($1)) AND status IN ($4, $5, $6, $7)",
+                 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status IN ($4, $5, $6, $7)",
                 change,
             ),
             Stmt::new(
                 "INSERT INTO event (run_id, seq, kind, data, created_at) \
                  SELECT id, last_event, $2, $3, CAST($4 AS BIGINT) FROM run \
-                 WHERE id IN (SELECT value FROM {JSON_EACH}($1))",
+                 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
                 vals![ids, event.kind, event.data.as_str(), event.at],
             ),
             Stmt::new(
                 "SELECT r.id, r.org_id, r.attempt, r.last_event, r.max_cost_micros, r.timeout_seconds, \
-                 d.definition FROM run r JOIN run_definition d ON d.run_id = r.id \
-                 WHERE r.id IN (SELECT value FROM {JSON_EACH}($1)) ORDER BY r.created_at, r.id",
+                 (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id) FROM run r \
+                 WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id",
                 vals![ids],
             ),
         ],

@@ -3,7 +3,7 @@
 
 use sortie_api::{Micros, Run, RunStatus};
 
-use super::{RUN_COLUMNS, run_columns, run_from, status_event};
+use super::{run_columns, run_with_output, select_runs, status_event};
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
@@ -57,12 +57,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     ];
     if key.is_some() {
         statements.push(Stmt::new(
-            concat!(
-                "SELECT ",
-                run_columns!(),
-                ", o.output FROM run r LEFT JOIN run_output o ON o.run_id = r.id \
-                 WHERE r.org_id = $1 AND r.idempotency_key = $2"
-            ),
+            concat!(select_runs!(), "r.org_id = $1 AND r.idempotency_key = $2"),
             vals![run.org, key],
         ));
     }
@@ -74,8 +69,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
         .last()
         .and_then(|existing| existing.rows.first())
         .ok_or(Error::NotFound)?;
-    let output = row.opt_text(RUN_COLUMNS)?.map(str::to_owned);
-    run_from(row, output).map(Created::Existing)
+    run_with_output(row).map(Created::Existing)
 }
 
 /// A run as it stands after its creation.

@@ -29,10 +29,26 @@ macro_rules! run_columns {
 }
 use run_columns;
 
-/// How many columns [`run_columns`] names: the next one is the caller's.
-const RUN_COLUMNS: usize = 10;
+/// The start of a query for runs with their outputs. The output is looked up run by run: a planner that met an empty
+/// table of outputs would otherwise keep on reading the whole of it.
+macro_rules! select_runs {
+    () => {
+        concat!(
+            "SELECT ",
+            run_columns!(),
+            ", (SELECT o.output FROM run_output o WHERE o.run_id = r.id) FROM run r WHERE "
+        )
+    };
+}
+use select_runs;
 
-/// The run in a row of [`run_columns`], with its output read elsewhere.
+/// The run in a row of [`select_runs`].
+fn run_with_output(row: &Row) -> Result<Run> {
+    let output = row.opt_text(10)?.map(str::to_owned);
+    run_from(row, output)
+}
+
+/// The run in a row of [`run_columns`], with its output from elsewhere.
 fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
     Ok(Run {
         id: row.parse(0)?,

@@ -2,10 +2,10 @@
 
 use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp};
 
-use super::{RUN_COLUMNS, run_columns, run_from};
+use super::{run_columns, run_with_output, select_runs};
 use crate::{
     Store,
-    db::{Row, Tx, vals},
+    db::{Row, Stmt, Tx, batch, vals},
     types::{Error, EventRow, Result, RunFilter},
 };
 
@@ -25,7 +25,7 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_one(
-                    "SELECT d.definition FROM run r JOIN run_definition d ON d.run_id = r.id \
+                    "SELECT (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id) FROM run r \
                      WHERE r.id = $2 AND r.org_id = $1",
                     vals![org, id],
                 )?
@@ -43,30 +43,23 @@ impl Store {
 
 pub(super) fn get(tx: &mut dyn Tx, org: OrgId, id: RunId) -> Result<Run> {
     let row = tx.query_one(
-        concat!(
-            "SELECT ",
-            run_columns!(),
-            ", o.output FROM run r LEFT JOIN run_output o ON o.run_id = r.id \
-             WHERE r.id = $2 AND r.org_id = $1"
-        ),
+        concat!(select_runs!(), "r.id = $2 AND r.org_id = $1"),
         vals![org, id],
     )?;
-    with_output(&row)
-}
-
-fn with_output(row: &Row) -> Result<Run> {
-    let output = row.opt_text(RUN_COLUMNS)?.map(str::to_owned);
-    run_from(row, output)
+    run_with_output(&row)
 }
 
 macro_rules! list_where {
     ($condition:literal) => {
+        list_where!($condition, "")
+    };
+    ($condition:literal, $order:literal) => {
         concat!(
-            "SELECT ",
-            run_columns!(),
-            ", o.output FROM run r LEFT JOIN run_output o ON o.run_id = r.id WHERE ",
+            select_runs!(),
             $condition,
-            " AND (r.created_at, r.id) < ($2, $3) ORDER BY r.created_at DESC, r.id DESC LIMIT $4"
+            " AND r.created_at >= 0 AND (r.created_at, r.id) < ($2, $3) ORDER BY ",
+            $order,
+            "r.created_at DESC, r.id DESC LIMIT $4"
         )
     };
 }
@@ -93,31 +86,31 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
             if status.is_final() {
                 list_where!("r.org_id = $1 AND r.outcome = $5")
             } else {
-                list_where!("r.org_id = $1 AND r.outcome IS NULL AND r.status = $5")
+                // That the outcome leads the order binds the planner to its index.
+                list_where!(
+                    "r.org_id = $1 AND r.outcome IS NULL AND r.status = $5",
+                    "r.outcome DESC, "
+                )
             }
         }
     };
-    tx.query_all(sql, params)?.iter().map(with_output).collect()
+    tx.query_all(sql, params)?.iter().map(run_with_output).collect()
 }
 
 fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) -> Result<Vec<EventRow>> {
-    // The outer join tells a run without news from a run that is not there.
-    let rows = tx.query_all(
-        "SELECT e.seq, e.kind, e.data, e.created_at FROM run r \
-         LEFT JOIN event e ON e.run_id = r.id AND e.seq > $3 \
-         WHERE r.id = $2 AND r.org_id = $1 ORDER BY e.seq LIMIT $4",
-        vals![org, id, after, limit.max(1)],
+    let [_, events] = batch(
+        tx,
+        &[
+            Stmt::new("SELECT 1 FROM run WHERE id = $2 AND org_id = $1", vals![org, id])
+                .exactly(1, Error::NotFound),
+            Stmt::new(
+                "SELECT seq, kind, data, created_at FROM event \
+                 WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3",
+                vals![id, after, limit],
+            ),
+        ],
     )?;
-    if rows.is_empty() {
-        return Err(Error::NotFound);
-    }
-    let mut events = Vec::with_capacity(rows.len());
-    for row in rows.iter().take(usize::try_from(limit).unwrap_or(usize::MAX)) {
-        if row.opt_int(0)?.is_some() {
-            events.push(event_from(row)?);
-        }
-    }
-    Ok(events)
+    events.rows.iter().map(event_from).collect()
 }
 
 fn event_from(row: &Row) -> Result<EventRow> {

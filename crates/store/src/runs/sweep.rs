@@ -44,13 +44,12 @@ fn interrupt(tx: &mut dyn Tx, limit: u32, lost: &NewEvent, ended: &NewEvent) -> 
             ),
             Stmt::new(
                 "DELETE FROM node WHERE ended_at IS NOT NULL \
-                 AND NOT EXISTS (SELECT 1 FROM queue q WHERE q.node_id = node.id)",
+                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL",
                 vals![],
             ),
             Stmt::new(
-                // From the few nodes to their runs, never through all that are held.
-                "SELECT q.run_id FROM node n CROSS JOIN queue q \
-                 WHERE q.node_id = n.id AND n.ended_at IS NOT NULL LIMIT $1",
+                "SELECT run_id FROM queue \
+                 WHERE node_id {IN}SELECT id FROM node WHERE ended_at IS NOT NULL{END} LIMIT $1",
                 vals![limit],
             ),
         ],
@@ -64,7 +63,7 @@ fn interrupt(tx: &mut dyn Tx, limit: u32, lost: &NewEvent, ended: &NewEvent) -> 
 fn end(tx: &mut dyn Tx, ids: &str, lost: &NewEvent, ended: &NewEvent) -> Result<Vec<(OrgId, RunId)>> {
     // A worker that was only slow may have ended its run meanwhile: what is deleted here was still held.
     let deleted = tx.query_all(
-        "DELETE FROM queue WHERE run_id IN (SELECT value FROM {JSON_EACH}($1)) RETURNING run_id",
+        "DELETE FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
         vals![ids],
     )?;
     let ids = json_ids(&deleted)?;
@@ -74,7 +73,7 @@ fn end(tx: &mut dyn Tx, ids: &str, lost: &NewEvent, ended: &NewEvent) -> Result<
         Stmt::new(
             "INSERT INTO event (run_id, seq, kind, data, created_at) \
              SELECT id, last_event + CAST($2 AS BIGINT), $3, $4, CAST($5 AS BIGINT) FROM run \
-             WHERE id IN (SELECT value FROM {JSON_EACH}($1))",
+             WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
             vals![
                 ids.as_str(),
                 seq_from_last,
@@ -90,7 +89,7 @@ fn end(tx: &mut dyn Tx, ids: &str, lost: &NewEvent, ended: &NewEvent) -> Result<
             Stmt::new(
                 "UPDATE run SET status = $2, outcome = $2, finished_at = $3, error = $4, \
                  billing_pending = 0, last_event = last_event + 2 \
-                 WHERE id IN (SELECT value FROM {JSON_EACH}($1)) AND status IN ($5, $6, $7, $8) \
+                 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status IN ($5, $6, $7, $8) \
                  RETURNING org_id, id",
                 change,
             ),

@@ -183,6 +183,16 @@ async fn a_server_that_is_not_there_is_unavailable() {
 }
 
 #[tokio::test]
+async fn a_server_without_tls_is_refused_where_tls_is_asked_for() {
+    let database = TestDatabase::postgres().await.unwrap();
+    let refused = Store::open(&format!("{}?sslmode=require", database.url()))
+        .await
+        .err()
+        .unwrap();
+    assert!(refused.to_string().contains("does not support TLS"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_lost_connection_is_made_again() {
     let fixture = super::fixture::Fixture::postgres().await;
     for _ in 0..5 {

@@ -40,18 +40,18 @@ async fn backlog(fixture: &Fixture, orgs: i64, per_org: i64) {
             )?;
             tx.exec(
                 "INSERT INTO run_definition (run_id, definition) SELECT id, '{}' FROM run r \
-                 WHERE NOT EXISTS (SELECT 1 FROM run_definition d WHERE d.run_id = r.id)",
+                 WHERE (SELECT d.run_id FROM run_definition d WHERE d.run_id = r.id) IS NULL",
                 vals![],
             )?;
             tx.exec(
                 "INSERT INTO event (run_id, seq, kind, data, created_at) \
                  SELECT id, 1, 'status', '{\"status\":\"queued\"}', 1 FROM run r \
-                 WHERE NOT EXISTS (SELECT 1 FROM event e WHERE e.run_id = r.id)",
+                 WHERE (SELECT e.seq FROM event e WHERE e.run_id = r.id LIMIT 1) IS NULL",
                 vals![],
             )?;
             tx.exec(
                 "INSERT INTO queue (run_id, org_id, enqueued_at) SELECT id, org_id, created_at FROM run r \
-                 WHERE status = 'queued' AND NOT EXISTS (SELECT 1 FROM queue q WHERE q.run_id = r.id)",
+                 WHERE status = 'queued' AND (SELECT q.run_id FROM queue q WHERE q.run_id = r.id) IS NULL",
                 vals![],
             )
         })
