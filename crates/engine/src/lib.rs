@@ -128,6 +128,8 @@ impl Engine {
             stopped: node.dispatched.clone(),
         };
         node.tracker.spawn(dispatcher.run());
+        let leftovers = node::remove_leftovers(node.options.work_dir(), node.active.clone());
+        node.tracker.spawn(leftovers);
         node.tracker.spawn(lifeline.run(node.closed.clone()));
         node.tracker.spawn(node::watch(
             node.store.clone(),

@@ -1,10 +1,14 @@
 //! The node's own life: its lease, the sweep of lost nodes, and the watch over runs that work elsewhere.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
+use sortie_sandbox::Workdir;
 use sortie_store::{Error as StoreError, NewNode, NodeId, Store};
 use tokio_util::sync::CancellationToken;
 
@@ -123,6 +127,22 @@ impl Lifeline {
                 return Ok(ended);
             }
         }
+    }
+}
+
+/// Removes the working directories that an earlier start of this node left behind. In the background: a run takes its
+/// place among the active ones before it makes its directory.
+pub(crate) async fn remove_leftovers(work_dir: PathBuf, active: Active) {
+    let swept = tokio::task::spawn_blocking(move || {
+        Workdir::sweep(&work_dir, |name| {
+            name.parse().is_ok_and(|run| active.contains(run))
+        })
+    });
+    match swept.await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(removed)) => tracing::info!(removed, "working directories of lost runs were removed"),
+        Ok(Err(error)) => tracing::error!(%error, "working directories of lost runs could not be removed"),
+        Err(error) => tracing::error!(%error, "the removal of working directories did not end"),
     }
 }
 

@@ -55,6 +55,11 @@ impl Active {
         self.runs().len()
     }
 
+    /// Whether a run is at work.
+    pub(crate) fn contains(&self, run: RunId) -> bool {
+        self.runs().contains_key(&run)
+    }
+
     /// Tells a run to stop; nothing happens when it is not at work here.
     pub(crate) fn stop(&self, run: RunId, reason: StopReason) {
         if let Some(sender) = self.runs().get(&run) {
