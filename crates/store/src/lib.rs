@@ -15,7 +15,7 @@ mod types;
 
 pub use types::{
     Cancelled, Claim, Created, Error, EventRow, Fence, Finish, KeyRecord, NewEvent, NewKey, NewNode, NewRun,
-    NodeId, Result, RunFilter,
+    NodeId, Progress, Result, RunFilter,
 };
 
 use self::db::{Db, Stmt, vals};

@@ -18,6 +18,7 @@ impl Store {
         let lost = stored(
             &EventType::Interrupted {
                 reason: "worker_lost",
+                step: 0,
             },
             at,
         )?;
