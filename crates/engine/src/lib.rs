@@ -147,7 +147,10 @@ impl Engine {
     /// not. The caller makes the secret and puts it where it cannot be lost before it becomes valid.
     pub async fn bootstrap(&self, secret: &Secret) -> Result<bool, Error> {
         let org = OrgId::new(self.0.options.clock.now(), random()?);
-        let key = self.0.keys.new_key(org, "first admin key".to_owned(), Role::Admin, secret)?;
+        let key = self
+            .0
+            .keys
+            .new_key(org, "first admin key".to_owned(), Role::Admin, secret)?;
         Ok(self.0.store.bootstrap("default", key).await?)
     }
 

@@ -60,7 +60,10 @@ pub(crate) fn final_events(
         Ended::Stopped(StopReason::Shutdown) => {
             finish.status = RunStatus::Interrupted;
             finish.error = Some("the node that ran it was stopped".to_owned());
-            add(&EventType::Interrupted { reason: "shutdown", step: rest.step })?;
+            add(&EventType::Interrupted {
+                reason: "shutdown",
+                step: rest.step,
+            })?;
         }
     }
     let status = EventType::Status {

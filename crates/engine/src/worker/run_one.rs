@@ -160,7 +160,10 @@ impl Attempt<'_> {
             .ok_or(StoreError::Fenced)?;
         let rows = numbered(&fence, &finish.events);
         let store = &self.worker.store;
-        let finished = until_stored(store, fence, rows.len(), || store.finish_run(fence, finish.clone())).await;
+        let finished = until_stored(store, fence, rows.len(), || {
+            store.finish_run(fence, finish.clone())
+        })
+        .await;
         match finished {
             Ok(Some(run)) => {
                 if let Err(error) = self.worker.hub.publish_final(&run, &rows) {

@@ -55,5 +55,9 @@ where
 
 /// Whether a write that is in doubt took place.
 async fn settled<T>(store: &Store, fence: Fence, target: i64) -> Result<Option<T>, Error> {
-    if store.position(fence.run, fence.attempt).await? == target { Ok(None) } else { Err(Error::Fenced) }
+    if store.position(fence.run, fence.attempt).await? == target {
+        Ok(None)
+    } else {
+        Err(Error::Fenced)
+    }
 }
