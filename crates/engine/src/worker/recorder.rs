@@ -164,10 +164,12 @@ impl Recorder {
     }
 
     async fn accept(&self, event: EventType) -> Result<(), Stopped> {
-        let step = match &event {
-            EventType::ModelCall(call) => Some(call.step),
-            EventType::Message { step, .. } => Some(*step),
-            _ => None,
+        let step = if let EventType::ModelCall(call) = &event {
+            Some(call.step)
+        } else if let EventType::Message { step, .. } = &event {
+            Some(*step)
+        } else {
+            None
         };
         let event = NewEvent::new(&event, self.clock.now()).map_err(|_| Stopped)?;
         loop {

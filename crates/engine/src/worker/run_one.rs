@@ -45,7 +45,7 @@ impl Worker {
         self.hub.publish(run, std::slice::from_ref(&claim.event));
         let elapsed = self.clock.now().since(claim.started_at);
         let started = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
-        let attempt = Attempt {
+        let mut attempt = Attempt {
             worker: &self,
             claim: &claim,
             recorder: Recorder::new(self.store.clone(), self.hub.clone(), self.clock.clone()),
@@ -53,18 +53,23 @@ impl Worker {
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
         };
-        // A run whose task is gone stays held in the store until the node's next look finds that out.
-        match AssertUnwindSafe(attempt.work()).catch_unwind().await {
-            Ok(Ok(())) => {}
-            Ok(Err(StoreError::Fenced)) => tracing::debug!(%run, "the run was taken from this worker"),
-            Ok(Err(error)) => tracing::error!(%run, %error, "the run could not be recorded to its end"),
-            Err(_panic) => tracing::error!(%run, "the run's task panicked"),
+        let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
+        let ended = match worked {
+            Ok(Err(StoreError::Fenced)) => attempt.settle().await,
+            Ok(ended) => ended,
+            Err(_panic) => Err(StoreError::Corrupt("the run's task panicked".to_owned())),
+        };
+        match ended {
+            Ok(()) => {}
+            Err(StoreError::Fenced) => tracing::debug!(%run, "the run was taken from this worker"),
+            // It stays held in the store until the node's next looks find that it has no task.
+            Err(error) => tracing::error!(%run, %error, "the run could not be recorded to its end"),
         }
     }
 }
 
 impl Attempt<'_> {
-    async fn work(mut self) -> Result<(), StoreError> {
+    async fn work(&mut self) -> Result<(), StoreError> {
         let options = &self.worker.options;
         let mut workspace = Workspace::new(
             options.work_dir(),
@@ -143,6 +148,13 @@ impl Attempt<'_> {
         .collect()
     }
 
+    /// Reports what a run that was cancelled under its worker has cost. A run that was lost in another way refuses it.
+    async fn settle(&self) -> Result<(), StoreError> {
+        let Fence { run, attempt, .. } = self.claim.fence;
+        let cost = self.recorder.rest().spent.until(Instant::now(), &self.budget());
+        self.worker.store.settle_run(run, attempt, cost).await
+    }
+
     fn budget(&self) -> BudgetSpec {
         BudgetSpec {
             max_cost: self.claim.max_cost,
@@ -151,7 +163,7 @@ impl Attempt<'_> {
         }
     }
 
-    async fn finish(self, ended: Ended, fence: Fence) -> Result<(), StoreError> {
+    async fn finish(&self, ended: Ended, fence: Fence) -> Result<(), StoreError> {
         let rest = self.recorder.rest();
         let now = self.worker.clock.now();
         let cost = rest.spent.until(Instant::now(), &self.budget());
@@ -170,8 +182,8 @@ impl Attempt<'_> {
                     tracing::error!(run = %run.id, %error, "the end of a run could not be told to its readers");
                 }
             }
-            // Final, by this write or by another: readers find out in the store.
-            Ok(None) | Err(StoreError::Fenced) => self.worker.hub.ended(fence.run),
+            // Stored, and the answer lost: readers find it in the store.
+            Ok(None) => self.worker.hub.ended(fence.run),
             Err(error) => return Err(error),
         }
         Ok(())

@@ -5,6 +5,7 @@
 
 mod cancel;
 mod claim;
+mod claim_named;
 mod create;
 mod finish;
 mod moves;
