@@ -127,12 +127,13 @@ where
 
 fn report(what: &str, count: usize, time: Duration, took: &[Duration]) {
     let rate = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / time.as_secs_f64();
-    let at = |share: usize| took.get(took.len() * share / 100).copied().unwrap_or_default();
-    println!(
-        "{what:<28} {rate:>8.0}/s   p50 {:>7.2?}   p99 {:>7.2?}",
-        at(50),
-        at(99)
-    );
+    let at = |share: usize| took.get(took.len() * share / 100);
+    match (at(50), at(99)) {
+        (Some(half), Some(most)) => {
+            println!("{what:<24} {rate:>8.0}/s   p50 {half:>8.2?}   p99 {most:>8.2?}");
+        }
+        _ => println!("{what:<24} {rate:>8.0}/s"),
+    }
 }
 
 async fn drain(bench: &Arc<Bench>, node: NodeId, total: usize, created: &Notify) -> Result<()> {

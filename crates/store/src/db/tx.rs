@@ -1,6 +1,6 @@
 //! What a command sees of a database: statements with numbered parameters, one after the other or as a batch.
 //!
-//! A driver implements [`Tx::run`] and nothing else. The SQL is `&'static str`, so that a driver can keep its
+//! A driver implements [`Tx::batch`] and nothing else. The SQL is `&'static str`, so that a driver can keep its
 //! prepared form by address; parameters are bound by number, so `$1` may stand anywhere and twice.
 
 use crate::{
