@@ -49,6 +49,39 @@ pub struct NewNode {
     pub lease_until: Timestamp,
 }
 
+/// A run that a node holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The run.
+    pub run: RunId,
+    /// How far it is. `cancelled`: its worker has not reported its cost yet.
+    pub status: RunStatus,
+}
+
+/// What a sweep does with nodes whose lease is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// Declares them lost.
+    Declare,
+    /// Leaves them alone, so that they can renew: after an outage that kept everyone from renewing.
+    Leave,
+}
+
+/// What a sweep is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Sweep {
+    /// The node that sweeps. It never declares itself.
+    pub node: NodeId,
+    /// Now: leases that end before are over.
+    pub at: Timestamp,
+    /// End at most so many runs.
+    pub limit: u32,
+    /// What to do with nodes whose lease is over.
+    pub expired: Expired,
+    /// What a second of a run costs.
+    pub compute_micros_per_second: Micros,
+}
+
 /// A key to add.
 #[derive(Clone, Debug)]
 pub struct NewKey {

@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 7] = [
+const TOKENS: [(&str, &str, &str); 9] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -18,6 +18,8 @@ const TOKENS: [(&str, &str, &str); 7] = [
     ("{IN}", "IN (", "= ANY (ARRAY("),
     ("{END}", ")", "))"),
     ("{JSON_EACH}", "json_each", "json_array_elements_text"),
+    ("{LEAST}", "MIN", "LEAST"),
+    ("{GREATEST}", "MAX", "GREATEST"),
 ];
 
 impl Dialect {

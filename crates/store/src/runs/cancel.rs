@@ -1,8 +1,11 @@
-//! `cancel_run`: final at once, whatever the worker does; the worker meets its fence.
+//! `cancel_run`: final at once, whatever the worker does; the worker meets its fence. `settle_run`: what it cost.
 
-use sortie_api::{OrgId, RunId, RunStatus, Timestamp};
+use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
 
-use super::{moves::sources, run_columns, run_with_output, select_runs, status_event};
+use super::{
+    moves::{held, sources},
+    run_columns, run_with_output, select_runs, status_event,
+};
 use crate::{
     Store,
     db::{Stmt, Tx, batch, vals},
@@ -10,10 +13,17 @@ use crate::{
 };
 
 impl Store {
-    /// Cancels a run that is not final, with its last event; a final one is returned unchanged.
+    /// Cancels a run that is not final, with its last event; a final one is returned unchanged. A run that a worker
+    /// holds stays in the queue, and its billing pending, until the worker has said what it cost or is lost.
     pub async fn cancel_run(&self, org: OrgId, id: RunId, at: Timestamp) -> Result<Cancelled> {
         let event = status_event(RunStatus::Cancelled, None, at)?;
         self.db.write(move |tx| cancel(tx, (org, id), &event)).await
+    }
+
+    /// Worker: what a run that was cancelled under it has cost in the end; the run leaves the queue. `Fenced` where it
+    /// is not cancelled, settled already, or not in this attempt.
+    pub async fn settle_run(&self, run: RunId, attempt: i64, cost: Micros) -> Result<()> {
+        self.db.write(move |tx| settle(tx, (run, attempt), cost)).await
     }
 }
 
@@ -21,15 +31,18 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     let [a, b, c, d] = sources(RunStatus::Cancelled)?;
     let mut change = vals![org, id, RunStatus::Cancelled, event.at];
     change.extend([a, b, c, d]);
+    change.extend(held()?);
     let [_, changed, _, found] = batch(
         tx,
         &[
+            // Nobody can claim it any more, so it stays as free or as held as this statement finds it.
             Stmt::new(
-                "DELETE FROM queue WHERE run_id = $2 AND org_id = $1",
+                "DELETE FROM queue WHERE run_id = $2 AND org_id = $1 AND node_id IS NULL",
                 vals![org, id],
             ),
             Stmt::new(
-                "UPDATE run SET status = $3, outcome = $3, finished_at = $4, billing_pending = 0, \
+                "UPDATE run SET status = $3, outcome = $3, finished_at = $4, \
+                 billing_pending = CASE WHEN status IN ($9, $10, $11, $12) THEN 1 ELSE 0 END, \
                  last_event = last_event + 1 \
                  WHERE id = $2 AND org_id = $1 AND status IN ($5, $6, $7, $8)",
                 change,
@@ -55,4 +68,17 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     } else {
         Cancelled::AlreadyFinal(run)
     })
+}
+
+fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros) -> Result<()> {
+    tx.batch(&[
+        Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
+        Stmt::new(
+            "UPDATE run SET cost_micros = $4, billing_pending = 0 \
+             WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1",
+            vals![run, attempt, RunStatus::Cancelled, cost],
+        )
+        .exactly(1, Error::Fenced),
+    ])
+    .map(drop)
 }

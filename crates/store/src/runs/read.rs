@@ -15,6 +15,20 @@ impl Store {
         self.db.read(move |tx| get(tx, org, id)).await
     }
 
+    /// The run that was created under an idempotency key, with its output.
+    pub async fn find_idempotent(&self, org: OrgId, key: &str) -> Result<Option<Run>> {
+        let key = key.to_owned();
+        self.db
+            .read(move |tx| {
+                let found = tx.query_opt(
+                    concat!(select_runs!(), "r.org_id = $1 AND r.idempotency_key = $2"),
+                    vals![org, key.as_str()],
+                )?;
+                found.as_ref().map(run_with_output).transpose()
+            })
+            .await
+    }
+
     /// Runs, newest first, with their outputs.
     pub async fn list_runs(&self, org: OrgId, filter: RunFilter) -> Result<Vec<Run>> {
         self.db.read(move |tx| list(tx, org, &filter)).await
