@@ -143,15 +143,15 @@ impl Engine {
         &self.0.store
     }
 
-    /// Makes the first organization and its first admin key where the store is empty; its secret in clear.
-    pub async fn bootstrap(&self) -> Result<Option<Secret>, Error> {
+    /// Makes the first organization, with `secret` as its first admin key, where the store is empty. False when it was
+    /// not. The caller makes the secret and puts it where it cannot be lost before it becomes valid.
+    pub async fn bootstrap(&self, secret: &Secret) -> Result<bool, Error> {
         let org = OrgId::new(self.0.options.clock.now(), random()?);
-        let (key, secret) = self
+        let key = self
             .0
             .keys
-            .new_key(org, "first admin key".to_owned(), Role::Admin)?;
-        let made = self.0.store.bootstrap("default", key).await?;
-        Ok(made.then_some(secret))
+            .new_key(org, "first admin key".to_owned(), Role::Admin, secret)?;
+        Ok(self.0.store.bootstrap("default", key).await?)
     }
 
     /// Who stands behind a bearer credential; `None` when it is invalid, unknown, expired or revoked.
@@ -235,7 +235,7 @@ impl Engine {
         {
             Cancelled::Now(run) => {
                 self.0.active.stop(id, StopReason::NotOurs);
-                self.0.hub.hint(id, i64::MAX);
+                self.0.hub.ended(id);
                 Ok(run)
             }
             Cancelled::AlreadyFinal(run) => Ok(run),

@@ -117,7 +117,7 @@ impl Lifeline {
         loop {
             let lost = self.store.interrupt_lost(self.options.clock.now(), SWEEP).await?;
             for (_, run) in &lost {
-                self.hub.hint(*run, i64::MAX);
+                self.hub.ended(*run);
             }
             ended += lost.len();
             if lost.len() < SWEEP as usize {

@@ -1,6 +1,6 @@
 //! One run from its claim to its end: where the store and the agent meet.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sortie_agent::{BudgetSpec, Model, Outcome, RunSpec, Shell, Workspace, schema::Schema};
@@ -53,10 +53,12 @@ impl Worker {
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
         };
-        match attempt.work().await {
-            Ok(()) => {}
-            Err(StoreError::Fenced) => tracing::debug!(%run, "the run was taken from this worker"),
-            Err(error) => tracing::error!(%run, %error, "the run could not be recorded to its end"),
+        // A run whose task is gone stays held in the store until the node's next look finds that out.
+        match AssertUnwindSafe(attempt.work()).catch_unwind().await {
+            Ok(Ok(())) => {}
+            Ok(Err(StoreError::Fenced)) => tracing::debug!(%run, "the run was taken from this worker"),
+            Ok(Err(error)) => tracing::error!(%run, %error, "the run could not be recorded to its end"),
+            Err(_panic) => tracing::error!(%run, "the run's task panicked"),
         }
     }
 }
@@ -76,16 +78,21 @@ impl Attempt<'_> {
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
-        let worked = match prepared {
-            Ok((spec, model)) => self.supervise(spec, &*model, &mut workspace).await,
-            Err(ended) => Ok((ended, self.claim.fence)),
+        let (ended, fence) = match prepared {
+            Ok((spec, model)) => self.supervise(spec, &*model, workspace).await?,
+            Err(ended) => {
+                self.close(workspace).await;
+                (ended, self.claim.fence)
+            }
         };
-        // Before a run is final nothing of it is left alive.
+        self.finish(ended, fence).await
+    }
+
+    /// Before a run is final nothing of it is left alive.
+    async fn close(&self, workspace: Workspace) {
         if let Err(error) = workspace.close().await {
             tracing::error!(run = %self.claim.fence.run, %error, "a working directory could not be removed");
         }
-        let (ended, fence) = worked?;
-        self.finish(ended, fence).await
     }
 
     /// Runs the agent beside the recorder, until the first of: its outcome, a stop, the time limit, the loss of the run.
@@ -93,26 +100,32 @@ impl Attempt<'_> {
         &mut self,
         spec: RunSpec,
         model: &dyn Model,
-        workspace: &mut Workspace,
+        mut workspace: Workspace,
     ) -> Result<(Ended, Fence), StoreError> {
         let first = self.running_events(spec.shell)?;
         let mut keep = self.recorder.keep(self.claim.fence, first).boxed();
-        let ended = {
-            let mut agent = sortie_agent::run(spec, model, workspace, &self.recorder).boxed();
+        let (ended, kept) = {
+            let mut agent = sortie_agent::run(spec, model, &mut workspace, &self.recorder).boxed();
             tokio::select! {
                 biased;
                 // First, so that the start of the run is on its way to the store while the agent begins.
-                kept = &mut keep => return kept.map(|fence| (Ended::Stopped(StopReason::NotOurs), fence)),
+                kept = &mut keep => (Ended::Stopped(StopReason::NotOurs), Some(kept)),
                 outcome = &mut agent => match outcome {
-                    Outcome::Succeeded(output) => Ended::Succeeded(output),
-                    Outcome::Failed(reason) => Ended::Failed(reason),
+                    Outcome::Succeeded(output) => (Ended::Succeeded(output), None),
+                    Outcome::Failed(reason) => (Ended::Failed(reason), None),
                 },
-                reason = self.place.stopped() => Ended::Stopped(reason),
-                () = tokio::time::sleep_until(self.deadline) => Ended::TimedOut,
+                reason = self.place.stopped() => (Ended::Stopped(reason), None),
+                () = tokio::time::sleep_until(self.deadline) => (Ended::TimedOut, None),
             }
         };
         self.recorder.end();
-        Ok((ended, keep.await?))
+        if let Some(kept) = kept {
+            self.close(workspace).await;
+            return kept.map(|fence| (ended, fence));
+        }
+        // Side by side: a database that is away does not keep the run's processes alive.
+        let (fence, ()) = futures_util::join!(keep, self.close(workspace));
+        Ok((ended, fence?))
     }
 
     fn running_events(&self, shell: Shell) -> Result<Vec<NewEvent>, StoreError> {
@@ -139,22 +152,27 @@ impl Attempt<'_> {
     }
 
     async fn finish(self, ended: Ended, fence: Fence) -> Result<(), StoreError> {
-        let (gathered, spent) = self.recorder.rest();
+        let rest = self.recorder.rest();
         let now = self.worker.clock.now();
-        let cost = spent.until(Instant::now(), &self.budget());
-        let finish = final_events(ended, self.claim, gathered, cost, now)
+        let cost = rest.spent.until(Instant::now(), &self.budget());
+        let finish = final_events(ended, self.claim, rest, cost, now)
             .map_err(|error| StoreError::Corrupt(error.to_string()))?
             .ok_or(StoreError::Fenced)?;
         let rows = numbered(&fence, &finish.events);
         let store = &self.worker.store;
-        let run = until_stored(store, fence, rows.len(), || {
+        let finished = until_stored(store, fence, rows.len(), || {
             store.finish_run(fence, finish.clone())
         })
-        .await?;
-        if let Some(run) = run
-            && let Err(error) = self.worker.hub.publish_final(&run, &rows)
-        {
-            tracing::error!(run = %run.id, %error, "the end of a run could not be told to its readers");
+        .await;
+        match finished {
+            Ok(Some(run)) => {
+                if let Err(error) = self.worker.hub.publish_final(&run, &rows) {
+                    tracing::error!(run = %run.id, %error, "the end of a run could not be told to its readers");
+                }
+            }
+            // Final, by this write or by another: readers find out in the store.
+            Ok(None) | Err(StoreError::Fenced) => self.worker.hub.ended(fence.run),
+            Err(error) => return Err(error),
         }
         Ok(())
     }

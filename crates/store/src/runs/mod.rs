@@ -9,6 +9,7 @@ mod create;
 mod finish;
 mod moves;
 mod position;
+mod progress;
 mod read;
 mod sweep;
 mod work;
