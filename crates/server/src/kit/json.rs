@@ -28,9 +28,6 @@ const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long what is too large is read on.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A message is cut here: it may quote what the client sent.
-const MESSAGE_CHARS: usize = 500;
-
 /// A request's body as `T`, or a response's body.
 #[derive(Clone, Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
@@ -145,7 +142,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
 
 /// Reads the text again to learn where the error is: only what is refused pays for it.
 fn explain<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> String {
-    let message = match error.classify() {
+    match error.classify() {
         Category::Data => {
             let mut deserializer = serde_json::Deserializer::from_str(text);
             let path = serde_path_to_error::deserialize::<_, T>(&mut deserializer)
@@ -155,10 +152,6 @@ fn explain<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> String
             describe(&path, &without_position(error))
         }
         Category::Io | Category::Syntax | Category::Eof => format!("malformed JSON: {error}"),
-    };
-    match message.char_indices().nth(MESSAGE_CHARS) {
-        Some((cut, _)) => format!("{}…", message.get(..cut).unwrap_or_default()),
-        None => message,
     }
 }
 
@@ -367,6 +360,6 @@ mod tests {
     #[tokio::test]
     async fn a_long_name_is_not_quoted_whole() {
         let (_, error) = refusal("application/json", format!("{{\"{}\":1}}", "x".repeat(100_000))).await;
-        assert!(error.chars().count() <= MESSAGE_CHARS + 1);
+        assert!(error.chars().count() <= super::super::error::MESSAGE_CHARS + 1);
     }
 }
