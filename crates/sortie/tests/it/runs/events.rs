@@ -317,8 +317,8 @@ async fn the_record_is_also_to_be_had_as_json() -> Checked {
     let rest: Vec<sortie_api::Event> = json.get(&format!("{path}?after=3")).await?.expect(200)?.read()?;
     assert_eq!(rest.first().map(|event| event.id), Some(4));
     assert_eq!(rest.len(), events.len() - 3);
-    let none = json.get(&format!("{path}?after=9223372036854775807")).await?;
-    assert_eq!(none.expect(200)?.text(), "[]");
+    let beyond = json.get(&format!("{path}?after=9223372036854775807")).await?;
+    assert_eq!(beyond.expect(200)?.text(), "[]");
     for wrong in ["-1", "x", "1.5", ""] {
         json.get(&format!("{path}?after={wrong}"))
             .await?
