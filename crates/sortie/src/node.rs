@@ -5,7 +5,7 @@
 use std::{future::Future, net::SocketAddr, path::Path, process, sync::Arc};
 
 use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
-use sortie_engine::Engine;
+use sortie_engine::{Engine, Serves};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_store::Store;
 use tokio::net::TcpListener;
@@ -180,11 +180,13 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
         mode: config.mode,
         data_dir: config.data_dir.clone(),
         node_name,
-        concurrency: match purpose {
-            Purpose::Serve | Purpose::OneRun => config.concurrency,
-            // Runs that wait stay where they are: they are not this command's.
-            Purpose::OneCommand => 0,
+        // Runs that wait stay where they are unless this node is here to stay: others are to work on them.
+        serves: match purpose {
+            Purpose::Serve => Serves::Everyone,
+            Purpose::OneRun => Serves::OwnRuns,
+            Purpose::OneCommand => Serves::Nothing,
         },
+        concurrency: config.concurrency,
         organization_concurrency: config.organization_concurrency,
         compute_micros_per_second: config.compute_micros_per_second,
         default_max_cost: config.default_max_cost,
