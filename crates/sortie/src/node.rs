@@ -15,6 +15,7 @@ use crate::{
     config::Config,
     data_dir::{DataDir, Owner, PreparedKey, Purpose, RunningEngine},
     failure::{Failure, Result},
+    open_files,
 };
 
 /// A node at work.
@@ -40,6 +41,7 @@ pub(crate) struct FirstKey {
 impl Node {
     /// Starts a node that listens on `listen`. It answers as soon as this returns.
     pub(crate) async fn start(config: &Config, listen: SocketAddr, purpose: Purpose) -> Result<Self> {
+        open_files::raise_limit();
         let data_dir = DataDir::new(&config.data_dir);
         data_dir.create()?;
         let owner = data_dir.own()?;
