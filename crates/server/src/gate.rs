@@ -203,6 +203,7 @@ fn now_seconds() -> u64 {
 mod tests {
     use axum::routing::get;
     use http_body_util::BodyExt as _;
+    use sortie_api::limits;
     use sortie_store::Store;
 
     use super::*;
@@ -234,8 +235,8 @@ mod tests {
                 get(|| async { ApiResult::<()>::Err(ApiError::unavailable("the database is away")) }),
             );
         let options = Options {
-            requests_per_minute: 600,
-            anonymous_requests_per_minute: 120,
+            requests_per_minute: limits::REQUESTS_PER_MINUTE,
+            anonymous_requests_per_minute: limits::ANONYMOUS_REQUESTS_PER_MINUTE,
             trusted_proxies: Vec::new(),
             base_url: None,
         };
