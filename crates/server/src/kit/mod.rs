@@ -5,6 +5,7 @@
 
 mod client_address;
 mod error;
+mod guesses;
 mod json;
 mod json_text;
 mod path;
@@ -15,6 +16,7 @@ mod who;
 
 pub(crate) use client_address::{client_address, network};
 pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
+pub(crate) use guesses::{Advice, Guesses, Token};
 pub(crate) use json::{Json, json_response};
 pub(crate) use path::Path;
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
