@@ -13,7 +13,7 @@ use sortie_store::{Created, RunFilter};
 use super::cursor::List;
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Json, Member, Pairs, Path, Query, json_response},
+    kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query, json_response},
 };
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -76,7 +76,7 @@ pub(crate) async fn create_run(
     State(app): State<Arc<App>>,
     who: Member,
     IdempotencyKey(key): IdempotencyKey,
-    Json(request): Json<RunRequest>,
+    JsonBody(request, _room): JsonBody<RunRequest>,
 ) -> ApiResult<(StatusCode, Json<Run>)> {
     Ok(match app.engine.create_run(who.org, request, key).await? {
         Created::New(run) => (StatusCode::ACCEPTED, Json(run)),
