@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use futures_util::future::{join, join_all};
-use sortie_api::{Role, RunStatus};
+use sortie_api::{Micros, Role, RunStatus};
 
 use super::both;
 use crate::{Cancelled, Created, Error};
@@ -73,6 +73,35 @@ both! {
         }
     }
 
+    async fn of_cancel_and_settle_and_sweep_the_run_is_settled_once(fixture: &Fixture) {
+        let org = fixture.org().await;
+        for _ in 0..25 {
+            let node = fixture.node().await;
+            let fence = fixture.running(org, node).await;
+            let at = fixture.now() + Duration::from_hours(5);
+            let cost = Micros::new(9).unwrap();
+            let (cancelled, (settled, swept)) = join(
+                fixture.store.cancel_run(org, fence.run, fixture.now()),
+                join(fixture.store.settle_run(fence.run, fence.attempt, cost), fixture.sweep(at, 5)),
+            )
+            .await;
+            // Whoever came second to the queue had nothing to do; what nobody met is met now.
+            let late = fixture.sweep(at, 5).await;
+            let run = fixture.get(org, fence.run).await;
+            assert!(!run.billing_pending, "{cancelled:?} {settled:?} {swept:?}");
+            match cancelled.unwrap() {
+                Cancelled::Now(_) => {
+                    assert_eq!((run.status, swept.len() + late.len()), (RunStatus::Cancelled, 0));
+                    assert_eq!(run.cost_micros, if settled.is_ok() { cost } else { Micros::ZERO });
+                }
+                Cancelled::AlreadyFinal(_) => {
+                    assert_eq!((run.status, settled), (RunStatus::Interrupted, Err(Error::Fenced)));
+                }
+            }
+            fixture.check().await;
+        }
+    }
+
     async fn of_cancel_and_append_the_events_stay_without_gap(fixture: &Fixture) {
         let org = fixture.org().await;
         let node = fixture.node().await;
@@ -81,7 +110,7 @@ both! {
             let events = vec![fixture.message("a"), fixture.message("b"), fixture.message("c")];
             let (cancelled, appended) = join(
                 fixture.store.cancel_run(org, fence.run, fixture.now()),
-                fixture.store.append_events(fence, events, sortie_api::Micros::ZERO),
+                fixture.store.append_events(fence, events, Micros::ZERO),
             )
             .await;
             assert!(matches!(cancelled.unwrap(), Cancelled::Now(_)));
@@ -125,8 +154,8 @@ both! {
             fixture.claim(node, 20).await;
         }
         let at = fixture.now() + Duration::from_hours(5);
-        let ended = join_all((0..6).map(|_| fixture.store.interrupt_lost(at, 11))).await;
-        let ended: Vec<_> = ended.into_iter().flat_map(Result::unwrap).collect();
+        let ended = join_all((0..6).map(|_| fixture.sweep(at, 11))).await;
+        let ended = ended.concat();
         let runs: HashSet<_> = ended.iter().map(|(_, run)| *run).collect();
         assert_eq!((ended.len(), runs.len()), (40, 40));
     }
@@ -138,12 +167,12 @@ both! {
             let fence = fixture.running(org, node).await;
             let at = fixture.now() + Duration::from_hours(5);
             let (swept, finished) = join(
-                fixture.store.interrupt_lost(at, 10),
+                fixture.sweep(at, 10),
                 fixture.store.finish_run(fence, fixture.succeeded("out")),
             )
             .await;
             let run = fixture.get(org, fence.run).await;
-            match (swept.unwrap().len(), finished) {
+            match (swept.len(), finished) {
                 (1, Err(Error::Fenced)) => assert_eq!(run.status, RunStatus::Interrupted),
                 (0, Ok(_)) => assert_eq!(run.status, RunStatus::Succeeded),
                 other => panic!("{other:?}"),
@@ -158,12 +187,12 @@ both! {
             let fence = fixture.running(org, node).await;
             let at = fixture.now() + Duration::from_hours(5);
             let (swept, renewed) = join(
-                fixture.store.interrupt_lost(at, 10),
+                fixture.sweep(at, 10),
                 fixture.store.heartbeat(node, at + Duration::from_hours(1)),
             )
             .await;
             let run = fixture.get(org, fence.run).await;
-            match (swept.unwrap().len(), renewed) {
+            match (swept.len(), renewed) {
                 (1, Err(Error::Fenced)) => assert_eq!(run.status, RunStatus::Interrupted),
                 (0, Ok(())) => {
                     assert_eq!(run.status, RunStatus::Running);
@@ -194,7 +223,7 @@ both! {
                     0
                 }
             };
-            let ended = fixture.store.interrupt_lost(fixture.now(), 100).await.unwrap();
+            let ended = fixture.sweep(fixture.now(), 100).await;
             assert_eq!(ended.len(), held);
             for claim in fixture.claim(new, 100).await {
                 let fence = fixture.start(claim.fence).await.unwrap();
