@@ -5,8 +5,11 @@ use std::{collections::HashSet, time::Duration};
 use futures_util::future::{join, join_all};
 use sortie_api::{Micros, Role, RunStatus};
 
-use super::both;
-use crate::{Cancelled, Created, Error};
+use super::{both, fixture::Fixture};
+use crate::{
+    Cancelled, Created, Error,
+    db::{Tx, vals},
+};
 
 both! {
     async fn two_claimers_never_get_the_same_run(fixture: &Fixture) {
@@ -259,4 +262,39 @@ both! {
         assert_eq!(made, 1);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM organization").await, 1);
     }
+}
+
+#[tokio::test]
+async fn a_run_that_comes_between_is_not_handed_out_without_the_lock() {
+    let fixture = Fixture::postgres().await;
+    let (org, node) = (fixture.org().await, fixture.node().await);
+    let turn = fixture.count("SELECT turn FROM dispatch").await;
+    let (reached, go_on) = fixture.store.db.faults().pause(1);
+    let (claims, ()) = join(fixture.claim(node, 5), async {
+        reached.await.unwrap();
+        fixture.queued(org).await;
+        go_on.send(()).unwrap();
+    })
+    .await;
+    assert!(claims.is_empty(), "{claims:?}");
+    assert_eq!(fixture.count("SELECT turn FROM dispatch").await, turn);
+    assert_eq!(fixture.claim(node, 5).await.len(), 1);
+    fixture.check().await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_forgotten_while_it_claims_is_fenced() {
+    let fixture = Fixture::postgres().await;
+    let (org, node) = (fixture.org().await, fixture.node().await);
+    fixture.queued(org).await;
+    let (reached, go_on) = fixture.store.db.faults().pause(1);
+    let (claimed, ()) = join(fixture.store.claim_runs(node, 5, None, fixture.now()), async {
+        reached.await.unwrap();
+        let forget = |tx: &mut dyn Tx| tx.exec("DELETE FROM node", vals![]);
+        fixture.store.db.write(forget).await.unwrap();
+        go_on.send(()).unwrap();
+    })
+    .await;
+    assert_eq!(claimed.unwrap_err(), Error::Fenced);
+    fixture.check().await;
 }
