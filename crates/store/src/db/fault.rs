@@ -1,5 +1,6 @@
 //! Failures on order: a [`Tx`] whose n-th statement fails, and a commit that fails. They prove that a command is
-//! one transaction: whatever fails, nothing of it is seen. Beside that it remembers the statements that were run, so
+//! one transaction: whatever fails, nothing of it is seen. A command can also be held up between two statements, to let
+//! another one come between. Beside that it remembers the statements that were run, so
 //! that a test can look at their plans.
 
 use std::{
@@ -7,8 +8,11 @@ use std::{
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicI64, Ordering},
+        mpsc,
     },
 };
+
+use tokio::sync::oneshot;
 
 use crate::{
     db::tx::{Answer, Stmt, Tx},
@@ -22,6 +26,14 @@ pub(crate) struct Faults {
     statement: AtomicI64,
     commit: AtomicBool,
     seen: Mutex<BTreeSet<&'static str>>,
+    pause: Mutex<Option<Pause>>,
+}
+
+/// A stop within a batch.
+struct Pause {
+    after: usize,
+    reached: oneshot::Sender<()>,
+    go_on: mpsc::Receiver<()>,
 }
 
 impl Faults {
@@ -33,6 +45,24 @@ impl Faults {
     /// The next commit fails, once.
     pub(crate) fn fail_commit(&self) {
         self.commit.store(true, Ordering::SeqCst);
+    }
+
+    /// The next batch of more than `after` statements stops after so many, tells that it has, and goes on when told.
+    pub(crate) fn pause(&self, after: usize) -> (oneshot::Receiver<()>, mpsc::Sender<()>) {
+        let (reached, is_reached) = oneshot::channel();
+        let (told, go_on) = mpsc::channel();
+        *self.pause.lock().expect("no test panics under the lock") = Some(Pause {
+            after,
+            reached,
+            go_on,
+        });
+        (is_reached, told)
+    }
+
+    /// The stop that is ordered for a batch of `count` statements.
+    fn stop(&self, count: usize) -> Option<Pause> {
+        let mut pause = self.pause.lock().expect("no test panics under the lock");
+        pause.take_if(|pause| pause.after < count)
     }
 
     /// Whether an ordered failure has not happened yet; forgets it.
@@ -89,6 +119,15 @@ impl Tx for FaultyTx<'_> {
             .lock()
             .expect("no test panics under the lock")
             .extend(statements.iter().map(|statement| statement.sql));
+        if let Some(pause) = self.faults.stop(statements.len()) {
+            let (first, rest) = statements.split_at(pause.after);
+            let mut answers = self.inner.batch(first)?;
+            pause.reached.send(()).expect("the test waits for it");
+            // The other side may also just go away.
+            let _: std::result::Result<(), mpsc::RecvError> = pause.go_on.recv();
+            answers.extend(self.inner.batch(rest)?);
+            return Ok(answers);
+        }
         match self.faults.next(statements.len()) {
             None => self.inner.batch(statements),
             Some(passing) => {

@@ -108,10 +108,11 @@ fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<Turn>> {
         return Ok(Vec::new());
     }
     let caps = || vals![demand.limit, bound.unwrap_or(0)];
-    let [_, _, after, before] = batch(
+    let [locked, _, after, before] = batch(
         tx,
         &[
-            // The lock of all that hands out runs. It is not taken where nothing waits.
+            // The lock of all that hands out runs, and of all that declares nodes lost. It is not taken where
+            // nothing waits.
             Stmt::new(
                 "UPDATE dispatch SET turn = turn + 1 \
                  WHERE id = 1 AND EXISTS (SELECT 1 FROM queue WHERE node_id IS NULL AND org_id > '')",
@@ -135,6 +136,10 @@ fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<Turn>> {
             ),
         ],
     )?;
+    if locked.affected == 0 {
+        // What the later statements saw came after the first: it waits for a claim that has the lock.
+        return Ok(Vec::new());
+    }
     after
         .rows
         .iter()

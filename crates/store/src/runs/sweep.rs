@@ -41,11 +41,11 @@ macro_rules! cost_at {
 }
 
 // The runs that nodes hold which are declared lost or not known any more. The nodes are found by jumping through the
-// index of held runs.
+// index of held runs; no id of a node is negative.
 const LOST_RUNS: &str = "WITH RECURSIVE holder (node_id) AS (\
-       SELECT (SELECT q.node_id FROM queue q WHERE q.node_id IS NOT NULL ORDER BY q.node_id, q.run_id LIMIT 1) \
+       SELECT (SELECT q.node_id FROM queue q WHERE q.node_id >= 0 ORDER BY q.node_id, q.run_id LIMIT 1) \
        UNION ALL \
-       SELECT (SELECT q.node_id FROM queue q WHERE q.node_id IS NOT NULL AND q.node_id > h.node_id \
+       SELECT (SELECT q.node_id FROM queue q WHERE q.node_id > h.node_id \
          ORDER BY q.node_id, q.run_id LIMIT 1) FROM holder h WHERE h.node_id IS NOT NULL) \
      SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) FROM queue q \
      WHERE q.node_id {IN}SELECT h.node_id FROM holder h WHERE h.node_id IS NOT NULL \

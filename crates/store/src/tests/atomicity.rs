@@ -3,7 +3,10 @@
 
 use sortie_api::{Micros, OrgId, Role};
 
-use super::{both, fixture::Fixture};
+use super::{
+    both,
+    fixture::{Fixture, sweep},
+};
 use crate::{Error, NewNode, NodeId, Result, db::vals};
 
 /// Everything that is stored, as text.
@@ -120,6 +123,21 @@ both! {
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         let at = fixture.now();
         proves_atomic(fixture, async || fixture.store.cancel_run(org, fence.run, at).await).await;
+        let cost = Micros::new(5).unwrap();
+        proves_atomic(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, cost).await).await;
+    }
+
+    async fn the_end_of_held_runs_is_one_transaction(fixture: &Fixture) {
+        let (org, node) = org_with_run(fixture).await;
+        let cancelled = fixture.start(fixture.claim_one(node).await.fence).await.unwrap().run;
+        fixture.store.cancel_run(org, cancelled, fixture.now()).await.unwrap();
+        let runs = [fixture.running(org, node).await.run, cancelled];
+        let at = fixture.now();
+        let ended = proves_atomic(fixture, async || {
+            fixture.store.interrupt_held(node, runs.to_vec(), at, Micros::ZERO).await
+        })
+        .await;
+        assert_eq!(ended, [(org, runs[0])]);
     }
 
     async fn the_commands_of_nodes_are_one_transaction_each(fixture: &Fixture) {
@@ -132,7 +150,7 @@ both! {
         proves_atomic(fixture, async || fixture.store.register_node(new.clone()).await).await;
         proves_atomic(fixture, async || fixture.store.deregister_node(new.id).await).await;
         let much_later = later + std::time::Duration::from_hours(5);
-        let ended = proves_atomic(fixture, async || fixture.store.interrupt_lost(much_later, 10).await).await;
+        let ended = proves_atomic(fixture, async || fixture.store.interrupt_lost(sweep(much_later, 10)).await).await;
         assert_eq!(ended.len(), 1);
     }
 

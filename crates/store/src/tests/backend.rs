@@ -1,6 +1,6 @@
 //! What the database layer promises by itself.
 
-use std::{os::unix::fs::PermissionsExt, path::PathBuf};
+use std::{future::poll_fn, os::unix::fs::PermissionsExt, path::PathBuf, task::Poll};
 
 use sortie_testkit::postgres::TestDatabase;
 
@@ -27,7 +27,7 @@ both! {
             tx.exec("UPDATE dispatch SET turn = 77 WHERE id = 1", vals![])
         }));
         // Polled once: sent, and then forgotten.
-        assert!(futures_util::poll!(&mut command).is_pending());
+        assert!(poll_fn(|context| Poll::Ready(command.as_mut().poll(context).is_pending())).await);
         drop(command);
         while fixture.count("SELECT turn FROM dispatch").await != 77 {
             tokio::task::yield_now().await;
@@ -142,7 +142,8 @@ async fn committed_runs_survive_a_restart_on_sqlite() {
     let database = TestDatabase::sqlite().unwrap();
     for round in 1..=3 {
         let store = Store::open(database.url()).await.unwrap();
-        store.ping().await.unwrap();
+        let take = "UPDATE dispatch SET turn = turn + 1 WHERE id = 1";
+        store.db.write(move |tx| tx.exec(take, vals![])).await.unwrap();
         let turn = store
             .db
             .read(|tx| tx.query_one("SELECT turn FROM dispatch", vals![])?.int(0))

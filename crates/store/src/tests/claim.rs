@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sortie_api::{OrgId, RunStatus};
+use sortie_api::{Micros, OrgId, RunStatus};
 
 use super::{both, fixture::Fixture};
 use crate::{Claim, Error, NodeId, db::vals};
@@ -157,6 +157,18 @@ both! {
         fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
         assert_eq!(of(&claim(nodes[1]).await, busy), 1);
         assert!(claim(nodes[0]).await.is_empty());
+    }
+
+    async fn a_cancelled_run_counts_until_it_is_settled(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.cancelled(org, node).await;
+        waiting(fixture, org, 2).await;
+        let claim = async || fixture.store.claim_runs(node, 8, Some(1), fixture.now()).await.unwrap();
+        assert!(claim().await.is_empty());
+        assert_eq!(fixture.store.deregister_node(node).await.unwrap_err(), Error::Conflict("the node still holds runs"));
+        fixture.store.settle_run(fence.run, fence.attempt, Micros::ZERO).await.unwrap();
+        assert_eq!(claim().await.len(), 1);
     }
 
     async fn a_node_that_is_not_known_claims_nothing(fixture: &Fixture) {

@@ -46,6 +46,18 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
     }
 
+    async fn a_run_is_found_by_its_idempotency_key(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        let mut new = fixture.new_run(org);
+        new.idempotency_key = Some("once".to_owned());
+        let find = async |org, key| fixture.store.find_idempotent(org, key).await.unwrap();
+        assert_eq!(find(org, "once").await, None);
+        fixture.store.create_run(new.clone()).await.unwrap();
+        assert_eq!(find(org, "once").await, Some(fixture.get(org, new.id).await));
+        assert_eq!(find(org, "twice").await, None);
+        assert_eq!(find(other, "once").await, None);
+    }
+
     async fn an_idempotency_key_belongs_to_its_organization(fixture: &Fixture) {
         for org in [fixture.org().await, fixture.org().await] {
             let mut run = fixture.new_run(org);

@@ -9,8 +9,8 @@ use sortie_api::{Micros, OrgId, Role, Run, RunId, RunStatus, Timestamp, event::E
 use sortie_testkit::postgres::TestDatabase;
 
 use crate::{
-    Claim, Created, EventRow, Fence, Finish, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, Store,
-    db::vals,
+    Claim, Created, EventRow, Expired, Fence, Finish, NewEvent, NewKey, NewNode, NewRun, NodeId, Result,
+    Store, Sweep, db::vals,
 };
 
 pub(super) struct Fixture {
@@ -153,6 +153,22 @@ impl Fixture {
         self.start(claim.fence).await.expect("it starts")
     }
 
+    /// Ends runs of lost nodes, and declares those whose lease is over; time costs nothing.
+    pub(super) async fn sweep(&self, at: Timestamp, limit: u32) -> Vec<(OrgId, RunId)> {
+        let sweep = sweep(at, limit);
+        self.store.interrupt_lost(sweep).await.expect("a sweep")
+    }
+
+    /// A run that was cancelled under its worker, and the fence that the worker had.
+    pub(super) async fn cancelled(&self, org: OrgId, node: NodeId) -> Fence {
+        let fence = self.running(org, node).await;
+        self.store
+            .cancel_run(org, fence.run, self.now())
+            .await
+            .expect("it is cancelled");
+        fence
+    }
+
     pub(super) fn status(&self, status: RunStatus) -> NewEvent {
         self.event(&EventType::status(status))
     }
@@ -231,13 +247,14 @@ impl Fixture {
         assert_eq!(
             self.count(
                 "SELECT COUNT(*) FROM run r LEFT JOIN queue q ON q.run_id = r.id \
-                 WHERE (r.outcome IS NULL) <> (q.run_id IS NOT NULL) \
+                 WHERE (r.billing_pending = 1) <> (q.run_id IS NOT NULL) \
                  OR (r.status = 'queued' AND q.node_id IS NOT NULL) \
-                 OR (r.status IN ('starting', 'running') AND q.node_id IS NULL)"
+                 OR (r.status IN ('starting', 'running', 'cancelled') AND r.billing_pending = 1 \
+                     AND q.node_id IS NULL)"
             )
             .await,
             0,
-            "a run is in the queue exactly until it is final, held by a node exactly while one works on it"
+            "a run is in the queue exactly until it is settled, held by a node exactly while one works on it"
         );
         assert_eq!(
             self.count(
@@ -246,11 +263,12 @@ impl Fixture {
                     <> (r.outcome IS NOT NULL) \
                  OR (r.outcome IS NOT NULL AND r.outcome <> r.status) \
                  OR (r.outcome IS NULL) <> (r.finished_at IS NULL) \
-                 OR (r.outcome IS NULL) <> (r.billing_pending = 1)"
+                 OR (r.outcome IS NULL AND r.billing_pending = 0) \
+                 OR (r.outcome <> 'cancelled' AND r.billing_pending = 1)"
             )
             .await,
             0,
-            "a final run has its outcome and its end, and is settled"
+            "a final run has its outcome and its end, and is settled unless it was cancelled"
         );
         assert_eq!(
             self.count(
@@ -273,6 +291,17 @@ impl Fixture {
             0,
             "nothing belongs to a run that is not there, and no run is without its definition"
         );
+    }
+}
+
+/// A sweep by a node that is not known, which declares nodes lost; time costs nothing.
+pub(super) fn sweep(at: Timestamp, limit: u32) -> Sweep {
+    Sweep {
+        node: NodeId(0),
+        at,
+        limit,
+        expired: Expired::Declare,
+        compute_micros_per_second: Micros::ZERO,
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
 
 use super::fixture::{Fixture, after};
-use crate::{Cancelled, Created, Error, Fence, NodeId, Result};
+use crate::{Cancelled, Created, Error, Fence, Held, NodeId, Result};
 
 /// What a client, a worker or a node does. Indexes are taken modulo what there is.
 #[derive(Clone, Debug)]
@@ -36,6 +36,14 @@ enum Command {
         stale: Stale,
     },
     Cancel {
+        run: usize,
+    },
+    Settle {
+        run: usize,
+        stale: Stale,
+    },
+    Abandon {
+        node: usize,
         run: usize,
     },
     Lose {
@@ -82,7 +90,9 @@ fn command() -> impl Strategy<Value = Command> {
             .prop_map(|(run, events, stale)| Command::Append { run, events, stale }),
         4 => (any::<usize>(), status, stale())
             .prop_map(|(run, status, stale)| Command::Finish { run, status, stale }),
-        2 => any::<usize>().prop_map(|run| Command::Cancel { run }),
+        3 => any::<usize>().prop_map(|run| Command::Cancel { run }),
+        3 => (any::<usize>(), stale()).prop_map(|(run, stale)| Command::Settle { run, stale }),
+        1 => (0..2_usize, any::<usize>()).prop_map(|(node, run)| Command::Abandon { node, run }),
         1 => (0..2_usize).prop_map(|node| Command::Lose { node }),
         1 => (0..5_u32).prop_map(|limit| Command::Sweep { limit }),
         1 => (0..2_usize).prop_map(|node| Command::Restart { node }),
@@ -99,6 +109,8 @@ struct ModelRun {
     last_event: i64,
     cost: Micros,
     node: Option<NodeId>,
+    /// Cancelled, and its worker has not said what it cost.
+    unsettled: bool,
 }
 
 impl ModelRun {
@@ -112,6 +124,11 @@ impl ModelRun {
 
     fn is_held(&self) -> bool {
         matches!(self.status, RunStatus::Starting | RunStatus::Running)
+    }
+
+    /// Whether it counts against the limit of its organization.
+    fn occupies(&self) -> bool {
+        self.is_held() || self.unsettled
     }
 
     /// What a worker hears that shows `fence` and wants to go to `next` (or, with none, to append).
@@ -187,6 +204,16 @@ impl<'a> Model<'a> {
                     self.drive(run % self.runs.len(), command).await;
                 }
             }
+            Command::Settle { run, stale } => {
+                if !self.runs.is_empty() {
+                    self.settle(run % self.runs.len(), stale).await;
+                }
+            }
+            Command::Abandon { node, run } => {
+                if !self.runs.is_empty() {
+                    self.abandon(node, run % self.runs.len()).await;
+                }
+            }
         }
     }
 
@@ -213,6 +240,7 @@ impl<'a> Model<'a> {
             last_event: 1,
             cost: Micros::ZERO,
             node: None,
+            unsettled: false,
         });
     }
 
@@ -228,7 +256,7 @@ impl<'a> Model<'a> {
                 let held = self
                     .runs
                     .iter()
-                    .filter(|run| of_org(run) && run.is_held())
+                    .filter(|run| of_org(run) && run.occupies())
                     .count()
                     + taken
                         .iter()
@@ -321,18 +349,52 @@ impl<'a> Model<'a> {
                 match cancelled.unwrap() {
                     Cancelled::Now(_) => {
                         assert!(run.status.may_become(RunStatus::Cancelled));
+                        run.unsettled = run.is_held();
                         run.status = RunStatus::Cancelled;
                         run.last_event += 1;
                     }
                     Cancelled::AlreadyFinal(_) => assert!(run.status.is_final()),
                 }
             }
-            Command::Create { .. }
+            Command::Settle { .. }
+            | Command::Abandon { .. }
+            | Command::Create { .. }
             | Command::Claim { .. }
             | Command::Lose { .. }
             | Command::Sweep { .. }
             | Command::Restart { .. } => panic!("not a command on a run: {command:?}"),
         }
+    }
+
+    /// The report of the worker of a cancelled run.
+    async fn settle(&mut self, run: usize, stale: Stale) {
+        let run = &mut self.runs[run];
+        let attempt = stale.of(run.fence()).attempt;
+        let is_due = run.unsettled && attempt == run.attempt;
+        let cost = Micros::new(self.fixture.number().unsigned_abs()).unwrap();
+        let settled = self.fixture.store.settle_run(run.id, attempt, cost).await;
+        assert_eq!(settled, if is_due { Ok(()) } else { Err(Error::Fenced) });
+        if is_due {
+            run.unsettled = false;
+            run.cost = cost;
+        }
+    }
+
+    /// A node ends a run that it has no task for, if it holds it.
+    async fn abandon(&mut self, node: usize, run: usize) {
+        let (node, _) = self.nodes[node];
+        let (run, at) = (&mut self.runs[run], self.fixture.now());
+        let ended = self
+            .fixture
+            .store
+            .interrupt_held(node, vec![run.id], at, Micros::ZERO);
+        let expected = run.node == Some(node) && run.is_held();
+        assert_eq!(ended.await.unwrap().len(), usize::from(expected));
+        if expected {
+            run.status = RunStatus::Interrupted;
+            run.last_event += 2;
+        }
+        run.unsettled &= run.node != Some(node);
     }
 
     async fn sweep(&mut self, limit: u32) {
@@ -341,18 +403,14 @@ impl<'a> Model<'a> {
                 self.gone.push(*node);
             }
         }
-        let ended = self
-            .fixture
-            .store
-            .interrupt_lost(self.fixture.now(), limit)
-            .await
-            .unwrap();
+        let ended = self.fixture.sweep(self.fixture.now(), limit).await;
         let mut lost: Vec<&mut ModelRun> = self
             .runs
             .iter_mut()
             .filter(|run| run.is_held() && run.node.is_some_and(|node| self.gone.contains(&node)))
             .collect();
         assert_eq!(ended.len(), lost.len().min(limit as usize));
+        let is_done = ended.len() < limit as usize;
         for (org, id) in ended {
             let run = lost
                 .iter_mut()
@@ -362,6 +420,12 @@ impl<'a> Model<'a> {
             run.status = RunStatus::Interrupted;
             run.last_event += 2;
         }
+        for run in &mut self.runs {
+            if run.unsettled && run.node.is_some_and(|node| self.gone.contains(&node)) {
+                run.unsettled = self.fixture.get(run.org, run.id).await.billing_pending;
+                assert!(!run.unsettled || !is_done, "{run:?}");
+            }
+        }
     }
 
     async fn compare(&self) {
@@ -369,8 +433,12 @@ impl<'a> Model<'a> {
         for model in &self.runs {
             let run = self.fixture.get(model.org, model.id).await;
             assert_eq!(
-                (run.status, run.cost_micros),
-                (model.status, model.cost),
+                (run.status, run.cost_micros, run.billing_pending),
+                (
+                    model.status,
+                    model.cost,
+                    model.unsettled || !model.status.is_final()
+                ),
                 "{model:?}"
             );
             let events = self.fixture.events(model.org, model.id).await;
@@ -379,6 +447,20 @@ impl<'a> Model<'a> {
                 Some(model.last_event),
                 "{model:?}"
             );
+        }
+        for node in self.gone.iter().copied().chain(self.nodes.map(|(node, _)| node)) {
+            let held = self.fixture.store.held_runs(node).await.unwrap();
+            let mut expected: Vec<Held> = self
+                .runs
+                .iter()
+                .filter(|run| run.node == Some(node) && run.occupies())
+                .map(|run| Held {
+                    run: run.id,
+                    status: run.status,
+                })
+                .collect();
+            expected.sort_by_key(|held| held.run);
+            assert_eq!(held, expected);
         }
     }
 }

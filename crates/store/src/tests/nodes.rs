@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use sortie_api::{Micros, RunStatus, Timestamp};
 
-use super::both;
-use crate::Error;
+use super::{both, fixture::sweep};
+use crate::{Error, Expired, Sweep, db::vals};
 
 const HOURS: Duration = Duration::from_hours(2);
 
@@ -19,7 +19,7 @@ both! {
         let at = fixture.now() + HOURS;
         fixture.store.heartbeat(alive, at + HOURS).await.unwrap();
 
-        let mut ended = fixture.store.interrupt_lost(at, 100).await.unwrap();
+        let mut ended = fixture.sweep(at, 100).await;
         ended.sort_unstable();
         assert_eq!(ended, [(org, running.run), (org, starting.run)]);
         for id in [running.run, starting.run] {
@@ -44,7 +44,7 @@ both! {
         let fence = fixture.running(org, node).await;
         let at = fixture.now() + HOURS;
         fixture.store.heartbeat(node, at + Duration::from_secs(1)).await.unwrap();
-        assert!(fixture.store.interrupt_lost(at, 100).await.unwrap().is_empty());
+        assert!(fixture.sweep(at, 100).await.is_empty());
         assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
     }
 
@@ -54,13 +54,13 @@ both! {
         let fence = fixture.running(org, node).await;
         fixture.queued(org).await;
         let at = fixture.now() + HOURS;
-        fixture.store.interrupt_lost(at, 0).await.unwrap();
+        fixture.sweep(at, 0).await;
         assert_eq!(fixture.store.heartbeat(node, at + HOURS).await.unwrap_err(), Error::Fenced);
         let claim = fixture.store.claim_runs(node, 5, None, at).await;
         assert_eq!(claim.unwrap_err(), Error::Fenced);
         // Its run is not ended yet: what it still manages counts.
         fixture.store.finish_run(fence, fixture.succeeded("in time")).await.unwrap();
-        assert!(fixture.store.interrupt_lost(at, 100).await.unwrap().is_empty());
+        assert!(fixture.sweep(at, 100).await.is_empty());
     }
 
     async fn lost_runs_are_ended_in_bounded_steps(fixture: &Fixture) {
@@ -73,7 +73,7 @@ both! {
         let at = fixture.now() + HOURS;
         let mut steps = Vec::new();
         for _ in 0..4 {
-            steps.push(fixture.store.interrupt_lost(at, 3).await.unwrap().len());
+            steps.push(fixture.sweep(at, 3).await.len());
         }
         assert_eq!(steps, [3, 3, 1, 0]);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM node").await, 0);
@@ -86,10 +86,148 @@ both! {
         let (lost, kept) = (fixture.running(org, before).await, fixture.running(org, other).await);
         let after = fixture.node_named("a").await;
         assert_eq!(fixture.store.heartbeat(before, Timestamp::from_micros(i64::MAX)).await.unwrap_err(), Error::Fenced);
-        let ended = fixture.store.interrupt_lost(fixture.now(), 100).await.unwrap();
+        let ended = fixture.sweep(fixture.now(), 100).await;
         assert_eq!(ended, [(org, lost.run)]);
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
         fixture.store.heartbeat(after, fixture.now() + HOURS).await.unwrap();
+    }
+
+    async fn a_node_that_sweeps_never_declares_itself(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (own, other) = (fixture.node().await, fixture.node().await);
+        let (kept, lost) = (fixture.running(org, own).await, fixture.running(org, other).await);
+        let at = fixture.now() + HOURS;
+        let ended = fixture.store.interrupt_lost(Sweep { node: own, ..sweep(at, 100) }).await.unwrap();
+        assert_eq!(ended, [(org, lost.run)]);
+        assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
+        fixture.store.heartbeat(own, at + HOURS).await.unwrap();
+    }
+
+    async fn a_sweep_that_leaves_expired_nodes_ends_only_the_runs_of_declared_ones(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (before, slow) = (fixture.node_named("a").await, fixture.node_named("b").await);
+        let (lost, kept) = (fixture.running(org, before).await, fixture.running(org, slow).await);
+        let own = fixture.node_named("a").await;
+        let at = fixture.now() + HOURS;
+        let leave = Sweep { node: own, expired: Expired::Leave, ..sweep(at, 100) };
+        assert_eq!(fixture.store.interrupt_lost(leave).await.unwrap(), [(org, lost.run)]);
+        fixture.store.heartbeat(slow, at + HOURS).await.unwrap();
+        assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
+    }
+
+    async fn runs_of_a_node_that_is_not_known_any_more_are_ended(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (gone, alive) = (fixture.node().await, fixture.node().await);
+        let (lost, kept) = (fixture.running(org, gone).await, fixture.running(org, alive).await);
+        let cancelled = fixture.cancelled(org, gone).await;
+        let forget = fixture.store.db.write(move |tx| tx.exec("DELETE FROM node WHERE id = $1", vals![gone]));
+        forget.await.unwrap();
+        let leave = Sweep { expired: Expired::Leave, ..sweep(fixture.now(), 100) };
+        assert_eq!(fixture.store.interrupt_lost(leave).await.unwrap(), [(org, lost.run)]);
+        assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
+        assert!(!fixture.get(org, cancelled.run).await.billing_pending);
+    }
+
+    async fn a_lost_run_costs_the_time_since_its_claim_up_to_its_budget(fixture: &Fixture) {
+        let org = fixture.org().await;
+        // The recorded cost, the price of a second, and what comes out for a run of 10.000001 seconds with a budget of
+        // a million.
+        for (recorded, rate, cost) in [
+            (0, 0, 0),
+            (7, 0, 7),
+            (7, 3, 31),
+            (500, 3, 500),
+            (0, 1_000_000, 1_000_000),
+            (2_000_000, 0, 1_000_000),
+            (0, i64::MAX.unsigned_abs(), 1_000_000),
+        ] {
+            let node = fixture.node().await;
+            fixture.queued(org).await;
+            let claim = fixture.claim_one(node).await;
+            let recorded = Micros::new(recorded).unwrap();
+            let (run, price) = (claim.fence.run, Micros::new(rate).unwrap());
+            fixture.store.append_events(claim.fence, vec![], recorded).await.unwrap();
+            let at = claim.started_at + Duration::from_micros(10_000_001);
+            fixture.store.interrupt_held(node, vec![run], at, price).await.unwrap();
+            assert_eq!(fixture.get(org, run).await.cost_micros.get(), cost, "{recorded:?} {rate}");
+        }
+    }
+
+    async fn no_length_of_time_and_no_price_overflows_a_cost(fixture: &Fixture) {
+        let org = fixture.org().await;
+        for at in [0, i64::MAX] {
+            for rate in [0, 1, 999_999, 1_000_001, i64::MAX.unsigned_abs()] {
+                let node = fixture.node().await;
+                let mut new = fixture.new_run(org);
+                new.max_cost = Micros::new(i64::MAX.unsigned_abs()).unwrap();
+                fixture.store.create_run(new.clone()).await.unwrap();
+                fixture.claim_one(node).await;
+                let (at, price) = (Timestamp::from_micros(at), Micros::new(rate).unwrap());
+                fixture.store.interrupt_held(node, vec![new.id], at, price).await.unwrap();
+                let cost = fixture.get(org, new.id).await.cost_micros;
+                assert_eq!(cost.is_zero(), at == Timestamp::from_micros(0) || rate == 0, "{at:?} {rate}");
+            }
+        }
+    }
+
+    async fn a_cancelled_run_of_a_lost_node_is_settled_for_its_time_and_not_counted(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        fixture.queued(org).await;
+        let claim = fixture.claim_one(node).await;
+        let at = claim.started_at + Duration::from_secs(20);
+        fixture.store.cancel_run(org, claim.fence.run, at).await.unwrap();
+        let events = fixture.events(org, claim.fence.run).await;
+        let price = Micros::new(3).unwrap();
+        let sweep = Sweep { compute_micros_per_second: price, ..sweep(at + HOURS, 100) };
+        assert!(fixture.store.interrupt_lost(sweep).await.unwrap().is_empty());
+        let run = fixture.get(org, claim.fence.run).await;
+        assert_eq!((run.status, run.finished_at), (RunStatus::Cancelled, Some(at)));
+        assert_eq!((run.billing_pending, run.cost_micros.get()), (false, 60));
+        assert_eq!(fixture.events(org, run.id).await, events);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
+    }
+
+    async fn a_sweep_with_fewer_than_its_limit_has_left_nothing_however_many_were_cancelled(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        for _ in 0..8 {
+            fixture.cancelled(org, node).await;
+        }
+        for _ in 0..5 {
+            fixture.running(org, node).await;
+        }
+        for _ in 0..8 {
+            fixture.cancelled(org, node).await;
+        }
+        let at = fixture.now() + HOURS;
+        assert_eq!([fixture.sweep(at, 3).await.len(), fixture.sweep(at, 3).await.len()], [3, 2]);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM run WHERE billing_pending = 1").await, 0);
+    }
+
+    async fn a_node_ends_what_it_holds_without_a_task(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, other) = (fixture.node().await, fixture.node().await);
+        let (forgotten, worked_on) = (fixture.running(org, node).await, fixture.running(org, node).await);
+        let (cancelled, foreign) = (fixture.cancelled(org, node).await, fixture.running(org, other).await);
+        let mut held = vec![(forgotten.run, RunStatus::Running), (worked_on.run, RunStatus::Running)];
+        held.push((cancelled.run, RunStatus::Cancelled));
+        let found = fixture.store.held_runs(node).await.unwrap();
+        assert_eq!(found.iter().map(|held| (held.run, held.status)).collect::<Vec<_>>(), held);
+
+        let at = fixture.now();
+        let named = vec![forgotten.run, cancelled.run, foreign.run, fixture.run_id()];
+        let ended = fixture.store.interrupt_held(node, named, at, Micros::ZERO).await.unwrap();
+        assert_eq!(ended, [(org, forgotten.run)]);
+        let run = fixture.get(org, forgotten.run).await;
+        assert_eq!((run.status, run.finished_at), (RunStatus::Interrupted, Some(at)));
+        assert_eq!(fixture.told(org, run.id).await.last().unwrap(), "interrupted");
+        assert!(!fixture.get(org, cancelled.run).await.billing_pending);
+        assert_eq!(fixture.get(org, foreign.run).await.status, RunStatus::Running);
+        let left = fixture.store.held_runs(node).await.unwrap();
+        assert_eq!(left.iter().map(|held| held.run).collect::<Vec<_>>(), [worked_on.run]);
+        assert!(fixture.store.interrupt_held(node, vec![], at, Micros::ZERO).await.unwrap().is_empty());
     }
 
     async fn a_node_that_holds_runs_does_not_go(fixture: &Fixture) {
@@ -107,5 +245,6 @@ both! {
 
     async fn a_ready_store_answers_a_ping(fixture: &Fixture) {
         fixture.store.ping().await.unwrap();
+        assert_eq!(fixture.count("SELECT turn FROM dispatch").await, 0);
     }
 }

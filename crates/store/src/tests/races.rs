@@ -3,10 +3,13 @@
 use std::{collections::HashSet, time::Duration};
 
 use futures_util::future::{join, join_all};
-use sortie_api::{Role, RunStatus};
+use sortie_api::{Micros, Role, RunStatus};
 
-use super::both;
-use crate::{Cancelled, Created, Error};
+use super::{both, fixture::Fixture};
+use crate::{
+    Cancelled, Created, Error,
+    db::{Tx, vals},
+};
 
 both! {
     async fn two_claimers_never_get_the_same_run(fixture: &Fixture) {
@@ -73,6 +76,35 @@ both! {
         }
     }
 
+    async fn of_cancel_and_settle_and_sweep_the_run_is_settled_once(fixture: &Fixture) {
+        let org = fixture.org().await;
+        for _ in 0..25 {
+            let node = fixture.node().await;
+            let fence = fixture.running(org, node).await;
+            let at = fixture.now() + Duration::from_hours(5);
+            let cost = Micros::new(9).unwrap();
+            let (cancelled, (settled, swept)) = join(
+                fixture.store.cancel_run(org, fence.run, fixture.now()),
+                join(fixture.store.settle_run(fence.run, fence.attempt, cost), fixture.sweep(at, 5)),
+            )
+            .await;
+            // Whoever came second to the queue had nothing to do; what nobody met is met now.
+            let late = fixture.sweep(at, 5).await;
+            let run = fixture.get(org, fence.run).await;
+            assert!(!run.billing_pending, "{cancelled:?} {settled:?} {swept:?}");
+            match cancelled.unwrap() {
+                Cancelled::Now(_) => {
+                    assert_eq!((run.status, swept.len() + late.len()), (RunStatus::Cancelled, 0));
+                    assert_eq!(run.cost_micros, if settled.is_ok() { cost } else { Micros::ZERO });
+                }
+                Cancelled::AlreadyFinal(_) => {
+                    assert_eq!((run.status, settled), (RunStatus::Interrupted, Err(Error::Fenced)));
+                }
+            }
+            fixture.check().await;
+        }
+    }
+
     async fn of_cancel_and_append_the_events_stay_without_gap(fixture: &Fixture) {
         let org = fixture.org().await;
         let node = fixture.node().await;
@@ -81,7 +113,7 @@ both! {
             let events = vec![fixture.message("a"), fixture.message("b"), fixture.message("c")];
             let (cancelled, appended) = join(
                 fixture.store.cancel_run(org, fence.run, fixture.now()),
-                fixture.store.append_events(fence, events, sortie_api::Micros::ZERO),
+                fixture.store.append_events(fence, events, Micros::ZERO),
             )
             .await;
             assert!(matches!(cancelled.unwrap(), Cancelled::Now(_)));
@@ -125,8 +157,8 @@ both! {
             fixture.claim(node, 20).await;
         }
         let at = fixture.now() + Duration::from_hours(5);
-        let ended = join_all((0..6).map(|_| fixture.store.interrupt_lost(at, 11))).await;
-        let ended: Vec<_> = ended.into_iter().flat_map(Result::unwrap).collect();
+        let ended = join_all((0..6).map(|_| fixture.sweep(at, 11))).await;
+        let ended = ended.concat();
         let runs: HashSet<_> = ended.iter().map(|(_, run)| *run).collect();
         assert_eq!((ended.len(), runs.len()), (40, 40));
     }
@@ -138,12 +170,12 @@ both! {
             let fence = fixture.running(org, node).await;
             let at = fixture.now() + Duration::from_hours(5);
             let (swept, finished) = join(
-                fixture.store.interrupt_lost(at, 10),
+                fixture.sweep(at, 10),
                 fixture.store.finish_run(fence, fixture.succeeded("out")),
             )
             .await;
             let run = fixture.get(org, fence.run).await;
-            match (swept.unwrap().len(), finished) {
+            match (swept.len(), finished) {
                 (1, Err(Error::Fenced)) => assert_eq!(run.status, RunStatus::Interrupted),
                 (0, Ok(_)) => assert_eq!(run.status, RunStatus::Succeeded),
                 other => panic!("{other:?}"),
@@ -158,12 +190,12 @@ both! {
             let fence = fixture.running(org, node).await;
             let at = fixture.now() + Duration::from_hours(5);
             let (swept, renewed) = join(
-                fixture.store.interrupt_lost(at, 10),
+                fixture.sweep(at, 10),
                 fixture.store.heartbeat(node, at + Duration::from_hours(1)),
             )
             .await;
             let run = fixture.get(org, fence.run).await;
-            match (swept.unwrap().len(), renewed) {
+            match (swept.len(), renewed) {
                 (1, Err(Error::Fenced)) => assert_eq!(run.status, RunStatus::Interrupted),
                 (0, Ok(())) => {
                     assert_eq!(run.status, RunStatus::Running);
@@ -194,7 +226,7 @@ both! {
                     0
                 }
             };
-            let ended = fixture.store.interrupt_lost(fixture.now(), 100).await.unwrap();
+            let ended = fixture.sweep(fixture.now(), 100).await;
             assert_eq!(ended.len(), held);
             for claim in fixture.claim(new, 100).await {
                 let fence = fixture.start(claim.fence).await.unwrap();
@@ -230,4 +262,39 @@ both! {
         assert_eq!(made, 1);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM organization").await, 1);
     }
+}
+
+#[tokio::test]
+async fn a_run_that_comes_between_is_not_handed_out_without_the_lock() {
+    let fixture = Fixture::postgres().await;
+    let (org, node) = (fixture.org().await, fixture.node().await);
+    let turn = fixture.count("SELECT turn FROM dispatch").await;
+    let (reached, go_on) = fixture.store.db.faults().pause(1);
+    let (claims, ()) = join(fixture.claim(node, 5), async {
+        reached.await.unwrap();
+        fixture.queued(org).await;
+        go_on.send(()).unwrap();
+    })
+    .await;
+    assert!(claims.is_empty(), "{claims:?}");
+    assert_eq!(fixture.count("SELECT turn FROM dispatch").await, turn);
+    assert_eq!(fixture.claim(node, 5).await.len(), 1);
+    fixture.check().await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_forgotten_while_it_claims_is_fenced() {
+    let fixture = Fixture::postgres().await;
+    let (org, node) = (fixture.org().await, fixture.node().await);
+    fixture.queued(org).await;
+    let (reached, go_on) = fixture.store.db.faults().pause(1);
+    let (claimed, ()) = join(fixture.store.claim_runs(node, 5, None, fixture.now()), async {
+        reached.await.unwrap();
+        let forget = |tx: &mut dyn Tx| tx.exec("DELETE FROM node", vals![]);
+        fixture.store.db.write(forget).await.unwrap();
+        go_on.send(()).unwrap();
+    })
+    .await;
+    assert_eq!(claimed.unwrap_err(), Error::Fenced);
+    fixture.check().await;
 }

@@ -107,7 +107,7 @@ both! {
             panic!("it was running");
         };
         assert_eq!(run, fixture.get(org, fence.run).await);
-        assert_eq!((run.status, run.finished_at, run.billing_pending), (RunStatus::Cancelled, Some(at), false));
+        assert_eq!((run.status, run.finished_at, run.billing_pending), (RunStatus::Cancelled, Some(at), true));
         let store = &fixture.store;
         assert_eq!(store.append_events(fence, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
         assert_eq!(store.finish_run(fence, fixture.succeeded("late")).await.unwrap_err(), Error::Fenced);
@@ -133,6 +133,47 @@ both! {
         fixture.store.append_events(fence, vec![], micros(9)).await.unwrap();
         fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
         assert_eq!(fixture.get(org, fence.run).await.cost_micros, micros(9));
+    }
+
+    async fn a_run_that_no_worker_holds_is_settled_by_its_cancellation(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let id = fixture.queued(org).await;
+        fixture.store.cancel_run(org, id, fixture.now()).await.unwrap();
+        let run = fixture.get(org, id).await;
+        assert_eq!((run.billing_pending, run.cost_micros), (false, Micros::ZERO));
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
+        assert_eq!(fixture.store.settle_run(id, 0, micros(1)).await.unwrap_err(), Error::Fenced);
+    }
+
+    async fn a_run_that_is_cancelled_under_its_worker_is_settled_by_its_report(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.cancelled(org, node).await;
+        let pending = fixture.get(org, fence.run).await;
+        assert!(pending.billing_pending);
+        let settle = async |attempt| fixture.store.settle_run(fence.run, attempt, micros(11)).await;
+        for stale in [fence.attempt - 1, fence.attempt + 1] {
+            assert_eq!(settle(stale).await.unwrap_err(), Error::Fenced);
+        }
+        assert_eq!(fixture.get(org, fence.run).await, pending);
+        settle(fence.attempt).await.unwrap();
+        let run = fixture.get(org, fence.run).await;
+        assert_eq!((run.billing_pending, run.cost_micros), (false, micros(11)));
+        assert_eq!(run.status, RunStatus::Cancelled);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
+        assert_eq!(settle(fence.attempt).await.unwrap_err(), Error::Fenced);
+    }
+
+    async fn only_a_cancelled_run_is_settled(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        let refused = fixture.store.settle_run(fence.run, fence.attempt, micros(1)).await.unwrap_err();
+        assert_eq!(refused, Error::Fenced);
+        fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        let refused = fixture.store.settle_run(fence.run, fence.attempt, micros(1)).await.unwrap_err();
+        assert_eq!(refused, Error::Fenced);
+        assert_eq!(fixture.get(org, fence.run).await.cost_micros, micros(42));
     }
 
     async fn cancel_of_a_finished_run_returns_it_unchanged(fixture: &Fixture) {
