@@ -16,11 +16,7 @@ use http_body_util::BodyExt;
 use sortie_testkit::serve::Serving;
 use tokio::task::JoinSet;
 
-use crate::{
-    connection::Connection,
-    report::Report,
-    samples::{Millis, Samples},
-};
+use crate::{connection::Connection, report::Report, samples::Samples};
 
 /// How long each of these is tried.
 const TRIED: Duration = Duration::from_secs(2);
@@ -49,9 +45,14 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
         report.add("fdatasync of 4 KiB, p50 / p99", fdatasync()?.to_string());
     }
     if report.wants("spawn") {
-        let (per_second, each) = (spawn()?, bare_spawn()?);
-        report.add("posix_spawn and wait of /bin/true", format!("{per_second:.0}/s"));
-        report.add("bare `sh -c true`, p50", Millis(each).to_string());
+        report.add(
+            "spawn and wait of /bin/true, p50 / p99",
+            spawns("/bin/true", &[])?.to_string(),
+        );
+        report.add(
+            "spawn and wait of `sh -c true`, p50 / p99",
+            spawns("/bin/sh", &["-c", "true"])?.to_string(),
+        );
     }
     Ok(())
 }
@@ -98,25 +99,20 @@ fn fdatasync() -> Result<Samples> {
     Ok(samples)
 }
 
-fn spawn() -> Result<f64> {
-    let deadline = Instant::now() + TRIED;
-    let mut count = 0_u32;
-    while Instant::now() < deadline {
-        run("/bin/true", &[])?;
-        count += 1;
-    }
-    Ok(f64::from(count) / TRIED.as_secs_f64())
-}
-
-/// How long a shell that does nothing takes without any confinement.
-pub(crate) fn bare_spawn() -> Result<Duration> {
+/// How long a program takes from start to end without any confinement.
+fn spawns(program: &str, arguments: &[&str]) -> Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..300 {
         let begun = Instant::now();
-        run("/bin/sh", &["-c", "true"])?;
+        run(program, arguments)?;
         samples.add(begun.elapsed());
     }
-    Ok(samples.percentile(50))
+    Ok(samples)
+}
+
+/// A shell that does nothing, without any confinement.
+pub(crate) fn bare_spawn() -> Result<Duration> {
+    Ok(spawns("/bin/sh", &["-c", "true"])?.percentile(50))
 }
 
 #[expect(

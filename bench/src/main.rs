@@ -66,7 +66,7 @@ impl Bench {
     async fn node_with(&self, options: NodeOptions) -> Result<Node> {
         let options = NodeOptions {
             log: LogOnDrop::Forget,
-            ..options.env("SORTIE_LOG_FILTER", "warn")
+            ..options.env("SORTIE_LOG_FILTER", "warn,sortie::commands::serve=info")
         };
         Node::start_with(&self.binary, self.database, options).await
     }

@@ -83,6 +83,8 @@ pub enum EventType {
     Interrupted {
         /// `worker_lost` or `shutdown`.
         reason: &'static str,
+        /// The turn it was in; 0 where nobody is left to tell.
+        step: u32,
     },
     /// An answer did not match `output_schema`.
     OutputRejected {

@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -26,8 +26,13 @@ const FRESH: Duration = Duration::from_secs(5);
 /// Look-ups kept at most; beyond it the kept ones are forgotten all at once.
 const KEPT: usize = 10_000;
 
-/// A credential's SHA-256, who stood behind it, and when that was looked up.
-type Looked = HashMap<[u8; 32], (KeyRecord, Instant)>;
+#[derive(Default)]
+struct Looked {
+    /// A credential's SHA-256, who stood behind it, and when that was looked up.
+    by_hash: HashMap<[u8; 32], (KeyRecord, Instant)>,
+    /// Raised by each revocation: a look-up that began before one is not kept.
+    revocations: u64,
+}
 
 #[derive(Clone)]
 pub(crate) struct Keys {
@@ -56,43 +61,51 @@ impl Keys {
             return Ok(None);
         };
         let hash = secret.hash();
-        if let Some(record) = self.fresh(&hash) {
-            return Ok(Some(record));
-        }
+        let revocations = match self.fresh(&hash) {
+            Ok(record) => return Ok(Some(record)),
+            Err(revocations) => revocations,
+        };
         let found = self.store.find_key(hash).await?;
         if let Some(record) = found {
-            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-            if looked.len() >= KEPT {
-                looked.clear();
+            let mut looked = self.looked();
+            if looked.by_hash.len() >= KEPT {
+                looked.by_hash.clear();
             }
-            looked.insert(hash, (record, Instant::now()));
+            if looked.revocations == revocations {
+                looked.by_hash.insert(hash, (record, Instant::now()));
+            }
         }
         Ok(found)
     }
 
-    fn fresh(&self, hash: &[u8; 32]) -> Option<KeyRecord> {
-        let looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        looked
-            .get(hash)
-            .filter(|(_, at)| at.elapsed() < FRESH)
-            .map(|(record, _)| *record)
+    fn looked(&self) -> MutexGuard<'_, Looked> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn new_key(&self, org: OrgId, name: String, role: Role) -> Result<(NewKey, Secret), Error> {
+    /// Who was found lately behind a credential; else how many revocations there were until now.
+    fn fresh(&self, hash: &[u8; 32]) -> Result<KeyRecord, u64> {
+        let looked = self.looked();
+        let found = looked.by_hash.get(hash).filter(|(_, at)| at.elapsed() < FRESH);
+        found.map(|(record, _)| *record).ok_or(looked.revocations)
+    }
+
+    pub(crate) fn new_key(
+        &self,
+        org: OrgId,
+        name: String,
+        role: Role,
+        secret: &Secret,
+    ) -> Result<NewKey, Error> {
         let now = self.clock.now();
-        let secret = Secret::new(self.prefix, random()?);
         let id = KeyId::new(now, random()?);
-        Ok((
-            NewKey {
-                id,
-                org,
-                name,
-                role,
-                hash: secret.hash(),
-                created_at: now,
-            },
-            secret,
-        ))
+        Ok(NewKey {
+            id,
+            org,
+            name,
+            role,
+            hash: secret.hash(),
+            created_at: now,
+        })
     }
 
     pub(crate) async fn create(&self, org: OrgId, request: CreateKey) -> Result<CreatedKey, Error> {
@@ -108,7 +121,8 @@ impl Keys {
         if role == Role::Owner {
             return Err(Error::Invalid("role: must be member or admin".to_owned()));
         }
-        let (key, secret) = self.new_key(org, name.to_owned(), role)?;
+        let secret = Secret::new(self.prefix, random()?);
+        let key = self.new_key(org, name.to_owned(), role, &secret)?;
         let created = CreatedKey {
             id: key.id,
             name: key.name.clone(),
@@ -121,10 +135,10 @@ impl Keys {
 
     pub(crate) async fn delete(&self, org: OrgId, id: KeyId) -> Result<(), Error> {
         self.store.delete_key(org, id).await?;
-        self.looked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|_, (record, _)| record.id != id);
+        let mut looked = self.looked();
+        looked.revocations += 1;
+        looked.by_hash.retain(|_, (record, _)| record.id != id);
+        drop(looked);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ mod node;
 mod options;
 mod worker;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
 use sortie_api::{
@@ -31,7 +31,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use clock::Clock;
 pub use error::Error;
 pub use hub::Frame;
-pub use options::Options;
+pub use options::{Options, Serves};
 
 use crate::{
     clock::random,
@@ -41,8 +41,11 @@ use crate::{
     models::Models,
     no_sandbox::NoSandbox,
     node::Lifeline,
-    worker::{Active, Dispatcher, StopReason, Worker},
+    worker::{Active, Dispatcher, Own, Source, StopReason, Worker},
 };
+
+/// How long a stopping node waits for the database to take its last writes.
+const LAST_WRITES: Duration = Duration::from_secs(10);
 
 /// A node's engine.
 #[derive(Clone)]
@@ -57,6 +60,8 @@ struct Inner {
     active: Active,
     /// A sentence for people where commands cannot be run.
     commands: Result<Level, String>,
+    /// What an engine that serves its own runs is to claim.
+    own: Own,
     /// Wakes the dispatcher.
     work: Arc<Notify>,
     tracker: TaskTracker,
@@ -89,6 +94,7 @@ impl Engine {
         let engine = Self(Arc::new(Inner {
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models: Arc::new(Models::offline()),
+            own: Own::default(),
             work: Arc::new(Notify::new()),
             tracker: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -119,8 +125,13 @@ impl Engine {
             options: Arc::clone(&node.options),
             sandbox,
         });
+        let source = match node.options.serves {
+            Serves::Everyone => Source::Queue,
+            Serves::OwnRuns | Serves::Nothing => Source::Named(node.own.clone()),
+        };
         let dispatcher = Dispatcher {
             worker,
+            source,
             identity: lifeline.identity.clone(),
             work: Arc::clone(&node.work),
             tracker: node.tracker.clone(),
@@ -143,15 +154,15 @@ impl Engine {
         &self.0.store
     }
 
-    /// Makes the first organization and its first admin key where the store is empty; its secret in clear.
-    pub async fn bootstrap(&self) -> Result<Option<Secret>, Error> {
+    /// Makes the first organization, with `secret` as its first admin key, where the store is empty. False when it was
+    /// not. The caller makes the secret and puts it where it cannot be lost before it becomes valid.
+    pub async fn bootstrap(&self, secret: &Secret) -> Result<bool, Error> {
         let org = OrgId::new(self.0.options.clock.now(), random()?);
-        let (key, secret) = self
+        let key = self
             .0
             .keys
-            .new_key(org, "first admin key".to_owned(), Role::Admin)?;
-        let made = self.0.store.bootstrap("default", key).await?;
-        Ok(made.then_some(secret))
+            .new_key(org, "first admin key".to_owned(), Role::Admin, secret)?;
+        Ok(self.0.store.bootstrap("default", key).await?)
     }
 
     /// Who stands behind a bearer credential; `None` when it is invalid, unknown, expired or revoked.
@@ -207,7 +218,16 @@ impl Engine {
             models: &node.models,
             commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
         };
-        let accepted = intake.accept(request).await?;
+        let accepted = match (intake.accept(request).await, &idempotency) {
+            (Err(Error::Invalid(rule)), Some(key)) => {
+                // Only the key is compared: a run that has it answers whatever the body says now.
+                return match node.store.find_idempotent(org, key).await? {
+                    Some(run) => Ok(Created::Existing(run)),
+                    None => Err(Error::Invalid(rule)),
+                };
+            }
+            (accepted, _) => accepted?,
+        };
         let now = node.options.clock.now();
         let run = NewRun {
             id: RunId::new(now, random()?),
@@ -219,7 +239,10 @@ impl Engine {
             created_at: now,
         };
         let created = node.store.create_run(run).await?;
-        if matches!(created, Created::New(_)) {
+        if let Created::New(run) = &created {
+            if node.options.serves == Serves::OwnRuns {
+                node.own.add(run.id);
+            }
             node.work.notify_one();
         }
         Ok(created)
@@ -235,7 +258,7 @@ impl Engine {
         {
             Cancelled::Now(run) => {
                 self.0.active.stop(id, StopReason::NotOurs);
-                self.0.hub.hint(id, i64::MAX);
+                self.0.hub.ended(id);
                 Ok(run)
             }
             Cancelled::AlreadyFinal(run) => Ok(run),
@@ -281,10 +304,20 @@ impl Engine {
                 "the grace is over: runs still at work are ended as interrupted"
             );
             node.active.stop_all(StopReason::Shutdown);
-            node.active.drained().await;
+            if tokio::time::timeout(LAST_WRITES, node.active.drained())
+                .await
+                .is_err()
+            {
+                tracing::error!("the database does not answer: what is left is ended when the lease is over");
+            }
         }
         node.closed.cancel();
         node.tracker.close();
-        node.tracker.wait().await;
+        if tokio::time::timeout(LAST_WRITES, node.tracker.wait())
+            .await
+            .is_err()
+        {
+            tracing::error!("the node's tasks did not end in time and are left behind");
+        }
     }
 }

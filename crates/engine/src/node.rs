@@ -1,6 +1,7 @@
 //! The node's own life: its lease, the sweep of lost nodes, and the watch over runs that work elsewhere.
 
 use std::{
+    collections::HashSet,
     path::PathBuf,
     sync::{
         Arc,
@@ -8,8 +9,10 @@ use std::{
     },
 };
 
+use sortie_api::{OrgId, RunId};
 use sortie_sandbox::Workdir;
-use sortie_store::{Error as StoreError, NewNode, NodeId, Store};
+use sortie_store::{Error as StoreError, Expired, Held, NewNode, NodeId, Store, Sweep};
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -55,6 +58,15 @@ pub(crate) struct Lifeline {
     pub(crate) identity: Identity,
 }
 
+/// What the last look at the store found unlike this node's own registry.
+#[derive(Default)]
+struct Suspects {
+    /// Held in the store, without a task here.
+    without_task: HashSet<RunId>,
+    /// At work here, not held in the store.
+    without_row: HashSet<RunId>,
+}
+
 impl Lifeline {
     /// Registers the node and ends what an earlier start of it left at work.
     pub(crate) async fn begin(
@@ -72,28 +84,44 @@ impl Lifeline {
             active,
             identity,
         };
-        lifeline.sweep().await?;
+        lifeline.sweep(Expired::Leave).await?;
         Ok(lifeline)
     }
 
-    /// Renews the lease and sweeps, until the node has stopped.
+    /// Renews the lease, sweeps, and compares what the store says this node holds with what it works on, until the
+    /// node has stopped.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut beat = tokio::time::interval(self.options.heartbeat);
-        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut suspects = Suspects::default();
+        let mut in_touch_since = None;
         loop {
             tokio::select! {
                 _ = beat.tick() => {}
                 () = stop.cancelled() => break,
             }
-            if let Err(error) = self.renew().await {
-                tracing::error!(%error, "the node's lease could not be renewed");
-            } else if let Err(error) = self.sweep().await {
-                tracing::error!(%error, "lost runs could not be ended");
+            match self.beat(in_touch_since, &mut suspects).await {
+                Ok(()) => in_touch_since = in_touch_since.or_else(|| Some(Instant::now())),
+                Err(error) => {
+                    tracing::error!(%error, "the node's lease, or what it holds, could not be looked after");
+                    in_touch_since = None;
+                }
             }
         }
         if let Err(error) = self.store.deregister_node(self.identity.get()).await {
             tracing::warn!(%error, "the node could not sign off; its lease will run out");
         }
+    }
+
+    async fn beat(&self, in_touch_since: Option<Instant>, suspects: &mut Suspects) -> Result<(), Error> {
+        self.renew().await?;
+        // After an outage nobody could renew: who was away as well gets the time of a lease to come back.
+        let expired = match in_touch_since {
+            Some(since) if since.elapsed() >= self.options.lease => Expired::Declare,
+            Some(_) | None => Expired::Leave,
+        };
+        self.sweep(expired).await?;
+        self.compare(suspects).await
     }
 
     async fn renew(&self) -> Result<(), Error> {
@@ -111,22 +139,67 @@ impl Lifeline {
         }
     }
 
-    /// Ends the runs of lost nodes; how many.
-    async fn sweep(&self) -> Result<usize, Error> {
-        let mut ended = 0;
+    /// Ends the runs of lost nodes.
+    async fn sweep(&self, expired: Expired) -> Result<(), Error> {
         loop {
-            let lost = self.store.interrupt_lost(self.options.clock.now(), SWEEP).await?;
-            for (_, run) in &lost {
-                self.hub.hint(*run, i64::MAX);
-            }
-            ended += lost.len();
+            let sweep = Sweep {
+                node: self.identity.get(),
+                at: self.options.clock.now(),
+                limit: SWEEP,
+                expired,
+                compute_micros_per_second: self.options.compute_micros_per_second,
+            };
+            let lost = self.store.interrupt_lost(sweep).await?;
+            self.tell_ended(&lost);
             if lost.len() < SWEEP as usize {
-                if ended > 0 {
-                    tracing::warn!(ended, "runs of lost workers were ended as interrupted");
-                }
-                return Ok(ended);
+                return Ok(());
             }
         }
+    }
+
+    fn tell_ended(&self, ended: &[(OrgId, RunId)]) {
+        for (_, run) in ended {
+            tracing::warn!(%run, "a run whose worker was lost is ended as interrupted");
+            self.hub.ended(*run);
+        }
+    }
+
+    /// Finds runs that were cancelled on another node, and those that the store and this node do not agree on. What is
+    /// just beginning or ending looks like that as well: only who does so twice in a row is dealt with.
+    async fn compare(&self, suspects: &mut Suspects) -> Result<(), Error> {
+        let node = self.identity.get();
+        // Before the query: what begins after it is not missed in the store.
+        let at_work = self.active.all();
+        let held = self.store.held_runs(node).await?;
+        let mut found = Suspects::default();
+        let mut rows = HashSet::with_capacity(held.len());
+        for Held { run, status } in held {
+            rows.insert(run);
+            if !self.active.contains(run) {
+                found.without_task.insert(run);
+            } else if status.is_final() {
+                self.active.stop(run, StopReason::NotOurs);
+                self.hub.ended(run);
+            }
+        }
+        found
+            .without_row
+            .extend(at_work.into_iter().filter(|run| !rows.contains(run)));
+        for run in found.without_row.intersection(&suspects.without_row) {
+            self.active.stop(*run, StopReason::NotOurs);
+        }
+        let lost: Vec<RunId> = found
+            .without_task
+            .intersection(&suspects.without_task)
+            .copied()
+            .collect();
+        if !lost.is_empty() {
+            let (at, price) = (self.options.clock.now(), self.options.compute_micros_per_second);
+            let ended = self.store.interrupt_held(node, lost, at, price).await?;
+            self.tell_ended(&ended);
+        }
+        *suspects = found;
+        Ok(())
     }
 }
 
@@ -152,7 +225,7 @@ const WATCH: std::time::Duration = std::time::Duration::from_millis(500);
 /// Tells readers here what other nodes have written: one query for all followed runs.
 pub(crate) async fn watch(store: Store, hub: Hub, stop: CancellationToken) {
     let mut tick = tokio::time::interval(WATCH);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = tick.tick() => {}

@@ -7,6 +7,17 @@ use sortie_sandbox::Limits;
 
 use crate::Clock;
 
+/// Whose runs an engine works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serves {
+    /// Every waiting run: an ordinary node.
+    Everyone,
+    /// Only the runs that were created through it: the engine of one command.
+    OwnRuns,
+    /// None: it only answers.
+    Nothing,
+}
+
 /// A node's settings. [`Default`] is a self-hosted node.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -18,6 +29,8 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// The node's name, the same at each start: runs that an earlier start left are ended at once.
     pub node_name: String,
+    /// Whose runs it works on.
+    pub serves: Serves,
     /// Runs at work at once on this node.
     pub concurrency: u32,
     /// Runs of one organization at work at once on all nodes; `None`: unlimited.
@@ -43,6 +56,7 @@ impl Default for Options {
             clock: Clock::system(),
             data_dir: PathBuf::from("data"),
             node_name: "local".to_owned(),
+            serves: Serves::Everyone,
             concurrency: 10_000,
             organization_concurrency: None,
             compute_micros_per_second: Micros::ZERO,

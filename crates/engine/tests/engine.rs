@@ -9,8 +9,11 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use serde_json::Value;
-use sortie_api::{Micros, OrgId, Run, RunRequest, RunStatus, secret::Secret};
-use sortie_engine::{Engine, Error, Frame, Options};
+use sortie_api::{
+    Micros, OrgId, Run, RunRequest, RunStatus,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
+use sortie_engine::{Engine, Error, Frame, Options, Serves};
 use sortie_store::{Created, Store};
 use tempfile::TempDir;
 
@@ -30,11 +33,11 @@ impl Rig {
     async fn start_with(change: impl FnOnce(&mut Options)) -> Self {
         let dir = Arc::new(tempfile::tempdir().unwrap());
         let engine = start(&dir, change).await;
-        let key = engine
-            .bootstrap()
-            .await
-            .unwrap()
-            .expect("a new store has no key yet");
+        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+        assert!(
+            engine.bootstrap(&key).await.unwrap(),
+            "a new store has no key yet"
+        );
         let org = engine
             .authenticate(key.expose())
             .await
@@ -67,6 +70,10 @@ impl Rig {
             }
         }
         (events, done)
+    }
+
+    async fn status(&self, run: &Run) -> Run {
+        self.engine.store().get_run(self.org, run.id).await.unwrap()
     }
 
     async fn finished(&self, request: Value) -> (Vec<String>, Run) {
@@ -203,7 +210,10 @@ async fn cancel_stops_a_working_run_and_ends_its_streams() {
     let (_, done) = rig.follow(&run, 0).await;
     assert_eq!(done.map(|run| run.status), Some(RunStatus::Cancelled));
     let again = rig.engine.cancel_run(rig.org, run.id).await.unwrap();
-    assert_eq!(again, cancelled);
+    assert_eq!(
+        (again.status, again.finished_at),
+        (cancelled.status, cancelled.finished_at)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -307,4 +317,96 @@ async fn a_revoked_key_is_refused_at_once() {
         Err(Error::Conflict(_))
     ));
     assert!(rig.dir.path().exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_run_is_settled_by_its_worker() {
+    let rig = Rig::start_with(|options| {
+        options.compute_micros_per_second = Micros::new(1_000).unwrap();
+    })
+    .await;
+    let run = rig.create(prompt(WAITS)).await.unwrap();
+    while rig.status(&run).await.status != RunStatus::Running {
+        tokio::task::yield_now().await;
+    }
+    assert!(
+        rig.engine
+            .cancel_run(rig.org, run.id)
+            .await
+            .unwrap()
+            .billing_pending
+    );
+    while rig.status(&run).await.billing_pending {
+        tokio::task::yield_now().await;
+    }
+    let settled = rig.status(&run).await;
+    assert_eq!(settled.status, RunStatus::Cancelled);
+    assert!(settled.cost_micros > Micros::ZERO && settled.cost_micros <= settled.max_cost_micros);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_of_one_command_works_on_its_own_runs_only() {
+    let rig = Rig::start_with(|options| options.serves = Serves::Nothing).await;
+    let others = rig.create(prompt("somebody else's")).await.unwrap();
+    rig.engine.shutdown().await;
+    let Rig {
+        engine,
+        org,
+        key,
+        dir,
+    } = rig;
+    drop(engine);
+    let engine = start(&dir, |options| options.serves = Serves::OwnRuns).await;
+    let rig = Rig {
+        engine,
+        org,
+        key,
+        dir,
+    };
+    let (_, own) = rig.finished(prompt("mine")).await;
+    assert_eq!(own.output.as_deref(), Some("mine"));
+    assert_eq!(rig.status(&others).await.status, RunStatus::Queued);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_known_idempotency_key_answers_its_run_whatever_the_body_says() {
+    let rig = Rig::start().await;
+    let request: RunRequest = serde_json::from_value(prompt("once")).unwrap();
+    let key = Some("k".to_owned());
+    let Created::New(run) = rig
+        .engine
+        .create_run(rig.org, request, key.clone())
+        .await
+        .unwrap()
+    else {
+        panic!("the key is new");
+    };
+    let Created::Existing(again) = rig
+        .engine
+        .create_run(rig.org, RunRequest::default(), key)
+        .await
+        .unwrap()
+    else {
+        panic!("the key is known");
+    };
+    assert_eq!(again.id, run.id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_position_beyond_the_last_event_of_a_working_run_sees_what_follows() {
+    let rig = Rig::start().await;
+    let run = rig.create(prompt("```wait 60000\n```")).await.unwrap();
+    while rig.status(&run).await.status != RunStatus::Running {
+        tokio::task::yield_now().await;
+    }
+    let mut stream = rig.engine.follow(rig.org, run.id, 1_000).await.unwrap();
+    rig.engine.cancel_run(rig.org, run.id).await.unwrap();
+    let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
+        panic!("new events follow")
+    };
+    assert_eq!(
+        messages(&bytes).last().map(|(_, kind)| kind.as_str()),
+        Some("status")
+    );
+    assert!(matches!(stream.next().await, Some(Ok(Frame::Done(_)))));
 }

@@ -2,8 +2,8 @@
 //!
 //! A command must never run as the host's root, even without capabilities: it could read what only root may
 //! read, and the kernel does not count root's processes. Each run gets a user id that no other run of the host
-//! has at the same time: a process takes a block of ids (an abstract socket is the lock; it goes when the process
-//! dies), and a run takes a slot of the block.
+//! has at the same time: a process takes blocks of ids as it needs them (an abstract socket is the lock of one; it
+//! goes when the process dies), and a run takes a slot of a block.
 
 use std::{
     collections::BTreeSet,
@@ -13,89 +13,140 @@ use std::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener},
     },
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use rustix::thread::CapabilitySet;
 
-/// Ids in one block, hence runs of one process at once.
+/// Ids in one block: few enough that many engines find room beside each other, many enough that most need one.
 const BLOCK: u32 = 4_096;
 /// Where blocks start, and how many there are: beyond the ids of people and packages, or, in a container that maps
 /// only 65,536 ids, in their upper part.
 const RANGES: [(u32, u32); 2] = [(200_000, 64), (40_000, 6)];
 
+/// The ids this process may give to runs.
+#[derive(Debug)]
+struct Pool {
+    /// The first ids of blocks that this host maps, in the order in which they are tried.
+    candidates: Vec<u32>,
+    /// Those taken so far. A block is kept to the end of the process, so that its ids rest between two runs.
+    blocks: Mutex<Vec<Arc<Block>>>,
+}
+
+/// Ids that are this process's own, as long as it holds the lock.
+#[derive(Debug)]
 struct Block {
     first: u32,
     slots: Mutex<Slots>,
     _lock: OwnedFd,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Slots {
     next: u32,
     used: BTreeSet<u32>,
 }
 
-static TAKEN: OnceLock<Option<Block>> = OnceLock::new();
-
 /// The user and group id of one run; free again when dropped.
 #[derive(Debug)]
-pub(crate) struct RunUid(u32);
+pub(crate) struct RunUid {
+    slot: u32,
+    block: Arc<Block>,
+}
 
 impl RunUid {
     /// An id for a new run, or none where the engine is not root or may not change users.
     pub(crate) fn acquire() -> io::Result<Option<Arc<Self>>> {
-        let Some(block) = TAKEN.get_or_init(take_block) else {
-            return Ok(None);
-        };
-        let mut slots = block.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        // Round robin: an id rests as long as possible before another run gets it.
-        for step in 0..BLOCK {
-            let slot = (slots.next + step) % BLOCK;
-            if slots.used.insert(slot) {
-                slots.next = slot + 1;
-                return Ok(Some(Arc::new(Self(block.first + slot))));
-            }
+        static POOL: OnceLock<Option<Pool>> = OnceLock::new();
+        match POOL.get_or_init(Pool::of_host) {
+            Some(pool) => pool.acquire().map(|uid| Some(Arc::new(uid))),
+            None => Ok(None),
         }
-        Err(io::Error::other("all user ids for runs are in use"))
     }
 
     pub(crate) fn uid(&self) -> u32 {
-        self.0
+        self.block.first + self.slot
     }
 }
 
 impl Drop for RunUid {
     fn drop(&mut self) {
-        if let Some(Some(block)) = TAKEN.get() {
-            let mut slots = block.slots.lock().unwrap_or_else(PoisonError::into_inner);
-            slots.used.remove(&(self.0 - block.first));
-        }
+        self.block.slots().used.remove(&self.slot);
     }
 }
 
-fn take_block() -> Option<Block> {
-    if !rustix::process::geteuid().is_root() || !may_change_users() {
-        return None;
+impl Pool {
+    /// The pool of a root engine; none where there is nothing to give, or no right to give it.
+    fn of_host() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !may_change_users() {
+            return None;
+        }
+        let maps = [
+            fs::read_to_string("/proc/self/uid_map").ok()?,
+            fs::read_to_string("/proc/self/gid_map").ok()?,
+        ];
+        let candidates: Vec<u32> = RANGES
+            .into_iter()
+            .flat_map(|(base, blocks)| (0..blocks).map(move |block| base + block * BLOCK))
+            .filter(|first| maps.iter().all(|map| is_mapped(map, *first, BLOCK)))
+            .collect();
+        (!candidates.is_empty()).then(|| Self::new(candidates))
     }
-    let maps = [
-        fs::read_to_string("/proc/self/uid_map").ok()?,
-        fs::read_to_string("/proc/self/gid_map").ok()?,
-    ];
-    for (base, blocks) in RANGES {
-        for first in (0..blocks).map(|block| base + block * BLOCK) {
-            if maps.iter().all(|map| is_mapped(map, first, BLOCK))
-                && let Ok(lock) = lock(first)
-            {
-                return Some(Block {
-                    first,
+
+    const fn new(candidates: Vec<u32>) -> Self {
+        Self {
+            candidates,
+            blocks: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn acquire(&self) -> io::Result<RunUid> {
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(uid) = blocks.iter().find_map(Block::acquire) {
+            return Ok(uid);
+        }
+        // A block of this process is refused by its own lock, like one of another engine.
+        for first in &self.candidates {
+            if let Ok(lock) = lock(*first) {
+                let block = Arc::new(Block {
+                    first: *first,
                     slots: Mutex::default(),
                     _lock: lock,
                 });
+                blocks.push(Arc::clone(&block));
+                if let Some(uid) = Block::acquire(&block) {
+                    return Ok(uid);
+                }
             }
         }
+        Err(io::Error::other(
+            "all user ids for runs are in use, here and in other engines of this host",
+        ))
     }
-    None
+}
+
+impl Block {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A free id, round robin: each rests as long as possible before another run gets it.
+    fn acquire(self: &Arc<Self>) -> Option<RunUid> {
+        let mut slots = self.slots();
+        if slots.used.len() >= usize::try_from(BLOCK).unwrap_or(0) {
+            return None;
+        }
+        let next = slots.next;
+        let slot = (next..BLOCK)
+            .chain(0..next)
+            .find(|slot| !slots.used.contains(slot))?;
+        slots.used.insert(slot);
+        slots.next = (slot + 1) % BLOCK;
+        Some(RunUid {
+            slot,
+            block: Arc::clone(self),
+        })
+    }
 }
 
 fn may_change_users() -> bool {
@@ -148,5 +199,29 @@ mod tests {
         let distinct: BTreeSet<_> = held.iter().flatten().map(|uid| uid.uid()).collect();
         assert_eq!(distinct.len(), 64);
         assert!(!distinct.contains(&0));
+    }
+
+    #[test]
+    fn further_blocks_are_taken_when_one_is_full_and_an_error_says_when_all_are() {
+        // Above every range that an engine uses, and not those of this test in another process.
+        let base = 3_000_000_000 + std::process::id() % 50_000 * 4 * BLOCK % 1_000_000_000;
+        let candidates: Vec<u32> = (0..3).map(|block| base + block * BLOCK).collect();
+        let pool = Pool::new(candidates.clone());
+        let mut held: Vec<_> = (0..=BLOCK).map(|_| pool.acquire().unwrap()).collect();
+        let distinct: BTreeSet<_> = held.iter().map(RunUid::uid).collect();
+        assert_eq!(distinct.len(), held.len());
+        assert_eq!(pool.blocks.lock().unwrap().len(), 2);
+
+        let other = Pool::new(candidates);
+        let theirs = other.acquire().unwrap();
+        assert!(
+            theirs.uid() >= 3_000_000_000 + 2 * BLOCK,
+            "each block has one owner"
+        );
+        held.extend((1..BLOCK).map(|_| pool.acquire().unwrap()));
+        assert!(pool.acquire().unwrap_err().to_string().contains("all user ids"));
+
+        let freed = held.pop().map(|uid| uid.uid());
+        assert_eq!(pool.acquire().map(|uid| uid.uid()).ok(), freed);
     }
 }

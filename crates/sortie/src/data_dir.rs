@@ -11,6 +11,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
 
 use crate::failure::{Exit, Failure, Result};
 
@@ -146,50 +147,59 @@ impl DataDir {
         Some(text.trim().to_owned()).filter(|key| !key.is_empty())
     }
 
-    /// Opens the place for the admin key before the key is made: a folder that cannot hold it is found out while
-    /// nothing is lost yet.
-    pub(crate) fn prepare_admin_key(&self) -> Result<PreparedKey> {
-        let path = self.path.join(format!("{KEY_FILE}.new"));
-        match fs::remove_file(&path) {
+    /// Writes `secret` down, durably, before it becomes the first admin key: whenever the process dies, the file or
+    /// [`Self::admin_key`] has it. A folder that cannot hold it is found out while nothing is lost yet.
+    pub(crate) fn prepare_admin_key(&self, secret: Secret) -> Result<PreparedKey> {
+        let key = self.prepared(secret);
+        match fs::remove_file(&key.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed("cannot replace", &path, &error));
+                return Err(failed("cannot replace", &key.path, &error));
             }
             Ok(()) | Err(_) => {}
         }
-        // The blanks take the room on the disk that the key will need.
-        let file = private()
-            .create_new(true)
-            .open(&path)
-            .and_then(|mut file| {
-                file.write_all(&[b' '; 128])
-                    .and_then(|()| file.sync_all())
-                    .map(|()| file)
-            })
-            .map_err(|e| failed("cannot write", &path, &e))?;
-        Ok(PreparedKey {
-            file,
-            path,
+        write_new(&key.path, key.secret.expose())
+            .and_then(|()| key.sync_folder())
+            .map_err(|e| failed("cannot write", &key.path, &e))?;
+        Ok(key)
+    }
+
+    /// The key that an earlier start prepared and did not put in its place, if it is whole. Whether it became a key
+    /// is for the store to say.
+    pub(crate) fn left_admin_key(&self) -> Option<PreparedKey> {
+        let text = fs::read_to_string(self.prepared_key_file()).ok()?;
+        let secret = Secret::parse(SELF_HOSTED_KEY, text.trim()).ok()?;
+        Some(self.prepared(secret))
+    }
+
+    fn prepared_key_file(&self) -> PathBuf {
+        self.path.join(format!("{KEY_FILE}.new"))
+    }
+
+    fn prepared(&self, secret: Secret) -> PreparedKey {
+        PreparedKey {
+            secret,
+            path: self.prepared_key_file(),
             target: self.key_file(),
-        })
+        }
     }
 }
 
-/// An open, private file that waits for the admin key. Dropped without a key it is removed.
+/// A private file with what is about to be the admin key. It stays until it is kept or discarded.
 #[derive(Debug)]
 pub(crate) struct PreparedKey {
-    file: File,
+    secret: Secret,
     path: PathBuf,
     target: PathBuf,
 }
 
 impl PreparedKey {
-    /// Writes the key and puts it in its place, durably. The key of an earlier store is kept beside it.
-    pub(crate) fn keep(&mut self, key: &str) -> io::Result<()> {
-        self.file.rewind()?;
-        self.file.write_all(key.as_bytes())?;
-        self.file.write_all(b"\n")?;
-        self.file.set_len(u64::try_from(key.len() + 1).unwrap_or(0))?;
-        self.file.sync_all()?;
+    /// What the file holds.
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// Puts the key in its place, durably. The key of an earlier store is kept beside it.
+    pub(crate) fn keep(&self) -> io::Result<()> {
         if self.target.try_exists()? {
             let kept = (1..u32::MAX)
                 .map(|number| self.target.with_extension(format!("key.{number}")))
@@ -198,15 +208,18 @@ impl PreparedKey {
             fs::rename(&self.target, kept)?;
         }
         fs::rename(&self.path, &self.target)?;
+        self.sync_folder()
+    }
+
+    /// Removes the file: its secret is no key.
+    pub(crate) fn discard(self) {
+        // One that stays is replaced by the next start.
+        let _removed = fs::remove_file(&self.path);
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
         let folder = self.target.parent().unwrap_or(Path::new("."));
         File::open(folder)?.sync_all()
-    }
-}
-
-impl Drop for PreparedKey {
-    fn drop(&mut self) {
-        // Gone already where the key was kept; a leftover is empty and is replaced by the next start.
-        let _removed = fs::remove_file(&self.path);
     }
 }
 
@@ -265,39 +278,55 @@ mod tests {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
 
+    fn secret(number: u8) -> Secret {
+        Secret::new(SELF_HOSTED_KEY, [number; 32])
+    }
+
     #[test]
     fn the_folder_and_the_key_are_readable_by_nobody_else() {
         let (_root, data) = folder();
-        data.prepare_admin_key().unwrap().keep("sts_secret").unwrap();
+        let prepared = data.prepare_admin_key(secret(1)).unwrap();
+        assert_eq!(mode(&prepared.path), 0o600);
+        prepared.keep().unwrap();
         assert_eq!(mode(&data.path), 0o700);
         assert_eq!(mode(&data.key_file()), 0o600);
-        assert_eq!(data.admin_key().as_deref(), Some("sts_secret"));
-        assert_eq!(fs::read_to_string(data.key_file()).unwrap(), "sts_secret\n");
+        assert_eq!(data.admin_key().as_deref(), Some(secret(1).expose()));
+        assert_eq!(
+            fs::read_to_string(data.key_file()).unwrap(),
+            format!("{}\n", secret(1).expose())
+        );
     }
 
     #[test]
     fn a_prepared_key_that_is_not_needed_leaves_nothing() {
         let (_root, data) = folder();
-        drop(data.prepare_admin_key().unwrap());
+        data.prepare_admin_key(secret(1)).unwrap().discard();
         assert_eq!(fs::read_dir(&data.path).unwrap().count(), 0);
         assert_eq!(data.admin_key(), None);
     }
 
     #[test]
+    fn a_prepared_key_is_found_again_only_when_it_is_whole() {
+        let (_root, data) = folder();
+        assert!(data.left_admin_key().is_none());
+        let prepared = data.prepare_admin_key(secret(1)).unwrap();
+        assert_eq!(data.left_admin_key().unwrap().secret(), &secret(1));
+        fs::write(&prepared.path, &secret(1).expose()[..20]).unwrap();
+        assert!(data.left_admin_key().is_none());
+    }
+
+    #[test]
     fn the_key_of_an_earlier_store_is_kept_beside_the_new_one() {
         let (_root, data) = folder();
-        for key in ["one", "two", "three"] {
-            data.prepare_admin_key().unwrap().keep(key).unwrap();
+        let text = |number| format!("{}\n", secret(number).expose());
+        for number in 1..=3 {
+            data.prepare_admin_key(secret(number)).unwrap().keep().unwrap();
         }
-        assert_eq!(data.admin_key().as_deref(), Some("three"));
-        assert_eq!(
-            fs::read_to_string(data.path.join("admin.key.1")).unwrap(),
-            "one\n"
-        );
-        assert_eq!(
-            fs::read_to_string(data.path.join("admin.key.2")).unwrap(),
-            "two\n"
-        );
+        assert_eq!(data.admin_key().as_deref(), Some(secret(3).expose()));
+        for number in [1, 2] {
+            let kept = data.path.join(format!("admin.key.{number}"));
+            assert_eq!(fs::read_to_string(kept).unwrap(), text(number));
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@
 
 use std::{future::Future, net::SocketAddr, path::Path, process, sync::Arc};
 
-use sortie_engine::Engine;
+use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
+use sortie_engine::{Engine, Serves};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_store::Store;
 use tokio::net::TcpListener;
@@ -14,6 +15,7 @@ use crate::{
     config::Config,
     data_dir::{DataDir, Owner, PreparedKey, Purpose, RunningEngine},
     failure::{Failure, Result},
+    open_files,
 };
 
 /// A node at work.
@@ -39,6 +41,7 @@ pub(crate) struct FirstKey {
 impl Node {
     /// Starts a node that listens on `listen`. It answers as soon as this returns.
     pub(crate) async fn start(config: &Config, listen: SocketAddr, purpose: Purpose) -> Result<Self> {
+        open_files::raise_limit();
         let data_dir = DataDir::new(&config.data_dir);
         data_dir.create()?;
         let owner = data_dir.own()?;
@@ -60,7 +63,7 @@ impl Node {
         let engine = Engine::start(engine_options(config, node_name, purpose), store?, sandbox)
             .await
             .map_err(|error| Failure::unavailable(format!("the engine cannot start: {error}")))?;
-        let first_key = bootstrap(&engine, data_dir.prepare_admin_key()?).await?;
+        let first_key = first_key(&engine, &data_dir).await?;
         let node = Self {
             engine,
             address,
@@ -179,11 +182,13 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
         mode: config.mode,
         data_dir: config.data_dir.clone(),
         node_name,
-        concurrency: match purpose {
-            Purpose::Serve | Purpose::OneRun => config.concurrency,
-            // Runs that wait stay where they are: they are not this command's.
-            Purpose::OneCommand => 0,
+        // Runs that wait stay where they are unless this node is here to stay: others are to work on them.
+        serves: match purpose {
+            Purpose::Serve => Serves::Everyone,
+            Purpose::OneRun => Serves::OwnRuns,
+            Purpose::OneCommand => Serves::Nothing,
         },
+        concurrency: config.concurrency,
         organization_concurrency: config.organization_concurrency,
         compute_micros_per_second: config.compute_micros_per_second,
         default_max_cost: config.default_max_cost,
@@ -193,17 +198,100 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
     }
 }
 
-/// Makes the first key where the store is empty. Its place is open before it is made.
-async fn bootstrap(engine: &Engine, mut place: PreparedKey) -> Result<Option<FirstKey>> {
-    let secret = engine
-        .bootstrap()
-        .await
-        .map_err(|error| Failure::unavailable(format!("the first admin key cannot be made: {error}")))?;
-    Ok(secret.map(|secret| {
-        let secret = secret.expose().to_owned();
-        FirstKey {
-            kept: place.keep(&secret),
-            secret,
+/// Makes the first key where the store is empty. It is in the folder before it is a key, so that no death of the
+/// process loses it: what an earlier start left there is put in its place if the store knows it.
+async fn first_key(engine: &Engine, data_dir: &DataDir) -> Result<Option<FirstKey>> {
+    let failed = |error: sortie_engine::Error| {
+        Failure::unavailable(format!("the first admin key cannot be made: {error}"))
+    };
+    if let Some(left) = data_dir.left_admin_key() {
+        let known = engine
+            .authenticate(left.secret().expose())
+            .await
+            .map_err(failed)?;
+        if known.is_some() {
+            return Ok(Some(FirstKey::of(&left)));
         }
-    }))
+    }
+    let random = random_bytes().map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
+    let prepared = data_dir.prepare_admin_key(Secret::new(SELF_HOSTED_KEY, random))?;
+    // After an error nobody knows whether the key was made: the file stays for the next start.
+    if engine.bootstrap(prepared.secret()).await.map_err(failed)? {
+        Ok(Some(FirstKey::of(&prepared)))
+    } else {
+        prepared.discard();
+        Ok(None)
+    }
+}
+
+fn random_bytes() -> std::result::Result<[u8; 32], getrandom::Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map(|()| bytes)
+}
+
+impl FirstKey {
+    fn of(prepared: &PreparedKey) -> Self {
+        Self {
+            secret: prepared.secret().expose().to_owned(),
+            kept: prepared.keep(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An engine with the database of `folder`.
+    async fn engine(folder: &Path) -> Engine {
+        let url = format!("sqlite:{}", folder.join("sortie.db").display());
+        let options = sortie_engine::Options {
+            data_dir: folder.to_owned(),
+            ..sortie_engine::Options::default()
+        };
+        let no_sandbox = Err("this test has no sandbox.".to_owned());
+        Engine::start(options, Store::open(&url).await.unwrap(), no_sandbox)
+            .await
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_first_key_that_was_made_just_before_the_process_died_is_kept_by_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::new(folder.path());
+        let secret = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+        let engine = engine(folder.path()).await;
+        // As far as a start that is killed behind the commit.
+        let prepared = data_dir.prepare_admin_key(secret.clone()).unwrap();
+        assert!(engine.bootstrap(prepared.secret()).await.unwrap());
+        drop(prepared);
+        assert_eq!(data_dir.admin_key(), None);
+
+        let key = first_key(&engine, &data_dir)
+            .await
+            .unwrap()
+            .expect("it was never shown");
+        assert_eq!(key.secret, secret.expose());
+        assert_eq!(data_dir.admin_key().as_deref(), Some(secret.expose()));
+        assert!(data_dir.left_admin_key().is_none());
+        assert!(first_key(&engine, &data_dir).await.unwrap().is_none());
+        engine.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn a_prepared_key_that_never_became_one_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::new(folder.path());
+        let engine = engine(folder.path()).await;
+        let unused = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+        drop(data_dir.prepare_admin_key(unused.clone()).unwrap());
+
+        let key = first_key(&engine, &data_dir)
+            .await
+            .unwrap()
+            .expect("the store is empty");
+        assert_ne!(key.secret, unused.expose());
+        assert!(engine.authenticate(&key.secret).await.unwrap().is_some());
+        engine.shutdown().await;
+    }
 }

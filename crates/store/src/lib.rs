@@ -15,7 +15,7 @@ mod types;
 
 pub use types::{
     Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held, KeyRecord, NewEvent, NewKey,
-    NewNode, NewRun, NodeId, Result, RunFilter, Sweep,
+    NewNode, NewRun, NodeId, Progress, Result, RunFilter, Sweep,
 };
 
 use self::db::{Db, vals};

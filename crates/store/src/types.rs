@@ -160,6 +160,15 @@ pub struct RunFilter {
     pub limit: u32,
 }
 
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Where it stands.
+    pub status: RunStatus,
+    /// Its last event so far.
+    pub last_event: i64,
+}
+
 /// A recorded event as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRow {

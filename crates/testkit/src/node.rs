@@ -14,12 +14,17 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use sortie_api::{
+    KeyId, OrgId, Role, Timestamp,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
 use tempfile::TempDir;
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
     client::{Client, PATIENCE},
     database::{Database, Records},
+    postgres::execute,
 };
 
 /// How a node is started, beyond the defaults of a test.
@@ -215,6 +220,29 @@ impl Node {
     /// A client with the first admin key.
     pub fn client(&self) -> Result<Client> {
         Ok(Client::new(self.address()?, Some(self.key.clone())))
+    }
+
+    /// A client of another organization, which is put into the database beside the first one: a self-hosted engine
+    /// makes no second one by itself. `nth` tells several apart.
+    pub async fn foreign_client(&self, nth: u8) -> Result<Client> {
+        let Records::Shared(database) = &self.records else {
+            bail!("only a shared database can be written to from outside");
+        };
+        let at = Timestamp::from_micros(1_700_000_000_000_000);
+        let (org, key) = (OrgId::new(at, [nth; 10]), KeyId::new(at, [nth; 10]));
+        let secret = Secret::new(SELF_HOSTED_KEY, [nth; 32]);
+        let hash = secret
+            .hash()
+            .iter()
+            .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        let (made, role) = (at.as_micros(), Role::Admin);
+        let sql = format!(
+            "INSERT INTO organization (id, name, created_at) VALUES ('{org}', 'another', {made}); \
+             INSERT INTO api_key (id, org_id, name, role, hash, created_at) \
+             VALUES ('{key}', '{org}', 'its key', '{role}', '\\x{hash}', {made})"
+        );
+        execute(database.url(), sql).await?;
+        Ok(self.client()?.with_key(secret.expose()))
     }
 
     /// The process id; an error when it is down.

@@ -91,7 +91,7 @@ impl Drop for TestDatabase {
 }
 
 /// Runs one statement on the server, on a connection of its own.
-async fn execute(server: &str, sql: String) -> Result<()> {
+pub(crate) async fn execute(server: &str, sql: String) -> Result<()> {
     let (client, connection) = tokio_postgres::connect(server, NoTls)
         .await
         .context("cannot connect to the test server")?;

@@ -55,6 +55,11 @@ impl Active {
         self.runs().len()
     }
 
+    /// The runs at work.
+    pub(crate) fn all(&self) -> Vec<RunId> {
+        self.runs().keys().copied().collect()
+    }
+
     /// Whether a run is at work.
     pub(crate) fn contains(&self, run: RunId) -> bool {
         self.runs().contains_key(&run)

@@ -3,7 +3,13 @@
 //! A hint wakes it (a run was created, a place became free). The slow, jittered look is the safety net for hints
 //! that another node could not give.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use sortie_api::RunId;
+use sortie_store::Claim;
 
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -21,8 +27,33 @@ const JITTER_MS: i64 = 500;
 /// Pause after a failed claim.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
+/// Where a dispatcher takes runs from.
+pub(crate) enum Source {
+    /// The queue, in turn.
+    Queue,
+    /// These, in order: an engine's own.
+    Named(Own),
+}
+
+/// Runs that were created through this engine and are not yet claimed.
+#[derive(Clone, Default)]
+pub(crate) struct Own(Arc<Mutex<Vec<RunId>>>);
+
+impl Own {
+    pub(crate) fn add(&self, run: RunId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run);
+    }
+
+    fn take(&self, limit: usize) -> Vec<RunId> {
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = limit.min(runs.len());
+        runs.drain(..taken).collect()
+    }
+}
+
 pub(crate) struct Dispatcher {
     pub(crate) worker: Arc<Worker>,
+    pub(crate) source: Source,
     pub(crate) identity: Identity,
     pub(crate) work: Arc<Notify>,
     pub(crate) tracker: TaskTracker,
@@ -69,22 +100,36 @@ impl Dispatcher {
             .saturating_sub(u32::try_from(self.worker.active.count()).unwrap_or(u32::MAX))
     }
 
+    async fn take(&self, limit: u32) -> Result<Vec<Claim>, sortie_store::Error> {
+        let (store, node, now) = (&self.worker.store, self.identity.get(), self.worker.clock.now());
+        match &self.source {
+            Source::Queue => {
+                store
+                    .claim_runs(node, limit, self.worker.options.organization_concurrency, now)
+                    .await
+            }
+            Source::Named(own) => {
+                let runs = own.take(limit as usize);
+                if runs.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let claims = store.claim_named(node, runs.clone(), now).await;
+                if claims.is_err() {
+                    for run in runs {
+                        own.add(run);
+                    }
+                }
+                claims
+            }
+        }
+    }
+
     async fn claim(&self) -> Result<Claimed, sortie_store::Error> {
         let limit = self.free().min(BATCH);
         if limit == 0 {
             return Ok(Claimed::All);
         }
-        let now = self.worker.clock.now();
-        let claims = self
-            .worker
-            .store
-            .claim_runs(
-                self.identity.get(),
-                limit,
-                self.worker.options.organization_concurrency,
-                now,
-            )
-            .await?;
+        let claims = self.take(limit).await?;
         let claimed = if claims.len() < limit as usize {
             Claimed::All
         } else {

@@ -3,7 +3,7 @@
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
 use sortie_store::{Claim, Finish, NewEvent};
 
-use super::active::StopReason;
+use super::{active::StopReason, recorder::Rest};
 
 /// How the work on a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub(crate) enum Ended {
     Stopped(StopReason),
 }
 
-/// The finishing write: what was `gathered` before, then the answer and the final status. `None` where the run is no
+/// The finishing write: what was gathered before, then the answer and the final status. `None` where the run is no
 /// longer this worker's to finish.
 pub(crate) fn final_events(
     ended: Ended,
     claim: &Claim,
-    gathered: Vec<NewEvent>,
+    rest: Rest,
     cost: Micros,
     at: Timestamp,
 ) -> Result<Option<Finish>, serde_json::Error> {
@@ -32,7 +32,7 @@ pub(crate) fn final_events(
         output: None,
         error: None,
         cost,
-        events: gathered,
+        events: rest.events,
         at,
     };
     let mut add = |event: &EventType| NewEvent::new(event, at).map(|event| finish.events.push(event));
@@ -60,7 +60,10 @@ pub(crate) fn final_events(
         Ended::Stopped(StopReason::Shutdown) => {
             finish.status = RunStatus::Interrupted;
             finish.error = Some("the node that ran it was stopped".to_owned());
-            add(&EventType::Interrupted { reason: "shutdown" })?;
+            add(&EventType::Interrupted {
+                reason: "shutdown",
+                step: rest.step,
+            })?;
         }
     }
     let status = EventType::Status {

@@ -8,5 +8,5 @@ mod run_one;
 mod writes;
 
 pub(crate) use active::{Active, StopReason};
-pub(crate) use dispatch::Dispatcher;
+pub(crate) use dispatch::{Dispatcher, Own, Source};
 pub(crate) use run_one::Worker;

@@ -43,6 +43,8 @@ struct Pending {
     events: Vec<NewEvent>,
     bytes: usize,
     spent: Spent,
+    /// The turn the agent is in.
+    step: u32,
     state: State,
 }
 
@@ -63,6 +65,13 @@ impl Spent {
             .unwrap_or(budget.max_cost)
             .min(budget.max_cost)
     }
+}
+
+/// What the recorder leaves to the end of the run.
+pub(crate) struct Rest {
+    pub(crate) events: Vec<NewEvent>,
+    pub(crate) spent: Spent,
+    pub(crate) step: u32,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -139,10 +148,14 @@ impl Recorder {
         self.arrived.notify_one();
     }
 
-    /// What was gathered and not appended, and what the agent has spent.
-    pub(crate) fn rest(&self) -> (Vec<NewEvent>, Spent) {
+    /// What was gathered and not appended, what the agent has spent, and the turn it was in.
+    pub(crate) fn rest(&self) -> Rest {
         let mut pending = self.pending();
-        (std::mem::take(&mut pending.events), pending.spent)
+        Rest {
+            events: std::mem::take(&mut pending.events),
+            spent: pending.spent,
+            step: pending.step,
+        }
     }
 
     fn lose(&self) {
@@ -151,6 +164,13 @@ impl Recorder {
     }
 
     async fn accept(&self, event: EventType) -> Result<(), Stopped> {
+        let step = if let EventType::ModelCall(call) = &event {
+            Some(call.step)
+        } else if let EventType::Message { step, .. } = &event {
+            Some(*step)
+        } else {
+            None
+        };
         let event = NewEvent::new(&event, self.clock.now()).map_err(|_| Stopped)?;
         loop {
             let drained = self.drained.notified();
@@ -165,6 +185,7 @@ impl Recorder {
                 if pending.events.len() < AHEAD && pending.bytes < AHEAD_BYTES {
                     pending.bytes += event.data.len();
                     pending.events.push(event);
+                    pending.step = step.unwrap_or(pending.step);
                     let gathered = pending.events.len();
                     drop(pending);
                     if gathered == 1 || gathered == BATCH {

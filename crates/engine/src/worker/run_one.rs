@@ -1,6 +1,6 @@
 //! One run from its claim to its end: where the store and the agent meet.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sortie_agent::{BudgetSpec, Model, Outcome, RunSpec, Shell, Workspace, schema::Schema};
@@ -45,7 +45,7 @@ impl Worker {
         self.hub.publish(run, std::slice::from_ref(&claim.event));
         let elapsed = self.clock.now().since(claim.started_at);
         let started = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
-        let attempt = Attempt {
+        let mut attempt = Attempt {
             worker: &self,
             claim: &claim,
             recorder: Recorder::new(self.store.clone(), self.hub.clone(), self.clock.clone()),
@@ -53,16 +53,23 @@ impl Worker {
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
         };
-        match attempt.work().await {
+        let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
+        let ended = match worked {
+            Ok(Err(StoreError::Fenced)) => attempt.settle().await,
+            Ok(ended) => ended,
+            Err(_panic) => Err(StoreError::Corrupt("the run's task panicked".to_owned())),
+        };
+        match ended {
             Ok(()) => {}
             Err(StoreError::Fenced) => tracing::debug!(%run, "the run was taken from this worker"),
+            // It stays held in the store until the node's next looks find that it has no task.
             Err(error) => tracing::error!(%run, %error, "the run could not be recorded to its end"),
         }
     }
 }
 
 impl Attempt<'_> {
-    async fn work(mut self) -> Result<(), StoreError> {
+    async fn work(&mut self) -> Result<(), StoreError> {
         let options = &self.worker.options;
         let mut workspace = Workspace::new(
             options.work_dir(),
@@ -76,16 +83,21 @@ impl Attempt<'_> {
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
-        let worked = match prepared {
-            Ok((spec, model)) => self.supervise(spec, &*model, &mut workspace).await,
-            Err(ended) => Ok((ended, self.claim.fence)),
+        let (ended, fence) = match prepared {
+            Ok((spec, model)) => self.supervise(spec, &*model, workspace).await?,
+            Err(ended) => {
+                self.close(workspace).await;
+                (ended, self.claim.fence)
+            }
         };
-        // Before a run is final nothing of it is left alive.
+        self.finish(ended, fence).await
+    }
+
+    /// Before a run is final nothing of it is left alive.
+    async fn close(&self, workspace: Workspace) {
         if let Err(error) = workspace.close().await {
             tracing::error!(run = %self.claim.fence.run, %error, "a working directory could not be removed");
         }
-        let (ended, fence) = worked?;
-        self.finish(ended, fence).await
     }
 
     /// Runs the agent beside the recorder, until the first of: its outcome, a stop, the time limit, the loss of the run.
@@ -93,26 +105,32 @@ impl Attempt<'_> {
         &mut self,
         spec: RunSpec,
         model: &dyn Model,
-        workspace: &mut Workspace,
+        mut workspace: Workspace,
     ) -> Result<(Ended, Fence), StoreError> {
         let first = self.running_events(spec.shell)?;
         let mut keep = self.recorder.keep(self.claim.fence, first).boxed();
-        let ended = {
-            let mut agent = sortie_agent::run(spec, model, workspace, &self.recorder).boxed();
+        let (ended, kept) = {
+            let mut agent = sortie_agent::run(spec, model, &mut workspace, &self.recorder).boxed();
             tokio::select! {
                 biased;
                 // First, so that the start of the run is on its way to the store while the agent begins.
-                kept = &mut keep => return kept.map(|fence| (Ended::Stopped(StopReason::NotOurs), fence)),
+                kept = &mut keep => (Ended::Stopped(StopReason::NotOurs), Some(kept)),
                 outcome = &mut agent => match outcome {
-                    Outcome::Succeeded(output) => Ended::Succeeded(output),
-                    Outcome::Failed(reason) => Ended::Failed(reason),
+                    Outcome::Succeeded(output) => (Ended::Succeeded(output), None),
+                    Outcome::Failed(reason) => (Ended::Failed(reason), None),
                 },
-                reason = self.place.stopped() => Ended::Stopped(reason),
-                () = tokio::time::sleep_until(self.deadline) => Ended::TimedOut,
+                reason = self.place.stopped() => (Ended::Stopped(reason), None),
+                () = tokio::time::sleep_until(self.deadline) => (Ended::TimedOut, None),
             }
         };
         self.recorder.end();
-        Ok((ended, keep.await?))
+        if let Some(kept) = kept {
+            self.close(workspace).await;
+            return kept.map(|fence| (ended, fence));
+        }
+        // Side by side: a database that is away does not keep the run's processes alive.
+        let (fence, ()) = futures_util::join!(keep, self.close(workspace));
+        Ok((ended, fence?))
     }
 
     fn running_events(&self, shell: Shell) -> Result<Vec<NewEvent>, StoreError> {
@@ -130,6 +148,13 @@ impl Attempt<'_> {
         .collect()
     }
 
+    /// Reports what a run that was cancelled under its worker has cost. A run that was lost in another way refuses it.
+    async fn settle(&self) -> Result<(), StoreError> {
+        let Fence { run, attempt, .. } = self.claim.fence;
+        let cost = self.recorder.rest().spent.until(Instant::now(), &self.budget());
+        self.worker.store.settle_run(run, attempt, cost).await
+    }
+
     fn budget(&self) -> BudgetSpec {
         BudgetSpec {
             max_cost: self.claim.max_cost,
@@ -138,23 +163,28 @@ impl Attempt<'_> {
         }
     }
 
-    async fn finish(self, ended: Ended, fence: Fence) -> Result<(), StoreError> {
-        let (gathered, spent) = self.recorder.rest();
+    async fn finish(&self, ended: Ended, fence: Fence) -> Result<(), StoreError> {
+        let rest = self.recorder.rest();
         let now = self.worker.clock.now();
-        let cost = spent.until(Instant::now(), &self.budget());
-        let finish = final_events(ended, self.claim, gathered, cost, now)
+        let cost = rest.spent.until(Instant::now(), &self.budget());
+        let finish = final_events(ended, self.claim, rest, cost, now)
             .map_err(|error| StoreError::Corrupt(error.to_string()))?
             .ok_or(StoreError::Fenced)?;
         let rows = numbered(&fence, &finish.events);
         let store = &self.worker.store;
-        let run = until_stored(store, fence, rows.len(), || {
+        let finished = until_stored(store, fence, rows.len(), || {
             store.finish_run(fence, finish.clone())
         })
-        .await?;
-        if let Some(run) = run
-            && let Err(error) = self.worker.hub.publish_final(&run, &rows)
-        {
-            tracing::error!(run = %run.id, %error, "the end of a run could not be told to its readers");
+        .await;
+        match finished {
+            Ok(Some(run)) => {
+                if let Err(error) = self.worker.hub.publish_final(&run, &rows) {
+                    tracing::error!(run = %run.id, %error, "the end of a run could not be told to its readers");
+                }
+            }
+            // Stored, and the answer lost: readers find it in the store.
+            Ok(None) => self.worker.hub.ended(fence.run),
+            Err(error) => return Err(error),
         }
         Ok(())
     }

@@ -28,13 +28,17 @@ where
         .last_event
         .saturating_add(i64::try_from(added).unwrap_or(i64::MAX));
     let mut pause = FIRST_PAUSE;
+    let mut in_doubt = false;
     loop {
         let error = match write().await {
             Ok(answer) => return Ok(Some(answer)),
+            // An earlier attempt may have come through after all: then this one was fenced off by ourselves.
+            Err(Error::Fenced) if in_doubt => return settled(store, fence, target).await,
             Err(Error::Unavailable(error)) => error,
             Err(error) => return Err(error),
         };
-        tracing::warn!(run = %fence.run, %error, "a write is tried again");
+        in_doubt = true;
+        tracing::debug!(run = %fence.run, %error, "a write is tried again");
         loop {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_PAUSE);
@@ -46,5 +50,14 @@ where
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// Whether a write that is in doubt took place.
+async fn settled<T>(store: &Store, fence: Fence, target: i64) -> Result<Option<T>, Error> {
+    if store.position(fence.run, fence.attempt).await? == target {
+        Ok(None)
+    } else {
+        Err(Error::Fenced)
     }
 }

@@ -24,6 +24,9 @@ pub(crate) struct ApiError {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
+/// A message about what the client sent is cut here.
+pub(crate) const MESSAGE_CHARS: usize = 500;
+
 /// What the log is told of a 5xx answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault(pub(crate) Arc<str>);
@@ -38,9 +41,9 @@ impl ApiError {
         }
     }
 
-    /// 400: `field: rule`.
+    /// 400: `field: rule`. Rules may quote what the client sent: this is the one place that bounds it.
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidRequest, message)
+        Self::new(ErrorCode::InvalidRequest, bounded(message.into()))
     }
 
     /// 401: no credential, or one that is not valid.
@@ -118,6 +121,15 @@ impl ApiError {
         }
         text.into()
     }
+}
+
+/// At most [`MESSAGE_CHARS`] characters, with `…` where some are missing.
+fn bounded(mut message: String) -> String {
+    if let Some((cut, _)) = message.char_indices().nth(MESSAGE_CHARS) {
+        message.truncate(cut);
+        message.push('…');
+    }
+    message
 }
 
 impl From<sortie_engine::Error> for ApiError {
@@ -232,5 +244,20 @@ mod tests {
         let (_, text, fault) = shown(sortie_store::Error::Database("disk I/O error".into()).into()).await;
         assert!(!text.contains("disk"));
         assert!(fault.unwrap().contains("disk I/O error"));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_never_sends_a_long_text_back() {
+        let long = format!("model: no such model: {}", "€".repeat(7 << 20));
+        let (status, text, _) = shown(sortie_engine::Error::Invalid(long).into()).await;
+        assert_eq!(status, 400);
+        let body: ErrorBody = serde_json::from_str(&text).unwrap();
+        assert!(body.error.starts_with("model: no such model: €"));
+        assert!(body.error.ends_with("€…"));
+        assert_eq!(body.error.chars().count(), MESSAGE_CHARS + 1);
+
+        let whole = "x".repeat(MESSAGE_CHARS);
+        let (_, text, _) = shown(ApiError::invalid_request(whole.as_str())).await;
+        assert!(text.contains(&format!("\"{whole}\"")));
     }
 }

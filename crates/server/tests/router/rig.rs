@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use sortie_api::{KeyId, Mode, OrgId, Role, Timestamp, secret::Secret};
+use sortie_api::{
+    KeyId, Mode, OrgId, Role, Timestamp,
+    secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
+};
 use sortie_engine::Engine;
 use sortie_server::Options;
 use sortie_store::{NewKey, Store};
@@ -70,10 +73,14 @@ impl Rig {
         };
         let no_sandbox = Err("this test has no sandbox.".to_owned());
         let engine = Engine::start(engine, store, no_sandbox).await.unwrap();
-        let first = engine.bootstrap().await.unwrap().expect("a new store");
+        let prefix = match mode {
+            Mode::SelfHosted => SELF_HOSTED_KEY,
+            Mode::Hosted => HOSTED_KEY,
+        };
+        let first = Secret::new(prefix, [0; 32]);
+        assert!(engine.bootstrap(&first).await.unwrap(), "a new store");
         let org = engine.authenticate(first.expose()).await.unwrap().unwrap().org;
         let other = second_organization(&file);
-        let prefix = &first.expose()[..4];
         let member = key(&engine, prefix, org, Role::Member, 1).await;
         let stranger = key(&engine, prefix, other, Role::Admin, 2).await;
 

@@ -12,6 +12,7 @@ mod kit;
 mod me;
 mod models;
 mod openapi;
+mod organizations;
 mod rate_limit;
 mod recovery;
 mod runs;

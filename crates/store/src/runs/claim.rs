@@ -182,7 +182,7 @@ fn share_out(turns: &mut [Turn], limit: u32) -> Option<OrgId> {
 }
 
 /// Moves the runs named in `ids` to `starting` and reads what their workers need.
-fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result<Vec<Claim>> {
+pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result<Vec<Claim>> {
     let mut change = vals![ids, RunStatus::Starting, event.at];
     change.extend(sources(RunStatus::Starting)?);
     let [_, _, rows] = batch(

@@ -5,10 +5,12 @@
 
 mod cancel;
 mod claim;
+mod claim_named;
 mod create;
 mod finish;
 mod moves;
 mod position;
+mod progress;
 mod read;
 mod sweep;
 mod work;

@@ -63,6 +63,7 @@ impl Ending {
     fn new(at: Timestamp, compute_micros_per_second: Micros) -> Result<Self> {
         let lost = EventType::Interrupted {
             reason: "worker_lost",
+            step: 0,
         };
         Ok(Self {
             lost: stored(&lost, at)?,

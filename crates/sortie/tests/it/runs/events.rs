@@ -301,3 +301,28 @@ async fn a_follower_of_a_waiting_run_sees_its_cancellation_and_done() -> Checked
     assert_eq!(done, cancelled);
     Ok(())
 }
+
+/// Decisions 3 (additive): the record as JSON, from an event on.
+#[tokio::test]
+async fn the_record_is_also_to_be_had_as_json() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let (events, run) = client.complete(&commands(&["echo hi"])).await?;
+    let json = client
+        .clone()
+        .with_header("accept", HeaderValue::from_static("application/json"));
+    let path = format!("/v1/runs/{}/events", run.id);
+    let whole: Vec<sortie_api::Event> = json.get(&path).await?.expect(200)?.read()?;
+    assert_eq!(kinds(&whole), kinds(&events));
+    let rest: Vec<sortie_api::Event> = json.get(&format!("{path}?after=3")).await?.expect(200)?.read()?;
+    assert_eq!(rest.first().map(|event| event.id), Some(4));
+    assert_eq!(rest.len(), events.len() - 3);
+    let beyond = json.get(&format!("{path}?after=9223372036854775807")).await?;
+    assert_eq!(beyond.expect(200)?.text(), "[]");
+    for wrong in ["-1", "x", "1.5", ""] {
+        json.get(&format!("{path}?after={wrong}"))
+            .await?
+            .failure(400, "invalid_request")?;
+    }
+    Ok(())
+}

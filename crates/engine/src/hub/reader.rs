@@ -1,0 +1,188 @@
+//! One reader of one run: from the tail while it is in step, from the store while it is not.
+
+use std::sync::Arc;
+
+use sortie_api::{OrgId, RunId};
+use sortie_store::EventRow;
+use tokio::sync::watch;
+
+use super::{
+    Frame, Hub, Live, frames,
+    tail::{Chunk, End, Next},
+};
+use crate::Error;
+
+/// Events read from the store at once.
+const PAGE: u32 = 64;
+
+pub(super) struct Reader {
+    hub: Hub,
+    live: Arc<Live>,
+    changed: watch::Receiver<()>,
+    org: OrgId,
+    run: RunId,
+    /// The last event that was handed out.
+    position: i64,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Following,
+    /// The last event was handed out; `done` is due.
+    Final,
+    Ended,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // The reader's own handle is the last one: nobody else can find the entry any more.
+        let mut runs = self.hub.runs();
+        if Arc::strong_count(&self.live) == 1 {
+            runs.remove(&self.run);
+        }
+    }
+}
+
+impl Reader {
+    pub(super) async fn begin(
+        hub: Hub,
+        live: Arc<Live>,
+        org: OrgId,
+        run: RunId,
+        after: i64,
+    ) -> Result<Self, Error> {
+        let changed = live.changed.subscribe();
+        let mut reader = Self {
+            hub,
+            live,
+            changed,
+            org,
+            run,
+            position: after,
+            state: State::Following,
+        };
+        let progress = reader.hub.store.progress(org, run).await?;
+        reader.position = after.min(progress.last_event);
+        if progress.status.is_final() && reader.position == progress.last_event {
+            reader.state = State::Final;
+        }
+        reader.live.tail().learn(progress.last_event);
+        Ok(reader)
+    }
+
+    /// The next message; `None` at the end. As [`futures_util::stream::unfold`] wants it.
+    pub(super) async fn next(mut self) -> Option<(Result<Frame, Error>, Self)> {
+        match self.advance().await {
+            Ok(Some(frame)) => Some((Ok(frame), self)),
+            Ok(None) => None,
+            Err(error) => {
+                self.state = State::Ended;
+                Some((Err(error), self))
+            }
+        }
+    }
+
+    async fn advance(&mut self) -> Result<Option<Frame>, Error> {
+        loop {
+            match self.state {
+                State::Ended => return Ok(None),
+                State::Final => {
+                    self.state = State::Ended;
+                    return self.done().await.map(Some);
+                }
+                State::Following => {}
+            }
+            let next = self.live.tail().after(self.position);
+            match next {
+                Next::Events { .. } => return Ok(self.take(next)),
+                Next::InStep => self.wait().await,
+                Next::Behind => {
+                    let read = self.read().await?;
+                    if read.is_some() {
+                        return Ok(read);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands out events and goes on behind them.
+    fn take(&mut self, next: Next) -> Option<Frame> {
+        let Next::Events { last, frames, end } = next else {
+            return None;
+        };
+        self.position = last;
+        if end == End::Final {
+            self.state = State::Final;
+        }
+        Some(Frame::Events(frames))
+    }
+
+    /// Reads on in the store. At the head of the run one reader does it for all; what is older each reads alone.
+    async fn read(&mut self) -> Result<Option<Frame>, Error> {
+        let live = Arc::clone(&self.live);
+        let alone = if live.tail().is_head(self.position) {
+            let alone = live.reading.lock().await;
+            let next = live.tail().after(self.position);
+            if matches!(next, Next::Events { .. }) {
+                return Ok(self.take(next));
+            }
+            Some(alone)
+        } else {
+            None
+        };
+        let rows: Vec<EventRow> = self
+            .hub
+            .store
+            .events_after(self.org, self.run, self.position, PAGE)
+            .await?;
+        let Some(chunk) = Chunk::of(&rows) else {
+            drop(alone);
+            self.nothing_to_read().await?;
+            return Ok(None);
+        };
+        if alone.is_some() {
+            live.add(chunk.clone());
+            // What this reader has just told the others is no news to itself.
+            self.changed.mark_unchanged();
+        }
+        Ok(self.take(chunk.into_next()))
+    }
+
+    /// More was known than the store shows: the end was handed out already, or nothing is there yet.
+    async fn nothing_to_read(&mut self) -> Result<(), Error> {
+        let progress = self.hub.store.progress(self.org, self.run).await?;
+        if progress.last_event > self.position {
+            return Ok(());
+        }
+        if progress.status.is_final() {
+            self.state = State::Final;
+        } else {
+            self.wait().await;
+        }
+        Ok(())
+    }
+
+    /// The `done` message, made once for all readers.
+    async fn done(&self) -> Result<Frame, Error> {
+        let _alone = self.live.reading.lock().await;
+        let made = self.live.tail().done_after(self.position);
+        if let Some(done) = made {
+            return Ok(Frame::Done(done));
+        }
+        let run = self.hub.store.get_run(self.org, self.run).await?;
+        let done = frames::done(&run)?;
+        self.live.tail().finish(self.position, done.clone());
+        Ok(Frame::Done(done))
+    }
+
+    /// Waits for a hint; at the node's stop the reader ends.
+    async fn wait(&mut self) {
+        tokio::select! {
+            biased;
+            hint = self.changed.changed() => if hint.is_err() { self.state = State::Ended },
+            () = self.hub.stop.cancelled() => self.state = State::Ended,
+        }
+    }
+}

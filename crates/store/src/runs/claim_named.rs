@@ -1,0 +1,41 @@
+//! System: `claim_named`, how an engine that serves one command takes its own runs and nobody else's.
+
+use sortie_api::{RunId, RunStatus, Timestamp};
+
+use super::{claim::begin_runs, json_ids, status_event};
+use crate::{
+    Store,
+    db::{Stmt, batch, vals},
+    types::{Claim, Error, NodeId, Result},
+};
+
+impl Store {
+    /// System: claims those of `runs` that wait, for `node`; otherwise as [`claim_runs`](Self::claim_runs), without turns
+    /// and limits. `Fenced` when the node was declared lost.
+    pub async fn claim_named(&self, node: NodeId, runs: Vec<RunId>, at: Timestamp) -> Result<Vec<Claim>> {
+        let event = status_event(RunStatus::Starting, None, at)?;
+        let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
+        self.db
+            .write(move |tx| {
+                let [_, taken] = batch(
+                    tx,
+                    &[
+                        // The lock of all that hands out runs: no node claims while it is declared lost.
+                        Stmt::new(
+                            "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 \
+                             AND EXISTS (SELECT 1 FROM node WHERE id = $1 AND ended_at IS NULL)",
+                            vals![node],
+                        )
+                        .exactly(1, Error::Fenced),
+                        Stmt::new(
+                            "UPDATE queue SET node_id = $2 WHERE node_id IS NULL \
+                             AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
+                            vals![ids.as_str(), node],
+                        ),
+                    ],
+                )?;
+                begin_runs(tx, &json_ids(&taken.rows)?, &event)
+            })
+            .await
+    }
+}
