@@ -55,6 +55,7 @@ CREATE TABLE run (
 CREATE INDEX run_list ON run (org_id, created_at, id) WHERE created_at >= 0;
 CREATE INDEX run_outcome ON run (org_id, outcome, created_at, id) WHERE created_at >= 0;
 CREATE INDEX run_schedule ON run (schedule_id, created_at, id) WHERE schedule_id IS NOT NULL;
+CREATE INDEX run_schedule_outcome ON run (schedule_id, outcome, created_at, id) WHERE schedule_id IS NOT NULL;
 CREATE UNIQUE INDEX run_idempotency ON run (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 CREATE TABLE run_definition (
@@ -76,7 +77,8 @@ CREATE TABLE event (
     PRIMARY KEY (run_id, seq)
 ){CLUSTERED};
 
--- One thin row for each run that is not final: waiting while node_id is empty, claimed afterwards.
+-- One thin row for each run that is not settled: waiting while node_id is empty, claimed afterwards. Lists of open runs
+-- go through it too: enqueued_at is created_at of the run.
 CREATE TABLE queue (
     run_id {TEXT} NOT NULL PRIMARY KEY,
     org_id {TEXT} NOT NULL,
@@ -84,7 +86,7 @@ CREATE TABLE queue (
     node_id BIGINT
 ){CLUSTERED}{HOT};
 CREATE INDEX queue_waiting ON queue (org_id, enqueued_at, run_id) WHERE node_id IS NULL;
-CREATE INDEX queue_claimed ON queue (org_id) WHERE node_id IS NOT NULL;
+CREATE INDEX queue_claimed ON queue (org_id, enqueued_at, run_id) WHERE node_id IS NOT NULL;
 CREATE INDEX queue_node ON queue (node_id, run_id) WHERE node_id IS NOT NULL;
 
 -- One row: the lock under which runs are handed out and nodes come and go, and the organization served last.

@@ -19,9 +19,10 @@ impl Store {
     }
 
     /// System: renews a node's lease, and with it every run it has claimed. `Fenced` when it was declared lost meanwhile.
+    /// It passes all commands that wait, and is `Unavailable` where it is not done within two seconds.
     pub async fn heartbeat(&self, node: NodeId, lease_until: Timestamp) -> Result<()> {
         self.db
-            .write(move |tx| {
+            .urgent(move |tx| {
                 tx.batch(&[Stmt::new(
                     "UPDATE node SET lease_until = $2 WHERE id = $1 AND ended_at IS NULL",
                     vals![node, lease_until],

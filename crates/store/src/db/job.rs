@@ -2,6 +2,7 @@
 //!
 //! A job runs to its end even when nobody waits for its answer any more. A queue takes a bounded number of
 //! jobs: what is over is refused at once, so that an overload shows as an error and not as ever longer waits.
+//! Urgent jobs pass all others, are never refused, and are dropped when nobody waits for them any more.
 
 use std::{
     collections::VecDeque,
@@ -40,6 +41,9 @@ pub(super) trait Job: Send {
     /// About how many bytes it writes.
     fn bytes(&self) -> usize;
 
+    /// Whether somebody still waits for its answer.
+    fn is_wanted(&self) -> bool;
+
     /// Runs the closure and keeps its value; a panic is an error.
     fn run(&mut self, tx: &mut dyn Tx) -> Result<()>;
 
@@ -69,6 +73,10 @@ where
         self.bytes
     }
 
+    fn is_wanted(&self) -> bool {
+        !self.reply.is_closed()
+    }
+
     fn run(&mut self, tx: &mut dyn Tx) -> Result<()> {
         self.value = None;
         // The transaction is rolled back after a panic, so nothing half done is seen afterwards.
@@ -96,9 +104,16 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
+    urgent: VecDeque<Box<dyn Job>>,
     jobs: VecDeque<Box<dyn Job>>,
     bytes: usize,
     closed: bool,
+}
+
+impl State {
+    fn is_empty(&self) -> bool {
+        self.urgent.is_empty() && self.jobs.is_empty()
+    }
 }
 
 /// What a thread got when it asked for jobs.
@@ -134,11 +149,25 @@ impl Queue {
         Ok(())
     }
 
+    /// Adds a job that passes all others.
+    pub(super) fn push_urgent(&self, job: Box<dyn Job>) -> Result<()> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Error::Unavailable("the store is closed".to_owned()));
+        }
+        // Where the threads are stuck, those that were given up do not pile up.
+        state.urgent.retain(|job| job.is_wanted());
+        state.urgent.push_back(job);
+        drop(state);
+        self.ready.notify_one();
+        Ok(())
+    }
+
     /// Waits for jobs, up to `idle` where it is given, and takes at most `count` of them; after the first
     /// only while they are at most `bytes` together.
     pub(super) fn take(&self, count: usize, bytes: usize, idle: Option<Duration>) -> Next {
         let mut state = self.lock();
-        while state.jobs.is_empty() {
+        while state.is_empty() {
             if state.closed {
                 return Next::Closed;
             }
@@ -150,13 +179,18 @@ impl Queue {
                         .wait_timeout(state, time)
                         .unwrap_or_else(PoisonError::into_inner);
                     state = guard;
-                    if timeout.timed_out() && state.jobs.is_empty() {
+                    if timeout.timed_out() && state.is_empty() {
                         return Next::Idle;
                     }
                 }
             }
         }
         let mut taken = Vec::new();
+        while taken.len() < count
+            && let Some(job) = state.urgent.pop_front()
+        {
+            taken.extend(job.is_wanted().then_some(job));
+        }
         let mut total = 0_usize;
         while taken.len() < count
             && let Some(job) = state

@@ -2,7 +2,7 @@
 //!
 //! A command is a closure over a [`Tx`]: [`Db::write`] sends it to a thread that owns a connection, where it
 //! runs to its end as one transaction, whether or not the caller still waits; the answer comes after the
-//! commit. [`Db::read`] likewise on a reader. A closure may be run more than once (a group that is tried again,
+//! commit. [`Db::urgent`] is a write that passes those that wait. [`Db::read`] likewise on a reader. A closure may be run more than once (a group that is tried again,
 //! a serialization failure), so it is `Fn`; it contains SQL only: no clock, no randomness, no other I/O.
 
 mod dialect;
@@ -19,6 +19,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
@@ -31,6 +32,9 @@ pub(crate) use self::{
 };
 use crate::types::{Error, Result};
 
+/// How long an urgent command may take.
+const URGENT: Duration = Duration::from_secs(2);
+
 /// An open database. The last handle that goes closes it, after what still waits is done.
 #[derive(Clone)]
 pub(crate) struct Db {
@@ -39,6 +43,7 @@ pub(crate) struct Db {
 
 struct Inner {
     writes: Arc<Queue>,
+    urgent: Arc<Queue>,
     reads: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     #[cfg(test)]
@@ -48,6 +53,7 @@ struct Inner {
 /// What a back end hands over when it is open.
 struct Backend {
     writes: Arc<Queue>,
+    urgent: Arc<Queue>,
     reads: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
     #[cfg(test)]
@@ -71,6 +77,7 @@ impl Db {
         Ok(Self {
             inner: Arc::new(Inner {
                 writes: backend.writes,
+                urgent: backend.urgent,
                 reads: backend.reads,
                 threads: Mutex::new(backend.threads),
                 #[cfg(test)]
@@ -96,7 +103,25 @@ impl Db {
     {
         #[cfg(test)]
         let work = self.faulty(work);
-        submit(&self.inner.writes, Access::Write, bytes, work).await
+        let (job, answer) = job(Access::Write, bytes, work);
+        self.inner.writes.push(job)?;
+        answered(answer).await
+    }
+
+    /// As [`write`](Self::write), before all that wait. It is given up with [`Error::Unavailable`] where it takes too
+    /// long; whether it was done all the same is not known then.
+    pub(crate) async fn urgent<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
+    {
+        #[cfg(test)]
+        let work = self.faulty(work);
+        let (job, answer) = job(Access::Write, 0, work);
+        self.inner.urgent.push_urgent(job)?;
+        tokio::time::timeout(URGENT, answered(answer))
+            .await
+            .map_err(|_| Error::Unavailable("the database did not answer in time".to_owned()))?
     }
 
     /// Runs queries on a reader. On `SQLite` they see one snapshot; on `PostgreSQL` each sees what is
@@ -108,7 +133,9 @@ impl Db {
     {
         #[cfg(test)]
         let work = self.faulty(work);
-        submit(&self.inner.reads, Access::Read, 0, work).await
+        let (job, answer) = job(Access::Read, 0, work);
+        self.inner.reads.push(job)?;
+        answered(answer).await
     }
 
     /// `work` on a transaction that fails on order.
@@ -131,6 +158,7 @@ impl Db {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.writes.close();
+        self.urgent.close();
         self.reads.close();
         let threads = self
             .threads
@@ -144,20 +172,24 @@ impl Drop for Inner {
     }
 }
 
-async fn submit<T, F>(queue: &Queue, access: Access, bytes: usize, work: F) -> Result<T>
+/// `work` as a job, and where its answer comes.
+fn job<T, F>(access: Access, bytes: usize, work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T>>)
 where
     T: Send + 'static,
     F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
 {
     let (reply, answer) = oneshot::channel();
-    let job: Box<dyn Job> = Box::new(Task {
+    let task = Task {
         access,
         bytes,
         work,
         value: None,
         reply,
-    });
-    queue.push(job)?;
+    };
+    (Box::new(task), answer)
+}
+
+async fn answered<T>(answer: oneshot::Receiver<Result<T>>) -> Result<T> {
     answer
         .await
         .map_err(|_| Error::Unavailable("the store is closed".to_owned()))?

@@ -1,11 +1,22 @@
 //! What the database layer promises by itself.
 
-use std::{future::poll_fn, os::unix::fs::PermissionsExt, path::PathBuf, task::Poll};
+use std::{
+    future::poll_fn,
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    sync::{Arc, Mutex, mpsc},
+    task::Poll,
+};
 
+use futures_util::future::{join, join_all};
 use sortie_testkit::postgres::TestDatabase;
+use tokio::sync::oneshot;
 
 use super::both;
-use crate::{Error, Store, db::vals};
+use crate::{
+    Error, Result, Store,
+    db::{Tx, vals},
+};
 
 fn file_of(database: &TestDatabase) -> PathBuf {
     PathBuf::from(database.url().strip_prefix("sqlite:").unwrap())
@@ -13,7 +24,7 @@ fn file_of(database: &TestDatabase) -> PathBuf {
 
 both! {
     async fn a_command_that_panics_is_an_error_and_changes_nothing(fixture: &Fixture) {
-        let panicked = fixture.store.db.write(|tx| -> crate::Result<()> {
+        let panicked = fixture.store.db.write(|tx| -> Result<()> {
             tx.exec("UPDATE dispatch SET turn = 77 WHERE id = 1", vals![])?;
             panic!("on purpose");
         });
@@ -39,7 +50,7 @@ both! {
             tx.exec("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![])?;
             if number % 3 == 0 { Err(Error::Conflict("on purpose")) } else { Ok(()) }
         }));
-        let outcomes = futures_util::future::join_all(commands).await;
+        let outcomes = join_all(commands).await;
         let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         assert_eq!(done, 133);
         assert_eq!(fixture.count("SELECT turn FROM dispatch").await, 133);
@@ -206,7 +217,7 @@ async fn a_lost_connection_is_made_again() {
             )
         });
         killed.await.unwrap();
-        let pings = futures_util::future::join_all((0..16).map(|_| fixture.store.ping())).await;
+        let pings = join_all((0..16).map(|_| fixture.store.ping())).await;
         assert!(pings.iter().all(Result::is_ok), "{pings:?}");
     }
 }
@@ -233,7 +244,7 @@ async fn a_deadlock_is_tried_again() {
             tx.exec(add, vals![second])
         })
     };
-    let outcomes = futures_util::future::join_all([swap(1, 2), swap(2, 1), swap(1, 2), swap(2, 1)]).await;
+    let outcomes = join_all([swap(1, 2), swap(2, 1), swap(1, 2), swap(2, 1)]).await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     assert_eq!(
         fixture
@@ -246,8 +257,99 @@ async fn a_deadlock_is_tried_again() {
 #[tokio::test]
 async fn two_nodes_that_open_an_empty_database_migrate_it_once() {
     let database = TestDatabase::postgres().await.unwrap();
-    let opened = futures_util::future::join_all((0..4).map(|_| Store::open(database.url()))).await;
+    let opened = join_all((0..4).map(|_| Store::open(database.url()))).await;
     for store in opened {
         store.unwrap().ping().await.unwrap();
     }
+}
+
+/// Holds up `threads` of the store until the senders go; the commands that do.
+async fn hold_up(
+    store: &Store,
+    threads: usize,
+) -> (Vec<mpsc::Sender<()>>, Vec<impl Future<Output = Result<()>>>) {
+    let (mut holds, mut commands) = (Vec::new(), Vec::new());
+    for _ in 0..threads {
+        let ((hold, blocked), (started, has_started)) = (mpsc::channel::<()>(), oneshot::channel());
+        let (blocked, started) = (Mutex::new(blocked), Mutex::new(Some(started)));
+        let db = store.db.clone();
+        let mut command = Box::pin(async move {
+            let wait = move |_: &mut dyn Tx| {
+                if let Some(started) = started.lock().unwrap().take() {
+                    started.send(()).unwrap();
+                }
+                let gone = blocked.lock().unwrap().recv();
+                assert_eq!(gone, Err(mpsc::RecvError));
+                Ok(())
+            };
+            db.write(wait).await
+        });
+        assert!(poll_fn(|context| Poll::Ready(command.as_mut().poll(context).is_pending())).await);
+        has_started.await.unwrap();
+        holds.push(hold);
+        commands.push(command);
+    }
+    (holds, commands)
+}
+
+#[tokio::test]
+async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
+    let fixture = super::fixture::Fixture::sqlite().await;
+    let (release, held_up) = hold_up(&fixture.store, 1).await;
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let done = Arc::clone(&done);
+        move |_: &mut dyn Tx| {
+            done.lock().unwrap().push(name);
+            Ok(())
+        }
+    };
+    let waiting = join_all((0..200).map(|_| fixture.store.db.write(note("ordinary"))));
+    let urgent = fixture.store.db.urgent(note("urgent"));
+    // Polled in this order: the urgent one is sent last.
+    let (waiting, (urgent, ())) = join(waiting, join(urgent, async { drop(release) })).await;
+    assert!(waiting.iter().chain([&urgent]).all(Result::is_ok));
+    assert_eq!(done.lock().unwrap()[0], "urgent");
+    join_all(held_up).await;
+}
+
+#[tokio::test]
+async fn a_heartbeat_does_not_wait_for_commands_that_hold_every_connection() {
+    let fixture = super::fixture::Fixture::postgres().await;
+    let node = fixture.node().await;
+    let (release, held_up) = hold_up(&fixture.store, 8).await;
+    fixture.store.heartbeat(node, fixture.now()).await.unwrap();
+    drop(release);
+    join_all(held_up).await;
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_takes_too_long_is_given_up_and_never_done() {
+    let fixture = super::fixture::Fixture::sqlite().await;
+    let node = fixture.node().await;
+    let lease = "SELECT lease_until FROM node";
+    let before = fixture.count(lease).await;
+    let (release, held_up) = hold_up(&fixture.store, 1).await;
+    // From here on time passes as soon as nothing else can happen.
+    tokio::time::pause();
+    let given_up = fixture.store.heartbeat(node, fixture.now()).await.unwrap_err();
+    assert!(matches!(given_up, Error::Unavailable(_)), "{given_up}");
+    drop(release);
+    join_all(held_up).await;
+    fixture.store.ping().await.unwrap();
+    assert_eq!(fixture.count(lease).await, before);
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_says_nothing_is_unavailable() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!(
+        "postgres://nobody@{}/x?connect_timeout=1",
+        silent.local_addr().unwrap()
+    );
+    let refused = Store::open(&url).await.err().unwrap();
+    assert_eq!(
+        refused,
+        Error::Unavailable("the database does not answer".to_owned())
+    );
 }

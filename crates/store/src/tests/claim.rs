@@ -6,7 +6,10 @@ use std::{
 use sortie_api::{Micros, OrgId, RunStatus};
 
 use super::{both, fixture::Fixture};
-use crate::{Claim, Error, NodeId, db::vals};
+use crate::{
+    Claim, Error, NodeId, Result, RunFilter,
+    db::{Tx, vals},
+};
 
 async fn waiting(fixture: &Fixture, org: OrgId, count: usize) {
     for _ in 0..count {
@@ -18,45 +21,48 @@ fn of(claims: &[Claim], org: OrgId) -> usize {
     claims.iter().filter(|claim| claim.org == org).count()
 }
 
-/// Puts `per_org` waiting runs of each of `orgs` organizations into the tables at once.
+/// Puts `per_org` waiting runs of each of `orgs` new organizations into the tables, and of those there are; in steps, for
+/// no statement may take long.
 async fn backlog(fixture: &Fixture, orgs: i64, per_org: i64) {
-    fixture
-        .store
-        .db
-        .write(move |tx| {
-            tx.exec(
-                "INSERT INTO organization (id, name, created_at) \
-                 WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
-                 SELECT 'org_01hf7yat00e00800' || CAST(1000000000 + i AS TEXT), 'a', 1 FROM n",
-                vals![orgs],
-            )?;
-            tx.exec(
-                "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
-                 cost_micros, billing_pending, timeout_seconds) \
-                 WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
-                 SELECT 'run_' || substr(o.id, 5, 16) || CAST(1000000 + n.i AS TEXT) || substr(o.id, 28), \
-                 o.id, 'queued', 0, 1, n.i, 1, 0, 1, 300 FROM n CROSS JOIN organization o",
-                vals![per_org],
-            )?;
-            tx.exec(
-                "INSERT INTO run_definition (run_id, definition) SELECT id, '{}' FROM run r \
-                 WHERE (SELECT d.run_id FROM run_definition d WHERE d.run_id = r.id) IS NULL",
-                vals![],
-            )?;
-            tx.exec(
-                "INSERT INTO event (run_id, seq, kind, data, created_at) \
-                 SELECT id, 1, 'status', '{\"status\":\"queued\"}', 1 FROM run r \
-                 WHERE (SELECT e.seq FROM event e WHERE e.run_id = r.id LIMIT 1) IS NULL",
-                vals![],
-            )?;
-            tx.exec(
-                "INSERT INTO queue (run_id, org_id, enqueued_at) SELECT id, org_id, created_at FROM run r \
-                 WHERE status = 'queued' AND (SELECT q.run_id FROM queue q WHERE q.run_id = r.id) IS NULL",
-                vals![],
-            )
-        })
-        .await
-        .unwrap();
+    let add_orgs = move |tx: &mut dyn Tx| {
+        tx.exec(
+            "INSERT INTO organization (id, name, created_at) \
+             WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
+             SELECT 'org_01hf7yat00e00800' || CAST(1000000000 + i AS TEXT), 'a', 1 FROM n",
+            vals![orgs],
+        )
+    };
+    fixture.store.db.write(add_orgs).await.unwrap();
+    let mut from = 1;
+    while from <= per_org {
+        let to = per_org.min(from + 9_999);
+        let add = move |tx: &mut dyn Tx| add_waiting(tx, from, to);
+        fixture.store.db.write(add).await.unwrap();
+        from = to + 1;
+    }
+}
+
+/// One run for each number and each organization; the number is its time.
+fn add_waiting(tx: &mut dyn Tx, from: i64, to: i64) -> Result<()> {
+    tx.exec(
+        "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
+         cost_micros, billing_pending, timeout_seconds) \
+         WITH RECURSIVE n (i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $2) \
+         SELECT 'run_' || substr(o.id, 5, 16) || CAST(1000000 + n.i AS TEXT) || substr(o.id, 28), \
+         o.id, 'queued', 0, 1, n.i, 1, 0, 1, 300 FROM n CROSS JOIN organization o",
+        vals![from, to],
+    )?;
+    for belonging in [
+        "INSERT INTO run_definition (run_id, definition) \
+         SELECT id, '{}' FROM run WHERE created_at BETWEEN $1 AND $2",
+        "INSERT INTO event (run_id, seq, kind, data, created_at) \
+         SELECT id, 1, 'status', '{\"status\":\"queued\"}', 1 FROM run WHERE created_at BETWEEN $1 AND $2",
+        "INSERT INTO queue (run_id, org_id, enqueued_at) \
+         SELECT id, org_id, created_at FROM run WHERE created_at BETWEEN $1 AND $2",
+    ] {
+        tx.exec(belonging, vals![from, to])?;
+    }
+    Ok(())
 }
 
 /// The time of the fastest of a few claims: what else the machine does counts least there.
@@ -187,6 +193,28 @@ both! {
         let deep = fastest_claim(fixture, node).await;
         // Walking the backlog would take a hundred times as long.
         assert!(deep < short * 10, "{short:?} with a few waiting, {deep:?} with 100,000");
+    }
+
+    async fn a_list_of_running_runs_costs_the_same_whatever_waits(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        for _ in 0..20 {
+            fixture.running(org, node).await;
+        }
+        let filter = RunFilter { status: Some(RunStatus::Running), schedule: None, before: None, limit: 20 };
+        let fastest = async || {
+            let mut fastest = Duration::MAX;
+            for _ in 0..6 {
+                let started = Instant::now();
+                assert_eq!(fixture.store.list_runs(org, filter).await.unwrap().len(), 20);
+                fastest = fastest.min(started.elapsed());
+            }
+            fastest
+        };
+        let short = fastest().await;
+        backlog(fixture, 0, 100_000).await;
+        let deep = fastest().await;
+        assert!(deep < short * 10, "{short:?} with none waiting, {deep:?} with 100,000");
     }
 
     async fn a_claim_costs_the_same_however_many_organizations_wait(fixture: &Fixture) {

@@ -1,7 +1,10 @@
-use sortie_api::{OrgId, RunId, RunStatus, Timestamp};
+use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
 use super::{both, fixture::Fixture};
-use crate::{EventRow, RunFilter};
+use crate::{
+    EventRow, RunFilter,
+    db::{Tx, vals},
+};
 
 async fn listed(
     fixture: &Fixture,
@@ -69,6 +72,54 @@ both! {
         assert_eq!(by(RunStatus::Queued).await, [waiting[1], waiting[0]]);
         assert!(by(RunStatus::Failed).await.is_empty());
         assert!(by(RunStatus::Starting).await.is_empty());
+        // Cancelled under its worker, and not settled yet.
+        fixture.store.cancel_run(org, running, fixture.now()).await.unwrap();
+        assert_eq!(by(RunStatus::Cancelled).await, [running, cancelled]);
+        assert!(by(RunStatus::Running).await.is_empty());
+    }
+
+    async fn open_runs_are_listed_page_by_page(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        let node = fixture.node().await;
+        let at = fixture.now();
+        for org in [org, other, org, org, other, org, org] {
+            let mut run = fixture.new_run(org);
+            run.created_at = at;
+            fixture.store.create_run(run).await.unwrap();
+        }
+        for status in [RunStatus::Queued, RunStatus::Starting] {
+            let all = listed(fixture, org, Some(status), None, 100).await;
+            let mut paged = Vec::new();
+            while paged.len() < all.len() {
+                let before = paged.last().map(|last| (at, *last));
+                paged.extend(listed(fixture, org, Some(status), before, 2).await);
+            }
+            assert_eq!((paged.len(), paged), (5, all));
+            fixture.claim(node, 100).await;
+        }
+    }
+
+    async fn runs_of_a_schedule_are_listed_by_status(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let done = fixture.running(org, node).await;
+        fixture.store.finish_run(done, fixture.succeeded("out")).await.unwrap();
+        let running = fixture.running(org, node).await.run;
+        let waiting = fixture.queued(org).await;
+        let schedule: ScheduleId = "sched_01hf7yat00e0080000000000aa".parse().unwrap();
+        let mark = move |tx: &mut dyn Tx| tx.exec("UPDATE run SET schedule_id = $1", vals![schedule]);
+        fixture.store.db.write(mark).await.unwrap();
+        fixture.queued(org).await;
+        let by = async |status| {
+            let filter = RunFilter { status, schedule: Some(schedule), before: None, limit: 10 };
+            let runs = fixture.store.list_runs(org, filter).await.unwrap();
+            runs.iter().map(|run| run.id).collect::<Vec<_>>()
+        };
+        assert_eq!(by(None).await, [waiting, running, done.run]);
+        assert_eq!(by(Some(RunStatus::Succeeded)).await, [done.run]);
+        assert_eq!(by(Some(RunStatus::Running)).await, [running]);
+        assert_eq!(by(Some(RunStatus::Queued)).await, [waiting]);
+        assert!(by(Some(RunStatus::Reserving)).await.is_empty());
     }
 
     async fn a_listed_run_shows_its_output(fixture: &Fixture) {

@@ -14,14 +14,16 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::session::{Session, failure};
 use crate::types::{Error, Result};
 
-/// How long making a connection may take.
+/// How long making a connection may take, from the socket to the settings of the session. `connect_timeout` in the URL
+/// is another.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Settings of every session. A command that waits longer than this waits for something that went wrong. All
+/// Settings of every session. A command that waits longer than this waits for something that went wrong; it ends well
+/// before the lease of its node does. All
 /// statements are served by an index in their order; the planner is kept to that, so that a plan made while a table
 /// was small is right when it is large.
-const SETTINGS: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
-    SET idle_in_transaction_session_timeout = '15s'; \
+const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '4s'; \
+    SET idle_in_transaction_session_timeout = '5s'; \
     SET default_transaction_isolation = 'read committed'; \
     SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; \
     SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
@@ -31,6 +33,7 @@ const SETTINGS: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; 
 #[derive(Clone)]
 pub(super) struct Link {
     config: Config,
+    timeout: Duration,
     tls: Option<MakeRustlsConnect>,
 }
 
@@ -42,44 +45,48 @@ impl Link {
         if config.get_application_name().is_none() {
             config.application_name("sortie");
         }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT);
-        }
+        let timeout = config.get_connect_timeout().copied().unwrap_or(CONNECT);
         let tls = if config.get_ssl_mode() == SslMode::Require {
             Some(MakeRustlsConnect::new(public_roots()?))
         } else {
             None
         };
-        Ok(Self { config, tls })
+        Ok(Self { config, timeout, tls })
     }
 
     /// A new session, ready for commands.
     pub(super) fn connect(&self, runtime: &Runtime) -> Result<Session> {
-        let client = match &self.tls {
-            Some(tls) => self.client(runtime, tls.clone())?,
-            None => self.client(runtime, NoTls)?,
-        };
-        let mut session = Session::new(client);
-        session.control(runtime, SETTINGS)?;
-        Ok(session)
+        // The driver's own limit covers the socket only: a server that accepts and says nothing would hold the thread.
+        let client = runtime.block_on(async {
+            let client = async {
+                match &self.tls {
+                    Some(tls) => self.client(runtime, tls.clone()).await,
+                    None => self.client(runtime, NoTls).await,
+                }
+            };
+            tokio::time::timeout(self.timeout, client)
+                .await
+                .map_err(|_| Error::Unavailable("the database does not answer".to_owned()))?
+        })?;
+        Ok(Session::new(client))
     }
 
-    fn client<T>(&self, runtime: &Runtime, tls: T) -> Result<Client>
+    async fn client<T>(&self, runtime: &Runtime, tls: T) -> Result<Client>
     where
         T: MakeTlsConnect<tokio_postgres::Socket>,
         T::Stream: Send + 'static,
         <T::TlsConnect as TlsConnect<tokio_postgres::Socket>>::Future: Send,
     {
+        // A wrong password or database is for the operator; to the caller the database is away.
+        let away = |error: tokio_postgres::Error| Error::Unavailable(failure(&error).to_string());
         let (client, connection): (Client, Connection<_, T::Stream>) =
-            runtime.block_on(self.config.connect(tls)).map_err(|error| {
-                // A wrong password or database is for the operator; to the caller the database is away.
-                Error::Unavailable(failure(&error).to_string())
-            })?;
+            self.config.connect(tls).await.map_err(away)?;
         runtime.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(error = %describe(&error), "a database connection ended");
             }
         });
+        client.batch_execute(SETTINGS).await.map_err(away)?;
         Ok(client)
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Threads, each with its connection.
+/// Threads, each with its connection. One more is for urgent jobs, so that they do not wait for a lock behind others.
 const CONNECTIONS: usize = 8;
 
 /// The advisory lock under which migrations run, across all nodes of the database.
@@ -30,22 +30,23 @@ const OLDEST_SERVER: i64 = 140_000;
 pub(super) fn open(url: &str) -> Result<Backend> {
     let link = Link::new(url)?;
     apply_migrations(&link)?;
-    let queue = Arc::new(Queue::default());
+    let (queue, urgent) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
-    let mut threads = Vec::with_capacity(CONNECTIONS);
-    for number in 1..=CONNECTIONS {
+    let mut threads = Vec::with_capacity(1 + CONNECTIONS);
+    for number in 0..=CONNECTIONS {
         let worker = worker::Worker::new(
             link.clone(),
             #[cfg(test)]
             Arc::clone(&faults),
         )?;
-        let queue = Arc::clone(&queue);
+        let queue = Arc::clone(if number == 0 { &urgent } else { &queue });
         threads.push(spawn(&format!("store-{number}"), move || {
             worker.run(&queue);
         })?);
     }
     Ok(Backend {
+        urgent,
         writes: Arc::clone(&queue),
         reads: queue,
         threads,

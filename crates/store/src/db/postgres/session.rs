@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How long the answer to a batch may take. The server gives up earlier; this is for one that is not there any more.
-const ROUND_TRIP: Duration = Duration::from_secs(20);
+const ROUND_TRIP: Duration = Duration::from_secs(8);
 
 type Driver<T> = std::result::Result<T, tokio_postgres::Error>;
 

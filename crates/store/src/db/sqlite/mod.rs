@@ -72,6 +72,7 @@ pub(super) fn open(path: &Path) -> Result<Backend> {
         drop(lock);
     })?);
     Ok(Backend {
+        urgent: Arc::clone(&writes),
         writes,
         reads,
         threads,
