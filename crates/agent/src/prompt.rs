@@ -41,6 +41,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_system_prompt_promises_no_place_where_files_are_kept() {
+        assert!(!SYSTEM.contains("outputs/"));
+        assert!(SYSTEM.contains("deleted when the run ends"));
+    }
+
+    #[test]
     fn a_prompt_alone_is_sent_as_it_is() {
         let task = Task {
             prompt: "Say hello.",

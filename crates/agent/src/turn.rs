@@ -115,7 +115,9 @@ async fn turns(
     };
     let mut answer = Answer::new(spec.output_schema.clone());
     let mut transcript = Vec::new();
-    for step in 1.. {
+    let mut step = 0;
+    loop {
+        step += 1;
         let (reply, cut) = caller.call(step, &transcript).await?;
         let said = said(&reply.content);
         if !said.is_empty() {
@@ -137,7 +139,6 @@ async fn turns(
             drop_oldest(&mut transcript);
         }
     }
-    Err(Stop::Failed("the agent took too many turns".to_owned()))
 }
 
 /// What is laid as `input.json` once there is a working directory.

@@ -10,10 +10,6 @@ pub const OUTPUT_BYTES: usize = 1024 * 1024;
 pub const FILES: usize = 32;
 /// All inline file contents of a run together, in bytes.
 pub const INLINE_FILES_BYTES: usize = 8 * 1024 * 1024;
-/// `files[].path`, in bytes.
-pub const FILE_PATH_BYTES: usize = 1_024;
-/// A saved file's name, in bytes.
-pub const FILE_NAME_BYTES: usize = 255;
 /// Entries of `connections`.
 pub const CONNECTIONS: usize = 16;
 /// `description`, in characters.
@@ -36,8 +32,6 @@ pub const SCHEMA_BYTES: usize = 64 * 1024;
 pub const CALLBACK_URL_CHARS: usize = 2_048;
 /// `callback.secret`, in characters.
 pub const CALLBACK_SECRET_CHARS: usize = 256;
-/// Entries of `web.allow`.
-pub const WEB_DOMAINS: usize = 100;
 /// The whole body of a run request, in bytes: what the fields together may hold, with room for JSON escapes.
 pub const BODY_BYTES: usize = 24 * 1024 * 1024;
 /// Runs on one page, most, and without pagination.

@@ -1,15 +1,28 @@
 //! What handlers share: the engine, the description document and the signal to stop.
 
+use std::sync::Arc;
+
+use axum::extract::FromRef;
 use bytes::Bytes;
 use sortie_engine::Engine;
 use tokio_util::sync::CancellationToken;
+
+use crate::kit::BodyBudget;
 
 /// The state of the router; handlers get it as `State<Arc<App>>`.
 pub(crate) struct App {
     /// The node.
     pub(crate) engine: Engine,
+    /// The memory for the bodies of requests.
+    pub(crate) bodies: BodyBudget,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
     /// Cancelled when open streams must end.
     pub(crate) stop: CancellationToken,
+}
+
+impl FromRef<Arc<App>> for BodyBudget {
+    fn from_ref(app: &Arc<App>) -> Self {
+        app.bodies.clone()
+    }
 }

@@ -1,7 +1,8 @@
 //! The way of every request: id, credential, rate limit, router, headers. One function, so that nothing leaves the
 //! server without its `X-Request-Id` and rate-limit headers, errors and panics included.
 //!
-//! A request with a valid credential is counted against its key, any other against the client's network. The health
+//! A request with a valid credential is counted against its key, any other against the client's network, whose guesses
+//! at credentials are looked up only as far as its quota goes. The health
 //! routes are not counted: a probe must not be told that a node is ill because it asked too often.
 
 use std::{any::Any, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::SystemTime};
@@ -24,8 +25,8 @@ use tracing::Instrument as _;
 use crate::{
     Options,
     kit::{
-        ApiError, Credential, Fault, Quota, RateLimits, RequestIds, Standing, X_REQUEST_ID, bearer,
-        client_address, error_response, network,
+        Advice, ApiError, Credential, Fault, Guesses, Quota, RateLimits, RequestIds, Standing, Token,
+        X_REQUEST_ID, bearer, client_address, error_response, network,
     },
     routes,
 };
@@ -36,7 +37,10 @@ pub(crate) struct Gate {
     router: Router,
     ids: RequestIds,
     limits: RateLimits,
+    guesses: Guesses,
     trusted_proxies: Vec<IpAddr>,
+    /// Seconds since 1970.
+    clock: fn() -> u64,
 }
 
 /// Whose quota a request is counted against.
@@ -57,7 +61,9 @@ impl Gate {
                 Quota::per_minute(options.requests_per_minute),
                 Quota::per_minute(options.anonymous_requests_per_minute),
             ),
+            guesses: Guesses::new(options.anonymous_requests_per_minute),
             trusted_proxies: options.trusted_proxies.clone(),
+            clock: now_seconds,
         }
     }
 
@@ -98,7 +104,7 @@ impl Gate {
             Some(Counted::Network(standing)) => (&self.limits.anonymous, standing),
             None => (
                 &self.limits.anonymous,
-                self.limits.peek_network(network, now_seconds()),
+                self.limits.peek_network(network, (self.clock)()),
             ),
         };
         let headers = response.headers_mut();
@@ -119,19 +125,19 @@ impl Gate {
         counted: &mut Option<Counted>,
     ) -> Response {
         if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ) {
-            let credential = self.look_up(request.headers()).await;
-            let now = now_seconds();
+            let credential = self.look_up(request.headers(), network).await;
+            let now = (self.clock)();
             let by = match &credential {
-                Credential::Valid(key) => Counted::Key(self.limits.count_key(key.id, now)),
-                Credential::Missing | Credential::Invalid | Credential::Unchecked(_) => {
+                Some(Credential::Valid(key)) => Counted::Key(self.limits.count_key(key.id, now)),
+                Some(Credential::Missing | Credential::Invalid | Credential::Unchecked(_)) | None => {
                     Counted::Network(self.limits.count_network(network, now))
                 }
             };
             *counted = Some(by);
             let (Counted::Key(standing) | Counted::Network(standing)) = by;
-            if !standing.admitted {
+            let Some(credential) = credential.filter(|_| standing.admitted) else {
                 return ApiError::rate_limited(standing.reset).into_response();
-            }
+            };
             request.extensions_mut().insert(credential);
         }
         // A router is always ready and never fails.
@@ -142,18 +148,31 @@ impl Gate {
             .unwrap_or_else(|never| match never {})
     }
 
-    async fn look_up(&self, headers: &HeaderMap) -> Credential {
-        let Some(token) = bearer(headers) else {
-            return Credential::Missing;
+    /// None where too many credentials from `network` were nobody's for one more to be looked up.
+    async fn look_up(&self, headers: &HeaderMap, network: IpAddr) -> Option<Credential> {
+        let Some(credential) = bearer(headers) else {
+            return Some(Credential::Missing);
         };
-        if token.is_empty() {
-            return Credential::Invalid;
+        if credential.is_empty() {
+            return Some(Credential::Invalid);
         }
-        match self.engine.authenticate(token).await {
-            Ok(Some(key)) => Credential::Valid(key),
-            Ok(None) => Credential::Invalid,
+        let token = Token::of(credential);
+        match self.guesses.advice(token, network, (self.clock)()) {
+            Advice::LookUp => {}
+            Advice::Nobodys => return Some(Credential::Invalid),
+            Advice::Refuse => return None,
+        }
+        Some(match self.engine.authenticate(credential).await {
+            Ok(Some(key)) => {
+                self.guesses.found(token);
+                Credential::Valid(key)
+            }
+            Ok(None) => {
+                self.guesses.not_found(token, network, (self.clock)());
+                Credential::Invalid
+            }
             Err(error) => Credential::Unchecked(Arc::new(error)),
-        }
+        })
     }
 }
 
@@ -202,7 +221,13 @@ fn now_seconds() -> u64 {
 #[cfg(test)]
 mod tests {
     use axum::routing::get;
+    use http::header::AUTHORIZATION;
     use http_body_util::BodyExt as _;
+    use sortie_api::{
+        key::CreateKey,
+        limits,
+        secret::{SELF_HOSTED_KEY, Secret},
+    };
     use sortie_store::Store;
 
     use super::*;
@@ -224,6 +249,7 @@ mod tests {
             .await
             .unwrap();
         let router = Router::new()
+            .route("/fine", get(|| async { "fine" }))
             .route("/panic", get(panics))
             .route(
                 "/broken",
@@ -234,12 +260,14 @@ mod tests {
                 get(|| async { ApiResult::<()>::Err(ApiError::unavailable("the database is away")) }),
             );
         let options = Options {
-            requests_per_minute: 600,
-            anonymous_requests_per_minute: 120,
+            requests_per_minute: limits::REQUESTS_PER_MINUTE,
+            anonymous_requests_per_minute: limits::ANONYMOUS_REQUESTS_PER_MINUTE,
             trusted_proxies: Vec::new(),
             base_url: None,
         };
-        Gate::new(engine, router, &options, 7)
+        let mut gate = Gate::new(engine, router, &options, 7);
+        gate.clock = || 1_763_674_200;
+        gate
     }
 
     async fn answer(gate: &Gate, path: &str) -> (u16, ErrorBody, http::HeaderMap) {
@@ -273,5 +301,55 @@ mod tests {
         let (status, body, headers) = answer(&gate, "/away").await;
         assert_eq!((status, body.error.as_str()), (503, "the database is away"));
         assert_eq!(headers["x-ratelimit-remaining"], "117", "each was counted once");
+    }
+
+    #[tokio::test]
+    async fn guesses_at_credentials_are_looked_up_within_the_quota_and_lock_no_key_in_use_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let gate = gate(&dir).await;
+        let secret = |number: u16| {
+            let mut random = [0; 32];
+            random[..2].copy_from_slice(&number.to_be_bytes());
+            Secret::new(SELF_HOSTED_KEY, random)
+        };
+        let in_use = secret(0);
+        assert!(gate.engine.bootstrap(&in_use).await.unwrap());
+        let org = gate
+            .engine
+            .authenticate(in_use.expose())
+            .await
+            .unwrap()
+            .unwrap()
+            .org;
+        let request = CreateKey {
+            name: "new".to_owned(),
+            role: None,
+        };
+        let new = gate.engine.create_key(org, request).await.unwrap().key;
+        let gate = &gate;
+        let status = async |last: u8, credential: &str| {
+            let request = Request::get("/fine")
+                .header(AUTHORIZATION, format!("Bearer {credential}"))
+                .body(Body::empty())
+                .unwrap();
+            let answer = gate.handle(IpAddr::from([192, 0, 2, last]), request).await;
+            answer.status().as_u16()
+        };
+
+        assert_eq!(status(1, in_use.expose()).await, 200);
+        let quota = u16::try_from(limits::ANONYMOUS_REQUESTS_PER_MINUTE).unwrap();
+        for guess in 1..=quota {
+            assert_eq!(
+                status(1, secret(guess).expose()).await,
+                200,
+                "the route is public"
+            );
+        }
+        assert_eq!(status(1, secret(quota + 1).expose()).await, 429);
+        assert_eq!(status(1, in_use.expose()).await, 200);
+        // Nothing tells a key that was never seen from a guess, without a look-up.
+        assert_eq!(status(1, &new).await, 429);
+        assert_eq!(status(2, &new).await, 200);
+        assert_eq!(status(1, &new).await, 200);
     }
 }

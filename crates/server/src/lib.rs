@@ -16,7 +16,7 @@ use sortie_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{app::App, gate::Gate};
+use crate::{app::App, gate::Gate, kit::BodyBudget};
 
 /// What the server is told at its start.
 #[derive(Clone, Debug)]
@@ -42,6 +42,7 @@ pub async fn serve(
     let document = serde_json::to_vec(&description::document(options.base_url.as_deref()))?;
     let app = Arc::new(App {
         engine: engine.clone(),
+        bodies: BodyBudget::default(),
         document: document.into(),
         stop: stop.clone(),
     });

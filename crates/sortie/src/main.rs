@@ -13,6 +13,7 @@ mod failure;
 mod follow;
 mod logging;
 mod node;
+mod open_files;
 mod terminal;
 mod transcript;
 

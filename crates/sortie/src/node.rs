@@ -5,7 +5,7 @@
 use std::{future::Future, net::SocketAddr, path::Path, process, sync::Arc};
 
 use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
-use sortie_engine::Engine;
+use sortie_engine::{Engine, Serves};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_store::Store;
 use tokio::net::TcpListener;
@@ -15,6 +15,7 @@ use crate::{
     config::Config,
     data_dir::{DataDir, Owner, PreparedKey, Purpose, RunningEngine},
     failure::{Failure, Result},
+    open_files,
 };
 
 /// A node at work.
@@ -40,6 +41,7 @@ pub(crate) struct FirstKey {
 impl Node {
     /// Starts a node that listens on `listen`. It answers as soon as this returns.
     pub(crate) async fn start(config: &Config, listen: SocketAddr, purpose: Purpose) -> Result<Self> {
+        open_files::raise_limit();
         let data_dir = DataDir::new(&config.data_dir);
         data_dir.create()?;
         let owner = data_dir.own()?;
@@ -180,11 +182,13 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
         mode: config.mode,
         data_dir: config.data_dir.clone(),
         node_name,
-        concurrency: match purpose {
-            Purpose::Serve | Purpose::OneRun => config.concurrency,
-            // Runs that wait stay where they are: they are not this command's.
-            Purpose::OneCommand => 0,
+        // Runs that wait stay where they are unless this node is here to stay: others are to work on them.
+        serves: match purpose {
+            Purpose::Serve => Serves::Everyone,
+            Purpose::OneRun => Serves::OwnRuns,
+            Purpose::OneCommand => Serves::Nothing,
         },
+        concurrency: config.concurrency,
         organization_concurrency: config.organization_concurrency,
         compute_micros_per_second: config.compute_micros_per_second,
         default_max_cost: config.default_max_cost,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::{
     body::Body,
-    extract::{FromRequest, Request},
+    extract::{FromRef, FromRequest, Request},
     response::{IntoResponse, Response},
 };
 use bytes::{Bytes, BytesMut};
@@ -20,7 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::error::Category;
 use sortie_api::limits::BODY_BYTES;
 
-use super::{ApiError, ApiResult, json_text};
+use super::{ApiError, ApiResult, BodyBudget, body_budget::Room, json_text};
 
 /// How long a client may take to send its body.
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
@@ -28,24 +28,32 @@ const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long what is too large is read on.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A request's body as `T`, or a response's body.
+/// A response's body.
 #[derive(Clone, Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+/// A request's body as `T`, and its share of the memory for bodies: to be held until the request is done.
+#[derive(Debug)]
+pub(crate) struct JsonBody<T>(pub(crate) T, pub(crate) Room);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T>
+where
+    BodyBudget: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, _state: &S) -> ApiResult<Self> {
+    async fn from_request(request: Request, state: &S) -> ApiResult<Self> {
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers) {
             return Err(ApiError::invalid_request(
                 "Content-Type: must be application/json",
             ));
         }
-        let bytes = tokio::time::timeout(BODY_TIMEOUT, read(body, &parts.headers))
+        let mut room = BodyBudget::from_ref(state).room();
+        let bytes = tokio::time::timeout(BODY_TIMEOUT, read(body, &parts.headers, &mut room))
             .await
             .map_err(|_| ApiError::invalid_request("the body did not arrive within 60 s"))??;
-        parse(&bytes).map(Self)
+        Ok(Self(parse(&bytes)?, room))
     }
 }
 
@@ -75,8 +83,8 @@ fn is_json(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// The whole body, at most [`BODY_BYTES`].
-async fn read(mut body: Body, headers: &HeaderMap) -> ApiResult<Bytes> {
+/// The whole body, at most [`BODY_BYTES`], as far as there is room for it.
+async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> ApiResult<Bytes> {
     let announced = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok())
@@ -91,11 +99,16 @@ async fn read(mut body: Body, headers: &HeaderMap) -> ApiResult<Bytes> {
         let frame = frame.map_err(|_| ApiError::invalid_request("the body could not be read"))?;
         let Ok(chunk) = frame.into_data() else { continue };
         length = length.saturating_add(chunk.len());
-        if length > BODY_BYTES {
-            drop(chunks);
+        let room = if length > BODY_BYTES {
+            Err(ApiError::payload_too_large(BODY_BYTES))
+        } else {
+            room.grow(length).await
+        };
+        if let Err(refusal) = room {
+            drop((chunks, chunk));
             // However it ends, the answer is the same.
             let _drained = tokio::time::timeout(DRAIN_TIMEOUT, drain(body)).await;
-            return Err(ApiError::payload_too_large(BODY_BYTES));
+            return Err(refusal);
         }
         chunks.push(chunk);
     }
@@ -201,12 +214,16 @@ mod tests {
     use super::*;
 
     async fn refusal(content_type: &str, body: impl Into<Body>) -> (u16, String) {
+        refusal_within(&BodyBudget::default(), content_type, body).await
+    }
+
+    async fn refusal_within(budget: &BodyBudget, content_type: &str, body: impl Into<Body>) -> (u16, String) {
         let request = Request::builder()
             .header(CONTENT_TYPE, content_type)
             .body(body.into())
             .unwrap();
-        let response = match Json::<RunRequest>::from_request(request, &()).await {
-            Ok(Json(request)) => return (200, format!("{request:?}")),
+        let response = match JsonBody::<RunRequest>::from_request(request, budget).await {
+            Ok(JsonBody(request, _)) => return (200, format!("{request:?}")),
             Err(error) => error.into_response(),
         };
         let status = response.status().as_u16();
@@ -332,6 +349,23 @@ mod tests {
             413
         );
         assert_eq!(begun.elapsed(), DRAIN_TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_wait_for_room_and_are_put_off_where_there_is_none() {
+        let budget = BodyBudget::of(1 << 20);
+        let body = |length: usize| format!("{{{}}}", " ".repeat(length));
+        let json = "application/json";
+        let mut held = budget.room();
+        held.grow(1 << 20).await.unwrap();
+        let (status, error) = refusal_within(&budget, json, body(1 << 20)).await;
+        assert_eq!(status, 503, "{error}");
+        assert_eq!(refusal_within(&budget, json, body(100)).await.0, 200);
+        drop(held);
+        // One after another, each gives its room back.
+        for _ in 0..3 {
+            assert_eq!(refusal_within(&budget, json, body(1 << 20)).await.0, 200);
+        }
     }
 
     #[tokio::test]

@@ -3,8 +3,10 @@
 //! Handlers take their input only through these: `axum`'s own `Json`, `Query` and `Path` answer in plain text and
 //! are forbidden by lint. A handler without [`Member`], [`Admin`] or a place among the public routes does not exist.
 
+mod body_budget;
 mod client_address;
 mod error;
+mod guesses;
 mod json;
 mod json_text;
 mod path;
@@ -13,9 +15,11 @@ mod rate_limit;
 mod request_id;
 mod who;
 
+pub(crate) use body_budget::BodyBudget;
 pub(crate) use client_address::{client_address, network};
 pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
-pub(crate) use json::{Json, json_response};
+pub(crate) use guesses::{Advice, Guesses, Token};
+pub(crate) use json::{Json, JsonBody, json_response};
 pub(crate) use path::Path;
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
 pub(crate) use rate_limit::{Quota, RateLimits, Standing, WINDOW_SECONDS};

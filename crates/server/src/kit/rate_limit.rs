@@ -18,9 +18,9 @@ use sortie_api::KeyId;
 pub(crate) const WINDOW_SECONDS: u64 = 60;
 
 /// Client networks counted one by one in a window; above that they share one counter.
-const NETWORKS: usize = 65_536;
+pub(super) const NETWORKS: usize = 65_536;
 
-const SHARDS: usize = 16;
+pub(super) const SHARDS: usize = 16;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -118,7 +118,7 @@ impl RateLimits {
 
 /// Counters by `K`, split into shards so that two cores seldom wait for each other.
 #[derive(Debug)]
-struct Windows<K> {
+pub(super) struct Windows<K> {
     shards: [Mutex<Shard<K>>; SHARDS],
     hasher: RandomState,
     capacity: usize,
@@ -143,7 +143,8 @@ impl<K> Default for Shard<K> {
 }
 
 impl<K: Hash + Eq> Windows<K> {
-    fn new(capacity: usize) -> Self {
+    /// At most `capacity` keys in each shard are counted one by one.
+    pub(super) fn new(capacity: usize) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::new(Shard::default())),
             hasher: RandomState::new(),
@@ -171,7 +172,8 @@ impl<K: Hash + Eq> Windows<K> {
         Some(shard)
     }
 
-    fn count(&self, key: K, quota: u32, now_seconds: u64) -> Standing {
+    /// Counts one more of `key`.
+    pub(super) fn count(&self, key: K, quota: u32, now_seconds: u64) -> Standing {
         let (window, reset) = window_at(now_seconds);
         let before = self.shard(&key, window).map(|mut shard| {
             let shard = &mut *shard;
@@ -188,14 +190,19 @@ impl<K: Hash + Eq> Windows<K> {
         standing(before.unwrap_or(u32::MAX), quota, reset)
     }
 
-    fn peek(&self, key: &K, quota: u32, now_seconds: u64) -> Standing {
+    /// Where `key` stands, and whether one more would be admitted.
+    pub(super) fn peek(&self, key: &K, quota: u32, now_seconds: u64) -> Standing {
         let (window, reset) = window_at(now_seconds);
         let shard = self.shard(key, window);
-        let count = shard.map_or(u32::MAX, |shard| shard.counts.get(key).copied().unwrap_or(0));
+        let count = shard.map_or(u32::MAX, |shard| match shard.counts.get(key) {
+            Some(count) => *count,
+            None if shard.counts.len() >= self.capacity => shard.overflow,
+            None => 0,
+        });
         Standing {
             remaining: quota.saturating_sub(count),
             reset,
-            admitted: true,
+            admitted: count < quota,
         }
     }
 }

@@ -8,7 +8,7 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
-use sortie_api::{OrgId, Run, RunId, RunStatus, ScheduleId, Timestamp};
+use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
 /// As long as a block of the hash, so that every byte of it is the key.
 const KEY: [u8; 64] = *b"sortie, engine API: seal of the cursors of run lists, version 1.";
@@ -32,10 +32,10 @@ pub(crate) struct List {
 pub(crate) struct InvalidCursor;
 
 impl List {
-    /// The cursor that continues behind `last`.
-    pub(crate) fn cursor_after(&self, last: &Run) -> String {
-        let mut bytes = last.created_at.as_micros().to_be_bytes().to_vec();
-        bytes.extend_from_slice(last.id.to_string().as_bytes());
+    /// The cursor that continues behind the run at this position.
+    pub(crate) fn cursor_after(&self, (created_at, id): (Timestamp, RunId)) -> String {
+        let mut bytes = created_at.as_micros().to_be_bytes().to_vec();
+        bytes.extend_from_slice(id.to_string().as_bytes());
         let seal = self.seal(&bytes).finalize().into_bytes();
         bytes.extend(seal.iter().take(SEAL_LEN));
         URL_SAFE_NO_PAD.encode(bytes)
@@ -78,29 +78,14 @@ impl List {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use sortie_api::Micros;
-
     use super::*;
+    use proptest::prelude::*;
 
     const AT: Timestamp = Timestamp::from_micros(1_763_674_200_123_456);
 
-    fn run(at: i64, random: [u8; 10]) -> Run {
+    fn run(at: i64, random: [u8; 10]) -> (Timestamp, RunId) {
         let created_at = Timestamp::from_micros(at);
-        Run {
-            id: RunId::new(created_at, random),
-            status: RunStatus::Queued,
-            output: None,
-            error: None,
-            created_at,
-            started_at: None,
-            finished_at: None,
-            max_cost_micros: Micros::ZERO,
-            cost_micros: Micros::ZERO,
-            billing_pending: true,
-            schedule_id: None,
-            zero_data_retention: false,
-        }
+        (created_at, RunId::new(created_at, random))
     }
 
     fn list(org: u8) -> List {
@@ -135,7 +120,7 @@ mod tests {
         let last = run(AT.as_micros(), [9; 10]);
         for made in lists {
             for used in lists {
-                let read = used.position(&made.cursor_after(&last));
+                let read = used.position(&made.cursor_after(last));
                 assert_eq!(read.is_ok(), made == used, "{made:?} {used:?}");
             }
         }
@@ -144,7 +129,7 @@ mod tests {
     #[test]
     fn a_cursor_is_the_same_after_a_restart() {
         assert_eq!(
-            list(1).cursor_after(&run(AT.as_micros(), [9; 10])),
+            list(1).cursor_after(run(AT.as_micros(), [9; 10])),
             "AAZEDWYyqEBydW5fMDFrYWhqczYxdmY0NHJqMjg5MTQ0Z2oyODmqkiJpFHg3EFxXYeessqKg"
         );
     }
@@ -153,12 +138,12 @@ mod tests {
         #[test]
         fn a_position_survives_its_cursor(at in 0_i64..i64::MAX, random: [u8; 10]) {
             let last = run(at, random);
-            prop_assert_eq!(list(1).position(&list(1).cursor_after(&last)), Ok((last.created_at, last.id)));
+            prop_assert_eq!(list(1).position(&list(1).cursor_after(last)), Ok(last));
         }
 
         #[test]
         fn any_changed_character_is_refused(random: [u8; 10], at: prop::sample::Index, to in "[A-Za-z0-9_=.-]") {
-            let cursor = list(1).cursor_after(&run(AT.as_micros(), random));
+            let cursor = list(1).cursor_after(run(AT.as_micros(), random));
             let at = at.index(cursor.len());
             let mut changed = cursor.clone();
             changed.replace_range(at..=at, &to);
@@ -168,7 +153,7 @@ mod tests {
 
         #[test]
         fn a_cut_or_longer_cursor_is_refused(cut in 0_usize..72, more in "[A-Za-z0-9_-]{1,8}") {
-            let cursor = list(1).cursor_after(&run(AT.as_micros(), [9; 10]));
+            let cursor = list(1).cursor_after(run(AT.as_micros(), [9; 10]));
             prop_assert_eq!(list(1).position(&cursor[..cut]), Err(InvalidCursor));
             prop_assert_eq!(list(1).position(&format!("{cursor}{more}")), Err(InvalidCursor));
         }

@@ -14,7 +14,7 @@ use sortie_api::{
 
 use crate::{
     app::App,
-    kit::{Admin, ApiError, ApiResult, Json, Path},
+    kit::{Admin, ApiError, ApiResult, Json, JsonBody, Path},
 };
 
 fn self_hosted(app: &App) -> ApiResult<()> {
@@ -58,7 +58,7 @@ pub(crate) async fn list_keys(State(app): State<Arc<App>>, who: Admin) -> ApiRes
 pub(crate) async fn create_key(
     State(app): State<Arc<App>>,
     who: Admin,
-    Json(request): Json<CreateKey>,
+    JsonBody(request, _room): JsonBody<CreateKey>,
 ) -> ApiResult<Response> {
     self_hosted(&app)?;
     let created = app.engine.create_key(who.org, request).await?;

@@ -15,6 +15,7 @@ mod keys;
 mod models;
 mod operations;
 mod organization;
+mod run_list;
 mod runs;
 
 /// Liveness: answers while the process serves.

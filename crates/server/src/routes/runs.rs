@@ -8,12 +8,12 @@ use axum::{
 };
 use http::{HeaderName, StatusCode, request::Parts};
 use sortie_api::{Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, limits};
-use sortie_store::{Created, RunFilter};
+use sortie_store::Created;
 
-use super::cursor::List;
+use super::{cursor::List, run_list::Listing};
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Json, Member, Pairs, Path, Query, json_response},
+    kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query, json_response},
 };
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -76,7 +76,7 @@ pub(crate) async fn create_run(
     State(app): State<Arc<App>>,
     who: Member,
     IdempotencyKey(key): IdempotencyKey,
-    Json(request): Json<RunRequest>,
+    JsonBody(request, _room): JsonBody<RunRequest>,
 ) -> ApiResult<(StatusCode, Json<Run>)> {
     Ok(match app.engine.create_run(who.org, request, key).await? {
         Created::New(run) => (StatusCode::ACCEPTED, Json(run)),
@@ -104,9 +104,11 @@ impl FromQuery for ListQuery {
     }
 }
 
+// For the document only: the body is written run by run.
 /// Runs as a plain list, or a page of them.
-#[derive(serde::Serialize, utoipa::ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[serde(untagged)]
+#[expect(dead_code, reason = "the body is written by `Listing`")]
 pub(crate) enum RunList {
     /// Without `limit` and `cursor`.
     Recent(Vec<Run>),
@@ -141,7 +143,7 @@ pub(crate) async fn list_runs(
     State(app): State<Arc<App>>,
     who: Member,
     Query(query): Query<ListQuery>,
-) -> ApiResult<Json<RunList>> {
+) -> ApiResult<Response> {
     let list = List {
         org: who.org,
         status: query.status,
@@ -155,23 +157,8 @@ pub(crate) async fn list_runs(
         .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
     let paged = query.limit.is_some() || query.cursor.is_some();
     let limit = query.limit.unwrap_or(limits::PAGE);
-    let filter = RunFilter {
-        status: query.status,
-        schedule: query.schedule,
-        before,
-        // One more than asked for tells whether there is another page.
-        limit: if paged { limit + 1 } else { limit },
-    };
-    let mut items = app.engine.store().list_runs(who.org, filter).await?;
-    if !paged {
-        return Ok(Json(RunList::Recent(items)));
-    }
-    let size = usize::try_from(limit).unwrap_or(usize::MAX);
-    let more = items.len() > size;
-    items.truncate(size);
-    let next_cursor = items.last().filter(|_| more).map(|run| list.cursor_after(run));
-    let next_cursor = next_cursor.unwrap_or_default();
-    Ok(Json(RunList::Page(RunPage { items, next_cursor })))
+    let store = app.engine.store().clone();
+    Listing::new(store, list, before, (limit, paged)).respond().await
 }
 
 /// Get a run

@@ -45,6 +45,10 @@ fn without_any_configuration_a_node_is_self_hosted_on_the_loopback_with_sqlite()
         config.rate_limit_per_minute,
         sortie_api::limits::REQUESTS_PER_MINUTE
     );
+    assert_eq!(
+        config.anonymous_rate_limit_per_minute,
+        sortie_api::limits::ANONYMOUS_REQUESTS_PER_MINUTE
+    );
     assert_eq!(config.organization_concurrency, None);
 }
 

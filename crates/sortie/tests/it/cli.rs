@@ -9,12 +9,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::RunStatus;
-use sortie_testkit::{Database, Node, node::binary_command};
+use sortie_testkit::{Database, Node, NodeOptions, node::binary_command};
 
 use crate::{
     Checked, both_databases,
     kit::{at_work, plain, waiting},
-    node,
+    node, node_with,
 };
 
 both_databases![run_prints_the_answer_on_standard_output_and_the_transcript_beside_it];
@@ -87,6 +87,27 @@ async fn run_starts_an_engine_itself_where_none_runs() -> Checked {
     // Again on what the first one left.
     let output = exits(alone(folder.path(), &["run", "second"]), 0)?;
     assert_eq!(text(&output.stdout).trim_end(), "second");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_engine_of_one_command_leaves_the_runs_of_others_where_they_are() -> Checked {
+    let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
+    let mut node = node_with(Database::Sqlite, options).await?;
+    let client = node.client()?;
+    at_work(&client).await?;
+    let queued = client.create(&plain("later")).await?.id.to_string();
+    node.kill()?;
+
+    let output = exits(alone(node.data_dir(), &["run", "mine"]), 0)?;
+    assert_eq!(text(&output.stdout).trim_end(), "mine");
+    let output = exits(alone(node.data_dir(), &["runs", "get", &queued, "--json"]), 0)?;
+    let run: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(run["status"], "queued");
+
+    node.restart().await?;
+    let (_, run) = node.client()?.finished(&queued).await?;
+    assert_eq!(run.status, RunStatus::Succeeded);
     Ok(())
 }
 
