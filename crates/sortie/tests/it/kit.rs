@@ -1,5 +1,7 @@
 //! Requests and looks that many tests share.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use serde_json::{Value, json};
 use sortie_api::{Event, Run, RunStatus};
@@ -38,6 +40,29 @@ pub(crate) async fn at_work(client: &Client) -> Result<Run> {
 /// The statuses that a run's events tell, in order.
 pub(crate) fn statuses(events: &[Event]) -> Vec<RunStatus> {
     events.iter().filter_map(status_of).collect()
+}
+
+/// The run without what its settlement still changes: a cancelled run is settled once its worker has reported
+/// (decisions 2, `billing_pending`).
+pub(crate) fn unsettled(run: &Run) -> Run {
+    Run {
+        billing_pending: true,
+        cost_micros: sortie_api::Micros::ZERO,
+        ..run.clone()
+    }
+}
+
+/// Waits until a final run is settled, and returns it. The contract has the client read the run again.
+pub(crate) async fn settled(client: &Client, id: &str) -> Result<Run> {
+    let settled = async {
+        loop {
+            let run = client.run(id).await?;
+            if !run.billing_pending {
+                return Ok(run);
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), settled).await?
 }
 
 /// How many of the events tell a final status.
