@@ -35,9 +35,10 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     let [_, changed, _, found] = batch(
         tx,
         &[
-            // Nobody can claim it any more, so it stays as free or as held as this statement finds it.
+            // Nobody can claim it any more, so it stays as free or as held as this statement finds it. Said in this
+            // way, the index of the waiting runs cannot serve it, which would walk those of the organization.
             Stmt::new(
-                "DELETE FROM queue WHERE run_id = $2 AND org_id = $1 AND node_id IS NULL",
+                "DELETE FROM queue WHERE run_id = $2 AND org_id = $1 AND COALESCE(node_id, -1) < 0",
                 vals![org, id],
             ),
             Stmt::new(

@@ -17,18 +17,21 @@ impl Store {
         let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
         self.db
             .write(move |tx| {
-                let [_, taken] = batch(
+                let [_, _, taken] = batch(
                     tx,
                     &[
-                        // The lock of all that hands out runs: no node claims while it is declared lost.
+                        // The lock of all that hands out runs: no node claims while it is declared lost. Only a
+                        // statement after it sees what the one that had it before has done.
+                        Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
                         Stmt::new(
-                            "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 \
-                             AND EXISTS (SELECT 1 FROM node WHERE id = $1 AND ended_at IS NULL)",
+                            "SELECT 1 FROM node WHERE id = $1 AND ended_at IS NULL",
                             vals![node],
                         )
                         .exactly(1, Error::Fenced),
+                        // Said in this way, it cannot be served by the index of the waiting runs, which would walk
+                        // them.
                         Stmt::new(
-                            "UPDATE queue SET node_id = $2 WHERE node_id IS NULL \
+                            "UPDATE queue SET node_id = $2 WHERE COALESCE(node_id, -1) < 0 \
                              AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
                             vals![ids.as_str(), node],
                         ),

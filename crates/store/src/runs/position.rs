@@ -34,7 +34,7 @@ impl Store {
             .db
             .read(move |tx| {
                 tx.query_all(
-                    "SELECT id, last_event FROM run WHERE id IN (SELECT value FROM {JSON_EACH}($1))",
+                    "SELECT id, last_event FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
                     vals![ids.as_str()],
                 )
             })

@@ -104,6 +104,17 @@ both! {
         assert!(claims.iter().all(|claim| claim.fence.attempt == 1));
     }
 
+    async fn claim_named_is_one_transaction(fixture: &Fixture) {
+        let (org, node) = org_with_run(fixture).await;
+        let named = fixture.queued(org).await;
+        let at = fixture.now();
+        let claims = proves_atomic(fixture, async || {
+            fixture.store.claim_named(node, vec![named], at).await
+        })
+        .await;
+        assert_eq!(claims.len(), 1);
+    }
+
     async fn the_writes_of_a_worker_are_one_transaction_each(fixture: &Fixture) {
         let (org, node) = org_with_run(fixture).await;
         let fence = fixture.claim_one(node).await.fence;

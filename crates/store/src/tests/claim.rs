@@ -177,6 +177,21 @@ both! {
         assert_eq!(claim().await.len(), 1);
     }
 
+    async fn a_claim_by_name_takes_those_that_wait_and_no_others(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, other) = (fixture.node().await, fixture.node().await);
+        let held = fixture.running(org, other).await.run;
+        let (named, unnamed) = (fixture.queued(org).await, fixture.queued(org).await);
+        let runs = || vec![named, held, fixture.run_id()];
+        let claims = fixture.store.claim_named(node, runs(), fixture.now()).await.unwrap();
+        let [claim] = &claims[..] else { panic!("{claims:?}") };
+        assert_eq!((claim.fence.run, claim.fence.attempt, claim.org), (named, 1, org));
+        assert_eq!(fixture.get(org, unnamed).await.status, RunStatus::Queued);
+        assert!(fixture.store.claim_named(node, runs(), fixture.now()).await.unwrap().is_empty());
+        let refused = fixture.store.claim_named(NodeId(77), vec![unnamed], fixture.now()).await;
+        assert_eq!(refused.unwrap_err(), Error::Fenced);
+    }
+
     async fn a_node_that_is_not_known_claims_nothing(fixture: &Fixture) {
         let org = fixture.org().await;
         fixture.queued(org).await;
@@ -201,7 +216,8 @@ both! {
         for _ in 0..20 {
             fixture.running(org, node).await;
         }
-        let filter = RunFilter { status: Some(RunStatus::Running), schedule: None, before: None, limit: 20 };
+        // One more than there are: it looks for it to the end.
+        let filter = RunFilter { status: Some(RunStatus::Running), schedule: None, before: None, limit: 21 };
         let fastest = async || {
             let mut fastest = Duration::MAX;
             for _ in 0..6 {

@@ -28,7 +28,7 @@ both! {
             assert_eq!(run.error.as_deref(), Some("the worker that ran it was lost"));
             let events = fixture.events(org, id).await;
             let [.., reason, status] = &events[..] else { panic!("{events:?}") };
-            assert_eq!((&*reason.kind, &*reason.data), ("interrupted", r#"{"reason":"worker_lost"}"#));
+            assert_eq!((&*reason.kind, &*reason.data), ("interrupted", r#"{"reason":"worker_lost","step":0}"#));
             let text = r#"{"status":"interrupted","error":"the worker that ran it was lost"}"#;
             assert_eq!((&*status.kind, &*status.data), ("status", text));
         }

@@ -283,6 +283,32 @@ async fn a_run_that_comes_between_is_not_handed_out_without_the_lock() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_replaced_while_its_claim_by_name_waits_for_the_lock_is_fenced() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.org().await;
+    let old = fixture.node_named("same").await;
+    let run = fixture.queued(org).await;
+    // The replacement has the lock, and waits until the claim waits for it.
+    let (reached, go_on) = fixture.store.db.faults().pause(2);
+    let (_, claimed) = join(fixture.node_named("same"), async {
+        reached.await.unwrap();
+        join(fixture.store.claim_named(old, vec![run], fixture.now()), async {
+            let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                           AND datname = current_database()";
+            while fixture.count(waiting).await == 0 {
+                tokio::task::yield_now().await;
+            }
+            go_on.send(()).unwrap();
+        })
+        .await
+        .0
+    })
+    .await;
+    assert_eq!(claimed.unwrap_err(), Error::Fenced);
+    fixture.check().await;
+}
+
+#[tokio::test]
 async fn a_node_that_is_forgotten_while_it_claims_is_fenced() {
     let fixture = Fixture::postgres().await;
     let (org, node) = (fixture.org().await, fixture.node().await);
