@@ -1,10 +1,10 @@
 //! Requests and looks that many tests share.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use sortie_api::{Event, Run, RunStatus};
+use sortie_api::{Event, Micros, Run, RunStatus};
 use sortie_testkit::{Client, client::status_of};
 
 /// A run without tools: the offline model answers with the prompt itself.
@@ -38,31 +38,31 @@ pub(crate) async fn at_work(client: &Client) -> Result<Run> {
 }
 
 /// The statuses that a run's events tell, in order.
-pub(crate) fn statuses(events: &[Event]) -> Vec<RunStatus> {
-    events.iter().filter_map(status_of).collect()
+/// The run once its cost is settled: a run cancelled under its worker is pending until the worker has reported.
+pub(crate) async fn settled(client: &Client, id: &str) -> Result<Run> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let run = client.run(id).await?;
+        if !run.billing_pending {
+            return Ok(run);
+        }
+        ensure!(Instant::now() < deadline, "not settled: {run:?}");
+        // No event tells of the settlement.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
-/// The run without what its settlement still changes: a cancelled run is settled once its worker has reported
-/// (decisions 2, `billing_pending`).
+/// A run but for what settles after its end.
 pub(crate) fn unsettled(run: &Run) -> Run {
     Run {
         billing_pending: true,
-        cost_micros: sortie_api::Micros::ZERO,
+        cost_micros: Micros::ZERO,
         ..run.clone()
     }
 }
 
-/// Waits until a final run is settled, and returns it. The contract has the client read the run again.
-pub(crate) async fn settled(client: &Client, id: &str) -> Result<Run> {
-    let settled = async {
-        loop {
-            let run = client.run(id).await?;
-            if !run.billing_pending {
-                return Ok(run);
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(5), settled).await?
+pub(crate) fn statuses(events: &[Event]) -> Vec<RunStatus> {
+    events.iter().filter_map(status_of).collect()
 }
 
 /// How many of the events tell a final status.
