@@ -9,6 +9,7 @@ use std::{
 use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     process::getpid,
+    time::{ClockId, clock_gettime},
 };
 
 use super::procs;
@@ -19,7 +20,8 @@ use crate::{
 };
 
 const INTERVAL: Duration = Duration::from_millis(250);
-/// A look costs at most one part in this many of the time.
+/// A look costs at most one part in this many of the processor's time. Its own time counts, not that of the clock: on
+/// a busy machine a look that had to wait for its turn must not put off the next one.
 const SHARE: u32 = 10;
 
 /// What is watched, and when next.
@@ -63,10 +65,10 @@ impl Watch {
         if !self.due_in().is_zero() {
             return None;
         }
-        let began = Instant::now();
+        let began = processor_time();
         let broken = self.memory_broken().or_else(|| self.disk_broken());
         self.looked = Instant::now();
-        self.cost = self.looked - began;
+        self.cost = processor_time().saturating_sub(began);
         broken
     }
 
@@ -75,10 +77,10 @@ impl Watch {
         if self.looked.elapsed() < self.cost * SHARE {
             return None;
         }
-        let began = Instant::now();
+        let began = processor_time();
         let broken = self.disk_broken();
         self.looked = Instant::now();
-        self.cost = self.looked - began;
+        self.cost = processor_time().saturating_sub(began);
         if broken.is_some() {
             // The next command starts from here.
             self.baseline = self.measure();
@@ -119,4 +121,13 @@ impl Watch {
         }
         total
     }
+}
+
+/// What this thread, the only one, has used of the processor.
+fn processor_time() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(used.tv_sec).unwrap_or(0),
+        u32::try_from(used.tv_nsec).unwrap_or(0),
+    )
 }
