@@ -37,7 +37,6 @@ pub(crate) async fn at_work(client: &Client) -> Result<Run> {
     Ok(run)
 }
 
-/// The statuses that a run's events tell, in order.
 /// The run once its cost is settled: a run cancelled under its worker is pending until the worker has reported.
 pub(crate) async fn settled(client: &Client, id: &str) -> Result<Run> {
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -61,6 +60,7 @@ pub(crate) fn unsettled(run: &Run) -> Run {
     }
 }
 
+/// The statuses that a run's events tell, in order.
 pub(crate) fn statuses(events: &[Event]) -> Vec<RunStatus> {
     events.iter().filter_map(status_of).collect()
 }

@@ -89,6 +89,10 @@ async fn cancel_of_a_queued_run_ends_it_before_it_starts(database: Database) -> 
         (cancelled.status, cancelled.started_at),
         (RunStatus::Cancelled, None)
     );
+    ensure!(
+        !cancelled.billing_pending,
+        "nothing was done that would still be to settle"
+    );
     let (events, _) = client.finished(&queued.id.to_string()).await?;
     assert_eq!(statuses(&events), [RunStatus::Queued, RunStatus::Cancelled]);
     // The one before it is untouched, and the one after it gets its turn.
