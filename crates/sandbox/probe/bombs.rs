@@ -19,7 +19,7 @@ pub(crate) fn run(word: &str, arguments: &[&str]) -> Outcome {
         "bomb" => bomb(),
         "threads" => threads(),
         "sleepers" => sleepers(number(0)?),
-        "heap" => heap(number(0)?),
+        "heap" => drop(heap(number(0)?)),
         "heaps" => heaps(number(0)?, number(1)?),
         "memfd" => memfd(number(0)?)?,
         "pipes" => pipes(),
@@ -80,13 +80,14 @@ fn sleepers(count: usize) -> ! {
     sleep()
 }
 
-fn heap(mebibytes: usize) {
+fn heap(mebibytes: usize) -> Vec<Vec<u8>> {
     let mut held = Vec::new();
     for _ in 0..mebibytes {
         held.push(vec![1_u8; 1 << 20]);
         hint::black_box(&held);
     }
     say("held\n");
+    held
 }
 
 /// Many processes, none of them large.
@@ -94,8 +95,9 @@ fn heaps(count: usize, mebibytes: usize) {
     let children: Vec<i32> = (0..count)
         .filter_map(|_| {
             fork(|| {
-                heap(mebibytes);
+                let held = heap(mebibytes);
                 thread::sleep(Duration::from_secs(5));
+                drop(held);
                 0
             })
             .ok()

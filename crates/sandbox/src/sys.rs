@@ -33,6 +33,40 @@ pub(crate) fn fork() -> Result<Option<Pid>, Errno> {
     Ok(i32::try_from(pid).ok().and_then(Pid::from_raw))
 }
 
+/// A child that has ended.
+pub(crate) struct Reaped {
+    pub(crate) pid: Pid,
+    /// Its exit code; `Err` with the signal that ended it.
+    pub(crate) ended: Result<i32, i32>,
+    /// The most memory that it, or one of the children it waited for, had resident at once, in bytes.
+    pub(crate) peak_bytes: u64,
+}
+
+/// Takes one child that has ended, with what it used; `None` while all that are left are alive.
+pub(crate) fn reap_one() -> Result<Option<Reaped>, Errno> {
+    let mut status = 0;
+    // SAFETY: an all-zero `rusage` is a valid one, of numbers only.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to locals that outlive the call.
+    let pid = check(c_long::from(unsafe {
+        libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage)
+    }))?;
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Ok(None);
+    };
+    let ended = if libc::WIFSIGNALED(status) {
+        Err(libc::WTERMSIG(status))
+    } else {
+        Ok(libc::WEXITSTATUS(status))
+    };
+    let peak_bytes = u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1_024);
+    Ok(Some(Reaped {
+        pid,
+        ended,
+        peak_bytes,
+    }))
+}
+
 /// Ends the process without running anything that was registered for its exit.
 pub(crate) fn exit_now(code: c_int) -> ! {
     // SAFETY: `_exit` touches no memory of ours.

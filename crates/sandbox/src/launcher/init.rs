@@ -12,8 +12,8 @@ use rustix::{
     fs::{Mode, OFlags, open as open_file},
     io::{Errno, read},
     process::{
-        DumpableBehavior, Pid, Signal, WaitOptions, fchdir, getpid, kill_process, set_child_subreaper,
-        set_dumpable_behavior, set_parent_process_death_signal, wait,
+        DumpableBehavior, Pid, Signal, fchdir, getpid, kill_process, set_child_subreaper,
+        set_dumpable_behavior, set_parent_process_death_signal,
     },
     thread::set_no_new_privs,
 };
@@ -60,6 +60,8 @@ struct Current {
     pid: Pid,
     status: Option<Status>,
     broken: Option<Broken>,
+    /// The most memory that one of its processes had, as far as they have ended.
+    peak_bytes: u64,
 }
 
 /// Whether the loop goes on.
@@ -213,6 +215,7 @@ impl Init<'_> {
                     pid,
                     status: None,
                     broken: None,
+                    peak_bytes: 0,
                 });
                 self.anything_alive = true;
                 Ok(())
@@ -238,13 +241,13 @@ impl Init<'_> {
         let mut signals = [0_u8; 1_024];
         while read(&self.children, signals.as_mut_slice()).is_ok() {}
         loop {
-            match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => {
-                    if let Some(current) = self.current.as_mut().filter(|current| current.pid == pid) {
-                        current.status = status
-                            .exit_status()
-                            .map(Status::Code)
-                            .or_else(|| status.terminating_signal().map(Status::Signal));
+            match sys::reap_one() {
+                Ok(Some(reaped)) => {
+                    if let Some(current) = self.current.as_mut() {
+                        current.peak_bytes = current.peak_bytes.max(reaped.peak_bytes);
+                        if current.pid == reaped.pid {
+                            current.status = Some(reaped.ended.map_or_else(Status::Signal, Status::Code));
+                        }
                     }
                 }
                 Ok(None) => {
@@ -267,7 +270,7 @@ impl Init<'_> {
         };
         let Some(status) = current.status else { return };
         if current.broken.is_none() {
-            current.broken = self.watch.look_at_end();
+            current.broken = self.watch.look_at_end(current.peak_bytes);
             if current.broken.is_some() {
                 self.end_everything();
             }

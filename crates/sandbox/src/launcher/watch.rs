@@ -72,8 +72,12 @@ impl Watch {
         broken
     }
 
-    /// Looks at the disk at the end of a command, unless the last look was dear and is not long ago.
-    pub(super) fn look_at_end(&mut self) -> Option<Broken> {
+    /// Looks at the end of a command: at what its largest process had, which may have come and gone between two looks,
+    /// and at the disk, unless the last look was dear and is not long ago.
+    pub(super) fn look_at_end(&mut self, peak_bytes: u64) -> Option<Broken> {
+        if self.memory != MemoryKeeper::Kernel && peak_bytes > self.limits.memory_bytes {
+            return Some(Broken::Memory);
+        }
         if self.looked.elapsed() < self.cost * SHARE {
             return None;
         }
