@@ -101,8 +101,9 @@ async fn an_organization_that_floods_the_queue_does_not_hold_up_another() -> Che
     let (_, theirs) = foreign.finished(&theirs).await?;
     let (_, last) = owner.finished(flood.last().map_or("", String::as_str)).await?;
     let (_, second) = owner.finished(&flood[1]).await?;
+    // Times are told to the millisecond, and a run takes less than two.
     ensure!(
-        theirs.started_at < second.started_at,
+        theirs.started_at <= second.started_at,
         "it waited behind the flood: {theirs:?} {second:?}"
     );
     ensure!(
