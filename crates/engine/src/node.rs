@@ -245,3 +245,89 @@ pub(crate) async fn watch(store: Store, hub: Hub, stop: CancellationToken) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::{Micros, Role, RunStatus};
+    use sortie_store::{Created, NewRun};
+
+    use super::*;
+    use crate::keys::Keys;
+
+    /// A node on a fresh SQLite file, and one run that it has claimed without giving it a task.
+    async fn holding(dir: &tempfile::TempDir) -> (Lifeline, OrgId, RunId) {
+        let url = format!("sqlite:{}", dir.path().join("test.db").display());
+        let store = Store::open(&url).await.unwrap();
+        let options = Arc::new(Options::default());
+        let hub = Hub::new(store.clone(), CancellationToken::new());
+        let lifeline = Lifeline::begin(store.clone(), Arc::clone(&options), hub, Active::default())
+            .await
+            .unwrap();
+        let now = options.clock.now();
+        let org = OrgId::new(now, [1; 10]);
+        let keys = Keys::new(store.clone(), options.clock.clone(), options.mode);
+        let secret = sortie_api::secret::Secret::new(sortie_api::secret::SELF_HOSTED_KEY, [1; 32]);
+        let key = keys
+            .new_key(org, "test".to_owned(), Role::Admin, &secret)
+            .unwrap();
+        assert!(store.bootstrap("test", key).await.unwrap());
+        let run = NewRun {
+            id: RunId::new(now, [2; 10]),
+            org,
+            idempotency_key: None,
+            definition: r#"{"prompt":"x"}"#.into(),
+            max_cost: Micros::new(1).unwrap(),
+            timeout_seconds: 60,
+            created_at: now,
+        };
+        let Created::New(run) = store.create_run(run).await.unwrap() else {
+            panic!("the run is new")
+        };
+        let claims = store
+            .claim_named(lifeline.identity.get(), vec![run.id], now)
+            .await
+            .unwrap();
+        assert_eq!(claims.len(), 1);
+        (lifeline, org, run.id)
+    }
+
+    #[tokio::test]
+    async fn a_run_that_is_held_without_a_task_is_ended_at_the_second_look() {
+        let dir = tempfile::tempdir().unwrap();
+        let (lifeline, org, run) = holding(&dir).await;
+        let mut suspects = Suspects::default();
+        lifeline.compare(&mut suspects).await.unwrap();
+        assert_eq!(
+            lifeline.store.get_run(org, run).await.unwrap().status,
+            RunStatus::Starting
+        );
+        lifeline.compare(&mut suspects).await.unwrap();
+        let ended = lifeline.store.get_run(org, run).await.unwrap();
+        assert_eq!(
+            (ended.status, ended.billing_pending),
+            (RunStatus::Interrupted, false)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (lifeline, org, run) = holding(&dir).await;
+        let mut place = lifeline.active.enter(run);
+        let mut suspects = Suspects::default();
+        for _ in 0..3 {
+            lifeline.compare(&mut suspects).await.unwrap();
+        }
+        assert_eq!(
+            lifeline.store.get_run(org, run).await.unwrap().status,
+            RunStatus::Starting
+        );
+        lifeline
+            .store
+            .cancel_run(org, run, lifeline.options.clock.now())
+            .await
+            .unwrap();
+        lifeline.compare(&mut suspects).await.unwrap();
+        assert_eq!(place.stopped().await, StopReason::NotOurs);
+    }
+}
