@@ -68,7 +68,7 @@ impl Budget {
             max: amount(spec.max_cost),
             rate: amount(spec.compute_micros_per_second),
             started: spec.started,
-            model: 0,
+            model: amount(spec.spent).min(amount(spec.max_cost)),
             held: 0,
         }
     }
@@ -239,6 +239,7 @@ mod tests {
             max_cost: m(max),
             compute_micros_per_second: m(rate),
             started,
+            spent: Micros::ZERO,
         };
         (Budget::new(&spec), started)
     }
@@ -285,7 +286,7 @@ mod tests {
         ) {
             let prices = prices(price[0], price[1], price[2], price[3]);
             let (mut budget, started) = budget(max, rate);
-            let spec = BudgetSpec { max_cost: m(max), compute_micros_per_second: m(rate), started };
+            let spec = BudgetSpec { max_cost: m(max), compute_micros_per_second: m(rate), started, spent: Micros::ZERO };
             let (mut now, mut settled, mut last) = (started, 0_i128, 0);
             for call in calls {
                 now += Duration::from_millis(call.wait_ms);

@@ -5,12 +5,14 @@
 
 use std::{borrow::Cow, fmt::Write as _, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use sortie_sandbox::{ExitKind, StreamOutput};
 
 use crate::text;
 
 /// What the model is told of a tool call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolContent {
     /// Text, already bounded.
     Text(String),
@@ -44,9 +46,10 @@ impl ToolContent {
 }
 
 /// A finished command. The streams are valid UTF-8 without U+0000, with a line in place of what was left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandOutput {
     /// How it ended.
+    #[serde(with = "StoredExit")]
     pub exit: ExitKind,
     /// Standard output.
     pub stdout: String,
@@ -54,6 +57,17 @@ pub struct CommandOutput {
     pub stderr: String,
     /// The time it was given.
     pub timeout: Duration,
+}
+
+/// The stored form of how a command ended.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ExitKind", rename_all = "snake_case")]
+enum StoredExit {
+    Code(i32),
+    Signal(i32),
+    TimedOut,
+    Memory,
+    Disk,
 }
 
 impl CommandOutput {

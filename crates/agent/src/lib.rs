@@ -9,13 +9,16 @@ mod budget;
 mod compact;
 mod content;
 mod fence;
+pub mod journal;
 mod meter;
 pub mod model;
 mod model_call;
 mod models;
 mod prompt;
+mod redact;
 pub mod schema;
 mod text;
+pub mod tool;
 mod tool_call;
 mod tools;
 mod turn;
@@ -31,6 +34,8 @@ pub use self::{
     content::{CommandOutput, ToolContent},
     model::Model,
     models::runbook::runbook,
+    redact::Redactor,
+    tool::Tool,
     workspace::Workspace,
 };
 
@@ -48,6 +53,12 @@ pub struct RunSpec {
     pub budget: BudgetSpec,
     /// Longest a single command may run.
     pub command_timeout: Duration,
+    /// Tools beside the built-in ones: the web, the run's connections. Their names are not those of built-in tools.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// The credentials that are taken out of all the run shows.
+    pub redactor: Arc<Redactor>,
+    /// What an earlier attempt at the run left: it goes on from there.
+    pub resume: Option<journal::Journal>,
 }
 
 /// Whether the agent may run shell commands and write files.
@@ -68,6 +79,8 @@ pub struct BudgetSpec {
     pub compute_micros_per_second: Micros,
     /// From when compute is charged.
     pub started: tokio::time::Instant,
+    /// What earlier attempts have spent on models and priced tools.
+    pub spent: Micros,
 }
 
 /// How the agent ended.
@@ -87,6 +100,12 @@ pub struct Stopped;
 pub trait Sink: Send + Sync {
     /// Records an event; waits while the recorder is behind.
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>>;
+
+    /// Writes an entry into the run's journal, behind everything recorded before it; waits while the recorder is behind.
+    fn journal(&self, entry: journal::Entry) -> BoxFuture<'_, Result<(), Stopped>>;
+
+    /// Returns when everything recorded and journaled so far is durable.
+    fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>>;
 
     /// Tells the whole cost so far, compute included.
     fn spent(&self, cost: Micros);

@@ -6,6 +6,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sortie_api::model::ModelInfo;
 
@@ -131,7 +132,8 @@ pub enum Turn {
 }
 
 /// A piece of what a model said.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Content {
     /// Text.
     Text(String),
@@ -142,7 +144,7 @@ pub enum Content {
 }
 
 /// A wish to call a tool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The provider's id of the call.
     pub id: String,
@@ -153,7 +155,7 @@ pub struct ToolCall {
 }
 
 /// What came of a tool call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The call's id.
     pub id: String,
@@ -231,6 +233,8 @@ pub struct ModelError {
 pub enum Retry {
     /// No: the request itself is at fault, or something with an effect happened.
     Never,
+    /// Yes, with less in it: the request is larger than the model's window.
+    Smaller,
     /// Yes: overload, rate limit, broken connection.
     Soon {
         /// The least wait the provider asks for.

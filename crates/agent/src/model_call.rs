@@ -42,8 +42,9 @@ impl Caller<'_> {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
-            let Retry::Soon { after } = error.retry else {
-                return Err(Stop::Failed(error.message));
+            let after = match error.retry {
+                Retry::Soon { after } => after,
+                Retry::Smaller | Retry::Never => return Err(Stop::Failed(error.message)),
             };
             if attempt == ATTEMPTS {
                 return Err(Stop::Failed(format!(

@@ -16,7 +16,7 @@ use crate::{
     model::{ToolCall, ToolResult},
     model_call::millis,
     text,
-    tools::{Context, Order, Tool, ToolError},
+    tool::{Context, Order, Tool, ToolError},
     turn::Stop,
 };
 
@@ -135,12 +135,20 @@ mod tests {
     use tokio::sync::{Barrier, Mutex};
 
     use super::*;
-    use crate::{BudgetSpec, Stopped, Workspace, model::ToolDefinition};
+    use crate::{BudgetSpec, Stopped, Workspace, journal::Entry, model::ToolDefinition, tool::Effect};
 
     struct Nothing;
 
     impl Sink for Nothing {
         fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
             Box::pin(async { Ok(()) })
         }
 
@@ -184,6 +192,10 @@ mod tests {
             Order::SideBySide
         }
 
+        fn effect(&self, _arguments: &RawValue) -> Effect {
+            Effect::Nothing
+        }
+
         fn call<'a>(
             &'a self,
             arguments: Box<RawValue>,
@@ -203,6 +215,10 @@ mod tests {
 
         fn order(&self) -> Order {
             Order::OneByOne
+        }
+
+        fn effect(&self, _arguments: &RawValue) -> Effect {
+            Effect::Outside
         }
 
         fn call<'a>(
@@ -238,15 +254,19 @@ mod tests {
         let budget = BudgetSpec {
             max_cost: Micros::new(1).unwrap(),
             compute_micros_per_second: Micros::ZERO,
+            spent: Micros::ZERO,
             started: Instant::now(),
         };
         let runner = ToolRunner {
             toolbox: &[&TOGETHER, &ALONE],
             context: Context {
-                workspace: &workspace,
-                input_file: None,
-                command_timeout: Duration::from_secs(1),
+                sink: &Nothing,
                 output_bytes: 100,
+                files: Some(crate::tool::Files {
+                    workspace: &workspace,
+                    input_file: None,
+                    command_timeout: Duration::from_secs(1),
+                }),
             },
             sink: &Nothing,
             meter: &Meter::new(&budget, &Nothing),

@@ -17,8 +17,9 @@ use crate::{
     model_call::Caller,
     schema::Schema,
     text,
+    tool::{Context, Files, Tool},
     tool_call::ToolRunner,
-    tools::{self, Context},
+    tools,
     workspace::INPUT_FILE,
 };
 
@@ -85,17 +86,26 @@ async fn turns(
     meter: &Meter<'_>,
 ) -> Result<String, Stop> {
     let input_file = input_file(spec, workspace);
-    let toolbox = tools::toolbox(spec.shell);
+    let extra = spec.tools.iter().map(|tool| &**tool as &dyn Tool);
+    let toolbox: Vec<&dyn Tool> = tools::toolbox(spec.shell)
+        .iter()
+        .copied()
+        .map(|tool| tool as &dyn Tool)
+        .chain(extra)
+        .collect();
     let definitions: Vec<_> = toolbox.iter().map(|tool| tool.definition()).collect();
     let workspace = Mutex::new(workspace);
     let context = Context {
-        workspace: &workspace,
-        input_file,
-        command_timeout: spec.command_timeout,
+        sink,
         output_bytes: model.tool_output_bytes(),
+        files: Some(Files {
+            workspace: &workspace,
+            input_file,
+            command_timeout: spec.command_timeout,
+        }),
     };
     let tools = ToolRunner {
-        toolbox,
+        toolbox: &toolbox,
         context,
         sink,
         meter,

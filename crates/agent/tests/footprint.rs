@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
-use sortie_agent::{BudgetSpec, RunSpec, Shell, Sink, Stopped, Workspace, run, runbook};
+use sortie_agent::{BudgetSpec, RunSpec, Shell, Sink, Stopped, Workspace, journal::Entry, run, runbook};
 use sortie_api::{EventType, Micros};
 use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Limits, Sandbox, Spec, Workdir};
 use tokio::time::Instant;
@@ -16,6 +16,14 @@ struct Nowhere;
 
 impl Sink for Nowhere {
     fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -48,8 +56,12 @@ fn spec(prompt: &str, rate: u64) -> RunSpec {
             max_cost: Micros::new(1_000_000).unwrap(),
             compute_micros_per_second: Micros::new(rate).unwrap(),
             started: Instant::now(),
+            spent: Micros::ZERO,
         },
         command_timeout: Duration::from_mins(1),
+        tools: Vec::new(),
+        redactor: Arc::default(),
+        resume: None,
     }
 }
 

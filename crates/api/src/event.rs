@@ -79,12 +79,34 @@ pub enum EventType {
     BudgetWarning(Spent),
     /// The budget is spent.
     BudgetReached(Spent),
-    /// The worker was lost, or the node was stopped.
+    /// A call through a connection has ended.
+    ConnectionCall(ConnectionCall),
+    /// The conversation came near the model's window and was shortened.
+    ContextCompacted {
+        /// What it was before, in tokens as estimated.
+        before_tokens: u64,
+        /// What is left of it, in tokens as estimated.
+        after_tokens: u64,
+    },
+    /// The run goes on from its last completed step after its worker was lost.
+    Resumed {
+        /// The last turn that was completed; 0 where it begins again.
+        step: u32,
+        /// Which attempt at the run this is, from 2.
+        attempt: u32,
+    },
+    /// The worker was lost and the run cannot go on, or the node was stopped.
     Interrupted {
-        /// `worker_lost` or `shutdown`.
+        /// `worker_lost`, `shutdown` or `uncertain_call`.
         reason: &'static str,
         /// The turn it was in; 0 where nobody is left to tell.
         step: u32,
+        /// With `uncertain_call`: the tool whose call was under way and may have had its effect.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
+        /// With `uncertain_call`: the id of that call, as in its `tool_start`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
     },
     /// An answer did not match `output_schema`.
     OutputRejected {
@@ -130,6 +152,24 @@ pub struct ModelCall {
     pub stop_reason: &'static str,
 }
 
+/// Data of `connection_call`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConnectionCall {
+    /// The connection's name in the run.
+    pub connection: String,
+    /// The HTTP method, or the method of the MCP request.
+    pub method: String,
+    /// The path below the connection's URL without its query, or the name of the MCP tool.
+    pub path: String,
+    /// The status of the answer; absent where there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Bytes of the answer's body that were read.
+    pub bytes: u64,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+}
+
 /// Data of `tool_end`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ToolEnd {
@@ -167,9 +207,12 @@ pub mod kind {
     pub const MESSAGE: &str = "message";
     pub const TOOL_START: &str = "tool_start";
     pub const TOOL_END: &str = "tool_end";
+    pub const CONNECTION_CALL: &str = "connection_call";
     pub const RETRY: &str = "retry";
     pub const BUDGET_WARNING: &str = "budget_warning";
     pub const BUDGET_REACHED: &str = "budget_reached";
+    pub const CONTEXT_COMPACTED: &str = "context_compacted";
+    pub const RESUMED: &str = "resumed";
     pub const INTERRUPTED: &str = "interrupted";
     pub const OUTPUT_REJECTED: &str = "output_rejected";
     pub const RESULT: &str = "result";
@@ -189,6 +232,9 @@ impl EventType {
             Self::Retry { .. } => kind::RETRY,
             Self::BudgetWarning(_) => kind::BUDGET_WARNING,
             Self::BudgetReached(_) => kind::BUDGET_REACHED,
+            Self::ConnectionCall(_) => kind::CONNECTION_CALL,
+            Self::ContextCompacted { .. } => kind::CONTEXT_COMPACTED,
+            Self::Resumed { .. } => kind::RESUMED,
             Self::Interrupted { .. } => kind::INTERRUPTED,
             Self::OutputRejected { .. } => kind::OUTPUT_REJECTED,
             Self::Result { .. } => kind::RESULT,

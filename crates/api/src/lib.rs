@@ -3,6 +3,7 @@
 //! No I/O, no clock and no randomness of its own: times and random bytes are arguments. The server, the
 //! command line, the store and the tests share these types, so a field exists in one place.
 
+mod credential;
 pub mod error;
 pub mod event;
 pub mod id;
@@ -19,6 +20,7 @@ pub mod secret;
 pub mod status;
 pub mod time;
 
+pub use credential::Credential;
 pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use id::{KeyId, OrgId, RunId, ScheduleId};

@@ -36,12 +36,8 @@ pub(super) async fn with_workdir<T: Send + 'static>(
     work: impl FnOnce(&Workdir) -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     // The workspace is free again before the work begins, so that calls run side by side.
-    let directory = context
-        .workspace
-        .lock()
-        .await
-        .directory(context.input_file)
-        .await?;
+    let files = context.files()?;
+    let directory = files.workspace.lock().await.directory(files.input_file).await?;
     directory.run(work).await.map_err(WorkspaceError::from)?
 }
 

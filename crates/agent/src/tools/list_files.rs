@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use sortie_sandbox::{Entry, EntryKind, Workdir};
 
 use super::{
-    Context, Order, Tool, ToolError, arguments,
+    Context, Effect, Order, Tool, ToolError, arguments,
     files::{about, folder_path, with_workdir},
     glob::Glob,
 };
@@ -51,6 +51,10 @@ impl Tool for ListFiles {
 
     fn order(&self) -> Order {
         Order::SideBySide
+    }
+
+    fn effect(&self, _arguments: &RawValue) -> Effect {
+        Effect::Directory
     }
 
     fn call<'a>(

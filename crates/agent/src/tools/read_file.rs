@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use sortie_sandbox::Workdir;
 
 use super::{
-    Context, Order, Tool, ToolError, arguments,
+    Context, Effect, Order, Tool, ToolError, arguments,
     files::{about, file_path, with_workdir},
 };
 use crate::{content::ToolContent, model::ToolDefinition, text};
@@ -44,6 +44,10 @@ impl Tool for ReadFile {
 
     fn order(&self) -> Order {
         Order::SideBySide
+    }
+
+    fn effect(&self, _arguments: &RawValue) -> Effect {
+        Effect::Directory
     }
 
     fn call<'a>(

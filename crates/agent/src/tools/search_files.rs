@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use sortie_sandbox::{EntryKind, FileError, RelPath, Workdir};
 
 use super::{
-    Context, Order, Tool, ToolError, arguments,
+    Context, Effect, Order, Tool, ToolError, arguments,
     files::{about, folder_path, with_workdir},
     glob::Glob,
 };
@@ -70,6 +70,10 @@ impl Tool for SearchFiles {
 
     fn order(&self) -> Order {
         Order::SideBySide
+    }
+
+    fn effect(&self, _arguments: &RawValue) -> Effect {
+        Effect::Directory
     }
 
     fn call<'a>(

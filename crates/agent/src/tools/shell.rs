@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sortie_sandbox::{Command, Error, Finished};
 
-use super::{Context, Order, Tool, ToolError, arguments};
+use super::{Context, Effect, Order, Tool, ToolError, arguments};
 use crate::{
     content::{CommandOutput, ToolContent, stream_text},
     model::ToolDefinition,
@@ -54,6 +54,10 @@ impl Tool for Shell {
         Order::OneByOne
     }
 
+    fn effect(&self, _arguments: &RawValue) -> Effect {
+        Effect::Directory
+    }
+
     fn call<'a>(
         &'a self,
         raw: Box<RawValue>,
@@ -65,8 +69,9 @@ impl Tool for Shell {
                 timeout_seconds,
             } = arguments(&raw)?;
             check(&command, timeout_seconds)?;
-            let timeout = timeout_seconds.map_or(context.command_timeout, Duration::from_secs);
-            let timeout = timeout.min(context.command_timeout);
+            let files = context.files()?;
+            let timeout = timeout_seconds.map_or(files.command_timeout, Duration::from_secs);
+            let timeout = timeout.min(files.command_timeout);
             let finished = exec(&command, timeout, context).await?;
             Ok(ToolContent::Command(CommandOutput {
                 exit: finished.exit,
@@ -93,7 +98,8 @@ fn check(command: &str, timeout_seconds: Option<u64>) -> Result<(), ToolError> {
 
 /// Runs the command with bash, or with sh where there is no bash.
 async fn exec(command: &str, timeout: Duration, context: Context<'_>) -> Result<Finished, ToolError> {
-    let mut workspace = context.workspace.lock().await;
+    let files = context.files()?;
+    let mut workspace = files.workspace.lock().await;
     loop {
         let shell = workspace.shell();
         let argv = vec![shell.to_owned(), "-c".to_owned(), command.to_owned()];
@@ -102,7 +108,7 @@ async fn exec(command: &str, timeout: Duration, context: Context<'_>) -> Result<
             timeout,
             keep_bytes: context.output_bytes,
         };
-        match workspace.exec(context.input_file, command).await {
+        match workspace.exec(files.input_file, command).await {
             Err(WorkspaceError::Sandbox(Error::NotExecutable(_))) if shell == "bash" => workspace.use_sh(),
             finished => return Ok(finished?),
         }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use sortie_sandbox::{FileError, Workdir};
 
 use super::{
-    Context, Order, Tool, ToolError, arguments,
+    Context, Effect, Order, Tool, ToolError, arguments,
     files::{about, file_path, with_workdir},
 };
 use crate::{content::ToolContent, model::ToolDefinition};
@@ -40,6 +40,10 @@ impl Tool for WriteFile {
 
     fn order(&self) -> Order {
         Order::OneByOne
+    }
+
+    fn effect(&self, _arguments: &RawValue) -> Effect {
+        Effect::Directory
     }
 
     fn call<'a>(

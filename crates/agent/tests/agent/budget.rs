@@ -7,7 +7,7 @@ use sortie_agent::{
     BudgetSpec, RunSpec,
     model::{ModelError, Reply, Retry, StopReason, Usage},
 };
-use sortie_api::model::ModelPrices;
+use sortie_api::{Micros, model::ModelPrices};
 use tokio::time::Instant;
 
 use crate::support::{
@@ -30,6 +30,7 @@ fn budgeted(max: u64, rate: u64) -> RunSpec {
         max_cost: micros(max),
         compute_micros_per_second: micros(rate),
         started: Instant::now(),
+        spent: Micros::ZERO,
     };
     RunSpec {
         budget,

@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
     BudgetSpec, Model, Outcome, RunSpec, Shell, Sink, Stopped, Workspace,
+    journal::Entry,
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
     schema::Schema,
 };
@@ -46,8 +47,12 @@ pub(crate) fn spec(prompt: &str) -> RunSpec {
             max_cost: micros(1_000_000),
             compute_micros_per_second: Micros::ZERO,
             started: Instant::now(),
+            spent: Micros::ZERO,
         },
         command_timeout: Duration::from_mins(1),
+        tools: Vec::new(),
+        redactor: Arc::default(),
+        resume: None,
     }
 }
 
@@ -123,6 +128,14 @@ impl Sink for Recorder {
             events.push((event.kind(), serde_json::to_value(&event).unwrap()));
         }
         Box::pin(async move { if refused { Err(Stopped) } else { Ok(()) } })
+    }
+
+    fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
     }
 
     fn spent(&self, cost: Micros) {

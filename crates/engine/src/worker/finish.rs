@@ -63,6 +63,8 @@ pub(crate) fn final_events(
             add(&EventType::Interrupted {
                 reason: "shutdown",
                 step: rest.step,
+                tool: None,
+                id: None,
             })?;
         }
     }

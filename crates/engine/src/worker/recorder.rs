@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use sortie_agent::{BudgetSpec, Sink, Stopped};
+use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
 use sortie_api::{Micros, event::EventType};
 use sortie_store::{EventRow, Fence, NewEvent, Store};
 use tokio::{sync::Notify, time::Instant};
@@ -202,6 +202,14 @@ impl Recorder {
 impl Sink for Recorder {
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
         Box::pin(self.accept(event))
+    }
+
+    fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
     }
 
     fn spent(&self, cost: Micros) {

@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sortie_agent::{BudgetSpec, Model, Outcome, RunSpec, Shell, Workspace, schema::Schema};
-use sortie_api::{RunRequest, RunStatus, event::EventType};
+use sortie_api::{Micros, RunRequest, RunStatus, event::EventType};
 use sortie_sandbox::{Backend, RelPath};
 use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Store};
 use tokio::time::Instant;
@@ -160,6 +160,7 @@ impl Attempt<'_> {
             max_cost: self.claim.max_cost,
             compute_micros_per_second: self.worker.options.compute_micros_per_second,
             started: self.started,
+            spent: Micros::ZERO,
         }
     }
 
@@ -235,6 +236,9 @@ async fn prepare(
         shell,
         budget,
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
+        tools: Vec::new(),
+        redactor: Arc::default(),
+        resume: None,
     };
     Ok((spec, Arc::clone(model)))
 }

@@ -64,6 +64,8 @@ impl Ending {
         let lost = EventType::Interrupted {
             reason: "worker_lost",
             step: 0,
+            tool: None,
+            id: None,
         };
         Ok(Self {
             lost: stored(&lost, at)?,

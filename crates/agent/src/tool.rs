@@ -1,0 +1,109 @@
+//! What the model can call: the trait of every tool, built in or brought along by the run.
+//!
+//! A failed call is one of two things: told to the model, which goes on, or the end of the run.
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use sortie_api::Micros;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+use crate::{Sink, content::ToolContent, model::ToolDefinition, workspace::Workspace};
+
+/// Something the model can call.
+pub trait Tool: Send + Sync {
+    /// How the model is told of it.
+    fn definition(&self) -> ToolDefinition<'_>;
+
+    /// Whether calls may run side by side.
+    fn order(&self) -> Order;
+
+    /// What a call with these arguments may do: after the death of a worker it decides what may be repeated.
+    fn effect(&self, arguments: &RawValue) -> Effect;
+
+    /// What one call costs; held before it, charged when it has brought a result.
+    fn price(&self) -> Micros {
+        Micros::ZERO
+    }
+
+    /// Runs one call. `arguments` is a JSON object. What it returns is bounded by [`Context::output_bytes`].
+    fn call<'a>(
+        &'a self,
+        arguments: Box<RawValue>,
+        context: Context<'a>,
+    ) -> BoxFuture<'a, Result<ToolContent, ToolError>>;
+}
+
+/// Whether calls of one turn may overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// It changes nothing: beside other calls that change nothing.
+    SideBySide,
+    /// After all calls before it, before all calls after it.
+    OneByOne,
+}
+
+/// What a call may do besides returning a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Nothing that matters when it happens twice: a GET, or a call that is marked idempotent.
+    Nothing,
+    /// It reads or changes the working directory: it can be repeated as long as that still exists.
+    Directory,
+    /// It may change something outside of the run: it must not be made twice.
+    Outside,
+}
+
+/// What a call works with.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Where the call records what it does.
+    pub sink: &'a dyn Sink,
+    /// How much of an output is kept, in bytes.
+    pub output_bytes: usize,
+    /// The run's files, for the built-in tools.
+    pub(crate) files: Option<Files<'a>>,
+}
+
+impl<'a> Context<'a> {
+    /// What a tool that touches no files works with.
+    pub fn new(sink: &'a dyn Sink, output_bytes: usize) -> Self {
+        Self {
+            sink,
+            output_bytes,
+            files: None,
+        }
+    }
+
+    pub(crate) fn files(&self) -> Result<Files<'a>, ToolError> {
+        self.files
+            .ok_or_else(|| ToolError::Fatal("the run has no working directory".to_owned()))
+    }
+}
+
+/// The run's files and the commands on them.
+#[derive(Clone, Copy)]
+pub(crate) struct Files<'a> {
+    pub(crate) workspace: &'a Mutex<&'a mut Workspace>,
+    /// What is written to `input.json` when the directory is made.
+    pub(crate) input_file: Option<&'a RawValue>,
+    /// The longest that one command may run.
+    pub(crate) command_timeout: Duration,
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub enum ToolError {
+    /// The model reads this and goes on.
+    ToModel(String),
+    /// The run ends with this.
+    Fatal(String),
+}
+
+/// The arguments of a call as the tool's own type; the message names the field.
+pub fn arguments<T: DeserializeOwned>(arguments: &RawValue) -> Result<T, ToolError> {
+    serde_json::from_str(arguments.get())
+        .map_err(|error| ToolError::ToModel(format!("bad arguments: {error}")))
+}

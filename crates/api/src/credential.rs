@@ -1,0 +1,28 @@
+//! A text that must not be shown: a provider's key, a token, a password.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+/// A credential of somebody else's service. `Debug` hides it, nothing serializes it by accident.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Credential(String);
+
+impl Credential {
+    /// Keeps `text` from being shown.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one place that sends or seals it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential(hidden)")
+    }
+}

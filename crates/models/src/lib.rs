@@ -1,0 +1,10 @@
+//! The models: clients of the providers people use, and the catalog with their prices.
+//!
+//! A client makes one streamed call: it turns a [`Request`](sortie_agent::model::Request) into the provider's wire
+//! format and the provider's stream into one [`Reply`](sortie_agent::model::Reply). It neither retries nor counts money:
+//! it says what may be tried again and what the provider counted.
+
+mod settings;
+mod transport;
+
+pub use settings::{Api, ModelSettings, ProviderSettings, Settings};

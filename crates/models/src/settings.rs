@@ -1,0 +1,62 @@
+//! What the operator says about providers and models.
+
+use sortie_api::{Credential, model::ModelPrices};
+use url::Url;
+
+/// The providers of a node, its own models, and the model of a run that names none.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Providers that can be reached: each has a key or needs none.
+    pub providers: Vec<ProviderSettings>,
+    /// Models beyond the built-in ones, or with other figures.
+    pub models: Vec<ModelSettings>,
+    /// The model of a run that names none. `None`: the first usable one of the first provider that has one, else `runbook`.
+    pub default_model: Option<String>,
+}
+
+/// The protocol that a provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// Anthropic's Messages API.
+    Anthropic,
+    /// OpenAI's Responses API.
+    OpenaiResponses,
+    /// OpenAI's Chat Completions API, which most other servers speak.
+    OpenaiChat,
+    /// Google's Gemini API.
+    Gemini,
+}
+
+/// One provider.
+#[derive(Clone, Debug)]
+pub struct ProviderSettings {
+    /// What models name it by: `anthropic`, `openai`, `gemini`, or the operator's own name.
+    pub name: String,
+    /// The protocol.
+    pub api: Api,
+    /// Where it answers; `None`: the provider's own address. As its clients take it: OpenAI's ends with `/v1`.
+    pub base_url: Option<Url>,
+    /// The key; `None` for a server that wants none.
+    pub key: Option<Credential>,
+}
+
+/// One model, beside or over the built-in entry of the same id. What is `None` is taken from the built-in entry.
+#[derive(Clone, Debug, Default)]
+pub struct ModelSettings {
+    /// What a run's `model` takes.
+    pub id: String,
+    /// The name of its provider.
+    pub provider: Option<String>,
+    /// What the provider calls it. Default: the id.
+    pub upstream: Option<String>,
+    /// A name for people. Default: the id.
+    pub name: Option<String>,
+    /// Most tokens of a request and its answer together.
+    pub context_window: Option<u64>,
+    /// Most tokens of one answer.
+    pub max_output_tokens: Option<u64>,
+    /// What it costs. A model without a price is refused, unless it is declared free by prices that are all 0.
+    pub prices: Option<ModelPrices>,
+    /// What it can do: `tools`, `structured_output`, `thinking`.
+    pub capabilities: Option<Vec<String>>,
+}

@@ -1,0 +1,184 @@
+//! One streamed call to a provider: the request, its failure in the provider's words, the events of its answer.
+//!
+//! Every provider client goes through here, so that what may be tried again, how much is taken, and that the key is in
+//! no message, is decided in one place.
+
+use std::{collections::VecDeque, time::Duration};
+
+use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use reqwest::{Method, Response};
+use serde::Serialize;
+use sortie_agent::model::{ModelError, Retry};
+use sortie_api::Credential;
+use sortie_net::{EngineClient, read_body, sse};
+use url::Url;
+
+/// One event of a stream, in bytes.
+const EVENT_BYTES: usize = 16 << 20;
+/// A whole answer, in bytes.
+const ANSWER_BYTES: usize = 64 << 20;
+/// The body of a failure, in bytes; what is over is not read.
+const FAILURE_BYTES: usize = 64 << 10;
+/// What of it is told, in characters.
+const TOLD_CHARS: usize = 500;
+
+/// Where and how a provider is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Transport {
+    client: EngineClient,
+    url: Url,
+    headers: HeaderMap,
+    /// Taken out of what the provider says.
+    key: Option<Credential>,
+}
+
+impl Transport {
+    /// Calls `url` with `headers`, which carry `key` in the provider's own way.
+    pub(crate) fn new(client: EngineClient, url: Url, headers: HeaderMap, key: Option<Credential>) -> Self {
+        Self {
+            client,
+            url,
+            headers,
+            key,
+        }
+    }
+
+    /// Sends a request and returns its events once the provider has accepted it.
+    pub(crate) async fn stream(&self, body: &impl Serialize) -> Result<Events<'_>, ModelError> {
+        let request = self
+            .client
+            .request(Method::POST, &self.url)
+            .map_err(|error| ModelError::fatal(error.to_string()))?;
+        let sent = request.headers(self.headers.clone()).json(body).send().await;
+        let response = sent.map_err(|error| self.broken(&sortie_net::Error::from(error)))?;
+        if !response.status().is_success() {
+            return Err(self.refused(response).await);
+        }
+        Ok(Events {
+            transport: self,
+            response,
+            parser: sse::Parser::new(EVENT_BYTES),
+            ready: VecDeque::new(),
+            bytes: 0,
+        })
+    }
+
+    /// A message for people, without the key.
+    pub(crate) fn clean(&self, text: &str) -> String {
+        let text = match &self.key {
+            Some(key) if !key.expose().is_empty() => text.replace(key.expose(), "[redacted]"),
+            Some(_) | None => text.to_owned(),
+        };
+        text.chars().take(TOLD_CHARS).collect()
+    }
+
+    /// The connection failed or broke: it may be tried again.
+    fn broken(&self, error: &sortie_net::Error) -> ModelError {
+        ModelError::retryable(self.clean(&format!("the model's provider: {error}")), None)
+    }
+
+    async fn refused(&self, response: Response) -> ModelError {
+        let status = response.status();
+        let after = retry_after(response.headers());
+        let body = read_body(response, FAILURE_BYTES).await.unwrap_or_default();
+        let said = failure_message(&body);
+        self.failure(status, &said, after)
+    }
+
+    /// What a failure with this status and this message means: also of failures that come inside of a stream.
+    pub(crate) fn failure(&self, status: StatusCode, said: &str, after: Option<Duration>) -> ModelError {
+        let retry = if is_passing(status) {
+            Retry::Soon { after }
+        } else if is_too_long(status, said) {
+            Retry::Smaller
+        } else {
+            Retry::Never
+        };
+        let message = format!("the model's provider answered {}: {said}", status.as_u16());
+        ModelError {
+            retry,
+            ..ModelError::fatal(self.clean(&message))
+        }
+    }
+}
+
+/// The events of one answer.
+pub(crate) struct Events<'a> {
+    transport: &'a Transport,
+    response: Response,
+    parser: sse::Parser,
+    ready: VecDeque<sse::Message>,
+    bytes: usize,
+}
+
+impl Events<'_> {
+    /// The next event; `None` when the provider has closed the stream.
+    pub(crate) async fn next(&mut self) -> Result<Option<sse::Message>, ModelError> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Ok(Some(message));
+            }
+            let chunk = self.response.chunk().await;
+            let chunk = chunk.map_err(|error| self.transport.broken(&sortie_net::Error::from(error)))?;
+            let Some(chunk) = chunk else {
+                return Ok(None);
+            };
+            self.bytes += chunk.len();
+            if self.bytes > ANSWER_BYTES {
+                return Err(ModelError::fatal(format!(
+                    "the model's answer is larger than {ANSWER_BYTES} bytes"
+                )));
+            }
+            let events = self.parser.push(&chunk);
+            self.ready
+                .extend(events.map_err(|error| ModelError::fatal(format!("the model's answer: {error}")))?);
+        }
+    }
+}
+
+/// Statuses of a state that passes: time-outs, conflicts, rate limits, overload, a broken server.
+fn is_passing(status: StatusCode) -> bool {
+    status.is_server_error() || matches!(status.as_u16(), 408 | 409 | 425 | 429)
+}
+
+/// Whether a refusal is one of length: every provider has its own words for it.
+fn is_too_long(status: StatusCode, said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    let words = [
+        "context length",
+        "context_length",
+        "context window",
+        "context size",
+        "prompt is too long",
+        "too many tokens",
+        "maximum context",
+        "input token count",
+    ];
+    status == StatusCode::PAYLOAD_TOO_LARGE
+        || (status == StatusCode::BAD_REQUEST && words.iter().any(|words| said.contains(words)))
+}
+
+/// The wait a provider asks for: seconds, a date, or milliseconds in the form of its own.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(millis) = text("retry-after-ms").and_then(|text| text.trim().parse().ok()) {
+        return Some(Duration::from_millis(millis));
+    }
+    let after = text(RETRY_AFTER.as_str())?.trim();
+    let seconds: f64 = after.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// What went wrong in the provider's words: `error.message`, `error`, `message` or `detail` of a JSON body, else the body.
+fn failure_message(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let Ok(json) = serde_json::from_slice::<serde_json::Value>(body) else {
+        return text.trim().to_owned();
+    };
+    // Gemini wraps a failure of a stream into an array.
+    let json = json.get(0).unwrap_or(&json);
+    let found = ["/error/message", "/error", "/message", "/detail"]
+        .iter()
+        .find_map(|path| json.pointer(path)?.as_str());
+    found.unwrap_or(&text).trim().to_owned()
+}
