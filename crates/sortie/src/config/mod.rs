@@ -6,6 +6,7 @@
 mod environment;
 mod layers;
 mod print;
+mod providers;
 mod values;
 
 use std::{
@@ -16,6 +17,7 @@ use std::{
 };
 
 use sortie_api::{Micros, Mode};
+use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
 use toml::Value;
 
@@ -69,11 +71,22 @@ pub(crate) struct Config {
     pub(crate) anonymous_rate_limit_per_minute: u32,
     pub(crate) trusted_proxies: Vec<IpAddr>,
     pub(crate) shutdown_grace: Duration,
+    pub(crate) models: sortie_models::Settings,
+    pub(crate) private_addresses: PrivateAddresses,
     pub(crate) sandbox_minimum: Level,
     pub(crate) sandbox_limits: Limits,
     pub(crate) log_format: LogFormat,
     pub(crate) log_filter: String,
     layers: Layers,
+}
+
+/// What may reach private addresses. Addresses of metadata services are out of reach for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PrivateAddresses {
+    /// Completion callbacks.
+    pub(crate) callbacks: Reach,
+    /// Connections.
+    pub(crate) connections: Reach,
 }
 
 /// What the command line says: each key with its value and its flag.
@@ -128,10 +141,14 @@ impl Config {
             },
         };
         let file = file.as_ref().map(|(path, text)| (path.as_path(), text.as_str()));
-        Self::from_layers(stack(file, flags, environment)?, policy)
+        Self::from_layers(stack(file, flags, environment)?, environment, policy)
     }
 
-    fn from_layers(mut layers: Layers, policy: SandboxPolicy) -> Result<Self, Error> {
+    fn from_layers(
+        mut layers: Layers,
+        environment: &Environment,
+        policy: SandboxPolicy,
+    ) -> Result<Self, Error> {
         relax_sandbox(&mut layers, policy);
         let read = values::Reader(&layers);
         let data_dir = PathBuf::from(read.text("data_dir")?);
@@ -156,6 +173,8 @@ impl Config {
             anonymous_rate_limit_per_minute: read.at_least_one("anonymous_rate_limit_per_minute")?,
             trusted_proxies: read.addresses("trusted_proxies")?,
             shutdown_grace: Duration::from_secs(read.integer("shutdown_grace_seconds", 0, 86_400)?),
+            models: providers::settings(&layers, environment, read.default_model()?)?,
+            private_addresses: read.private_addresses()?,
             sandbox_minimum: read.sandbox_minimum()?,
             sandbox_limits: read.sandbox_limits()?,
             log_format: read.log_format()?,
@@ -168,12 +187,14 @@ impl Config {
 
     /// Every key with its value and its source, secrets left out, in the form of the file.
     pub(crate) fn to_toml(&self) -> String {
-        print::as_toml(&self.layers)
+        print::as_toml(&self.layers) + &print::providers_as_toml(&self.models)
     }
 
     /// Every key with its value and its source, secrets left out.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        print::as_json(&self.layers)
+        let mut all = print::as_json(&self.layers);
+        all["providers"] = print::providers(&self.models).into_iter().collect();
+        all
     }
 }
 

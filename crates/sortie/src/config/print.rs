@@ -1,6 +1,9 @@
 //! The configuration in effect, for people and for machines. Secrets are left out.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
+use sortie_models::{ProviderSettings, Settings};
 use toml::Value;
 
 use super::{
@@ -8,9 +11,48 @@ use super::{
     values::redact,
 };
 
+/// What stands in the place of a secret that is set.
+const HIDDEN: &str = "***";
+
+/// The providers and the operator's models, in the form of the file.
+pub(super) fn providers_as_toml(settings: &Settings) -> String {
+    let mut text = String::new();
+    for (name, entry) in providers(settings) {
+        text += &format!("\n[providers.{name}]\n");
+        for (key, value) in entry.as_object().into_iter().flatten() {
+            text += &format!("{key} = {value}\n");
+        }
+    }
+    for model in &settings.models {
+        let provider = model.provider.as_deref().unwrap_or("its own");
+        text += &format!("\n[models.{:?}] # of provider {provider}\n", model.id);
+    }
+    text
+}
+
+/// The providers by name: protocol, address, and whether there is a key.
+pub(super) fn providers(settings: &Settings) -> BTreeMap<String, serde_json::Value> {
+    let entry = |provider: &ProviderSettings| {
+        let mut entry = json!({ "api": super::providers::api_name(provider.api) });
+        if let Some(url) = &provider.base_url {
+            entry["base_url"] = url.as_str().into();
+        }
+        if provider.key.is_some() {
+            entry["api_key"] = HIDDEN.into();
+        }
+        entry
+    };
+    settings
+        .providers
+        .iter()
+        .map(|provider| (provider.name.clone(), entry(provider)))
+        .collect()
+}
+
 fn shown(key: &str, setting: &Setting) -> Value {
     match (key, &setting.value) {
         ("database_url", Value::String(url)) => Value::String(redact(url)),
+        ("web.search.api_key", _) => Value::String(HIDDEN.to_owned()),
         (_, value) => value.clone(),
     }
 }

@@ -3,10 +3,11 @@
 use std::{fmt, net::IpAddr, path::Path, str::FromStr};
 
 use sortie_api::{Micros, Mode};
+use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
 use toml::Value;
 
-use super::{Error, LogFormat, layers::Layers};
+use super::{Error, LogFormat, PrivateAddresses, layers::Layers};
 
 /// Where records are kept. Its `Debug` and `Display` leave the password out.
 #[derive(Clone, PartialEq, Eq)]
@@ -135,6 +136,31 @@ impl Reader<'_> {
                     .ok_or_else(|| self.wrong(key, rule))
             })
             .collect()
+    }
+
+    pub(super) fn default_model(&self) -> Result<Option<&str>, Error> {
+        self.optional_text("default_model")
+    }
+
+    /// Whose requests may go to private addresses.
+    pub(super) fn private_addresses(&self) -> Result<PrivateAddresses, Error> {
+        let key = "private_addresses";
+        let rule = "must be a list of `callbacks` and `connections`";
+        let Some(Value::Array(items)) = self.0.get(key).map(|setting| &setting.value) else {
+            return Err(self.wrong(key, rule));
+        };
+        let mut allowed = PrivateAddresses {
+            callbacks: Reach::Public,
+            connections: Reach::Public,
+        };
+        for item in items {
+            match item.as_str() {
+                Some("callbacks") => allowed.callbacks = Reach::Private,
+                Some("connections") => allowed.connections = Reach::Private,
+                Some(_) | None => return Err(self.wrong(key, rule)),
+            }
+        }
+        Ok(allowed)
     }
 
     pub(super) fn mode(&self) -> Result<Mode, Error> {
