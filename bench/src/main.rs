@@ -8,6 +8,7 @@ mod followers;
 mod load;
 mod machine;
 mod memory;
+mod model;
 mod outage;
 mod report;
 mod samples;
@@ -104,6 +105,7 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     for concurrency in [1, 16, 64, 256] {
         load::runs(bench, report, concurrency).await?;
     }
+    model::measure(bench, report).await?;
     command::measure(bench, report).await?;
     memory::waiting(bench, report).await?;
     followers::on_one_run(bench, report).await?;

@@ -30,7 +30,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use clock::Clock;
 pub use error::Error;
-pub use hub::Frame;
+pub use hub::{Deltas, Frame};
 pub use options::{Options, Serves};
 
 use crate::{
@@ -271,8 +271,9 @@ impl Engine {
         org: OrgId,
         id: RunId,
         after: i64,
+        deltas: Deltas,
     ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
-        self.0.hub.follow(org, id, after).await
+        self.0.hub.follow(org, id, after, deltas).await
     }
 
     /// Whether the node can take runs: the database answers and the node is not stopping.

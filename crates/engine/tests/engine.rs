@@ -13,7 +13,7 @@ use sortie_api::{
     Micros, OrgId, Run, RunRequest, RunStatus,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Engine, Error, Frame, Options, Serves};
+use sortie_engine::{Deltas, Engine, Error, Frame, Options, Serves};
 use sortie_store::{Created, Store};
 use tempfile::TempDir;
 
@@ -61,7 +61,11 @@ impl Rig {
 
     /// The run's events after `after` to the end of its stream: ids with types, and the run in `done`.
     async fn follow(&self, run: &Run, after: i64) -> (Vec<(i64, String)>, Option<Run>) {
-        let mut stream = self.engine.follow(self.org, run.id, after).await.unwrap();
+        let mut stream = self
+            .engine
+            .follow(self.org, run.id, after, Deltas::Off)
+            .await
+            .unwrap();
         let (mut events, mut done) = (Vec::new(), None);
         while let Some(frame) = stream.next().await {
             match frame.unwrap() {
@@ -197,7 +201,7 @@ async fn many_readers_of_many_runs_all_see_every_event() {
 async fn cancel_stops_a_working_run_and_ends_its_streams() {
     let rig = Rig::start().await;
     let run = rig.create(prompt(WAITS)).await.unwrap();
-    let mut stream = rig.engine.follow(rig.org, run.id, 0).await.unwrap();
+    let mut stream = rig.engine.follow(rig.org, run.id, 0, Deltas::Off).await.unwrap();
     let mut seen = Vec::new();
     while !seen.iter().any(|(_, kind)| kind == "worker_started") {
         let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
@@ -399,7 +403,11 @@ async fn a_position_beyond_the_last_event_of_a_working_run_sees_what_follows() {
     while rig.status(&run).await.status != RunStatus::Running {
         tokio::task::yield_now().await;
     }
-    let mut stream = rig.engine.follow(rig.org, run.id, 1_000).await.unwrap();
+    let mut stream = rig
+        .engine
+        .follow(rig.org, run.id, 1_000, Deltas::Off)
+        .await
+        .unwrap();
     rig.engine.cancel_run(rig.org, run.id).await.unwrap();
     let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
         panic!("new events follow")
