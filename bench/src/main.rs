@@ -11,6 +11,7 @@ mod memory;
 mod model;
 mod outage;
 mod report;
+mod resume;
 mod samples;
 
 use std::path::PathBuf;
@@ -110,6 +111,7 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     memory::waiting(bench, report).await?;
     followers::on_one_run(bench, report).await?;
     followers::each_on_its_own(bench, report).await?;
+    resume::measure(bench, report).await?;
     outage::measure(bench, report).await
 }
 

@@ -7,7 +7,10 @@ use std::{
     convert::Infallible,
     fs,
     io::Write as _,
-    sync::LazyLock,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -43,17 +46,20 @@ const DELTAS: usize = 200;
 /// From one piece to the next.
 const BETWEEN: Duration = Duration::from_millis(10);
 
+/// Requests that the model server was sent so far.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
 /// What the stamps in the pieces count from.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The model server, and the file that tells a node of it.
-struct ModelServer {
+pub(crate) struct ModelServer {
     _server: Serving,
     config: NamedTempFile,
 }
 
 impl ModelServer {
-    async fn start() -> Result<Self> {
+    pub(crate) async fn start() -> Result<Self> {
         let router = Router::new().route("/v1/chat/completions", post(answer));
         let server = Serving::start(router).await?;
         let mut config = NamedTempFile::new()?;
@@ -70,12 +76,18 @@ impl ModelServer {
         })
     }
 
-    async fn node(&self, bench: &Bench) -> Result<Node> {
+    /// A node whose default model this is.
+    pub(crate) async fn node(&self, bench: &Bench) -> Result<Node> {
         let file = self.config.path().to_str().context("a path that is no text")?;
         bench
             .node_with(NodeOptions::default().env("SORTIE_CONFIG", file))
             .await
     }
+}
+
+/// Requests so far.
+pub(crate) fn calls() -> u64 {
+    CALLS.load(Ordering::Relaxed)
 }
 
 /// The number behind a word of the prompt.
@@ -91,6 +103,7 @@ fn count(body: &[u8], part: &[u8]) -> u64 {
 }
 
 async fn answer(body: Bytes) -> Response {
+    CALLS.fetch_add(1, Ordering::Relaxed);
     if let Some(millis) = told(&body, "wait-for-") {
         sleep(Duration::from_millis(millis)).await;
     }
@@ -159,7 +172,7 @@ fn usage() -> Bytes {
 }
 
 /// A run without a shell: its tools touch the working directory and start nothing.
-fn request(prompt: &str) -> Bytes {
+pub(crate) fn request(prompt: &str) -> Bytes {
     json!({"prompt": prompt, "timeout_seconds": 3600, "shell": false, "max_cost_micros": 100_000_000})
         .to_string()
         .into()
