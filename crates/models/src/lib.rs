@@ -4,7 +4,9 @@
 //! format and the provider's stream into one [`Reply`](sortie_agent::model::Reply). It neither retries nor counts money:
 //! it says what may be tried again and what the provider counted.
 
+mod provider;
 mod settings;
 mod transport;
 
+pub use provider::InvalidSettings;
 pub use settings::{Api, ModelSettings, ProviderSettings, Settings};
