@@ -4,6 +4,9 @@
 //! format and the provider's stream into one [`Reply`](sortie_agent::model::Reply). It neither retries nor counts money:
 //! it says what may be tried again and what the provider counted.
 
+mod openai;
+mod openai_chat;
+mod openai_responses;
 mod provider;
 mod settings;
 mod transport;
