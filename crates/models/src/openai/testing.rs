@@ -22,10 +22,9 @@ pub(crate) fn request(transcript: &[Turn]) -> Request<'_> {
 
 /// A stream of these events.
 pub(crate) fn stream<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> String {
-    let events = events.into_iter();
-    events
-        .map(|event| format!("data: {}\n\n", event.as_ref()))
-        .collect()
+    events.into_iter().fold(String::new(), |stream, event| {
+        stream + "data: " + event.as_ref() + "\n\n"
+    })
 }
 
 /// The content of a reply, short: texts as they are, calls as `name(arguments)#id`.

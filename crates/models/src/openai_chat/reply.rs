@@ -181,12 +181,12 @@ impl<'a> Answer<'a> {
             self.reasoning.take_detail(piece)?;
         }
         for call in delta.tool_calls.into_iter().flatten() {
-            self.take_call(call)?;
+            self.take_call(&call)?;
         }
         Ok(())
     }
 
-    fn take_call(&mut self, delta: CallDelta<'_>) -> Result<(), Failure> {
+    fn take_call(&mut self, delta: &CallDelta<'_>) -> Result<(), Failure> {
         let index = delta.index.map(|Count(index)| index);
         let (name, arguments) = match &delta.function {
             Some(function) => (&*function.name.0, function.arguments),

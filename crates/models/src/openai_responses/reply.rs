@@ -276,7 +276,10 @@ impl Decoder for Answer<'_> {
         let stop_reason = match stopped {
             StopReason::EndTurn if self.refused => StopReason::Refusal,
             StopReason::EndTurn if calls => StopReason::ToolUse,
-            reason => reason,
+            reason @ (StopReason::EndTurn
+            | StopReason::ToolUse
+            | StopReason::MaxTokens
+            | StopReason::Refusal) => reason,
         };
         Ok(Reply {
             content,

@@ -76,9 +76,9 @@ async fn a_first_call_sends_what_the_protocol_asks_for_and_nothing_else() {
         cache_write_tokens: 0,
     };
     assert_eq!(reply.usage, usage);
-    let head = server.head(0);
-    assert!(head.starts_with("post /responses http/1.1"), "{head}");
-    assert!(head.contains(&format!("authorization: bearer {KEY}")), "{head}");
+    let asked = server.head(0);
+    assert!(asked.starts_with("post /responses http/1.1"), "{asked}");
+    assert!(asked.contains(&format!("authorization: bearer {KEY}")), "{asked}");
     assert_eq!(
         server.body(0),
         json!({
