@@ -8,6 +8,7 @@ mod answer;
 mod anthropic;
 mod arguments;
 mod endpoint;
+mod gemini;
 mod provider;
 mod settings;
 #[cfg(test)]
