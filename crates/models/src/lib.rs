@@ -9,6 +9,9 @@ mod anthropic;
 mod arguments;
 mod endpoint;
 mod gemini;
+mod openai;
+mod openai_chat;
+mod openai_responses;
 mod provider;
 mod settings;
 #[cfg(test)]
