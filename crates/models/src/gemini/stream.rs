@@ -85,15 +85,20 @@ struct WireError {
 
 /// Tokens as the API counts them.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 struct Counts {
     /// What was read, the cached part of it included.
-    prompt_token_count: Option<u64>,
-    cached_content_token_count: Option<u64>,
-    tool_use_prompt_token_count: Option<u64>,
-    candidates_token_count: Option<u64>,
-    /// Hidden thinking; not part of the candidate's.
-    thoughts_token_count: Option<u64>,
+    #[serde(rename = "promptTokenCount")]
+    prompt: Option<u64>,
+    #[serde(rename = "cachedContentTokenCount")]
+    cached: Option<u64>,
+    #[serde(rename = "toolUsePromptTokenCount")]
+    tool_use: Option<u64>,
+    #[serde(rename = "candidatesTokenCount")]
+    said: Option<u64>,
+    /// Hidden thinking; not part of what was said.
+    #[serde(rename = "thoughtsTokenCount")]
+    thought: Option<u64>,
 }
 
 impl Candidate {
@@ -163,19 +168,14 @@ impl Candidate {
     }
 
     fn count(&mut self, new: Counts) {
+        let old = self.counts;
         // `None` is less than any number.
         self.counts = Counts {
-            prompt_token_count: self.counts.prompt_token_count.max(new.prompt_token_count),
-            cached_content_token_count: self
-                .counts
-                .cached_content_token_count
-                .max(new.cached_content_token_count),
-            tool_use_prompt_token_count: self
-                .counts
-                .tool_use_prompt_token_count
-                .max(new.tool_use_prompt_token_count),
-            candidates_token_count: self.counts.candidates_token_count.max(new.candidates_token_count),
-            thoughts_token_count: self.counts.thoughts_token_count.max(new.thoughts_token_count),
+            prompt: old.prompt.max(new.prompt),
+            cached: old.cached.max(new.cached),
+            tool_use: old.tool_use.max(new.tool_use),
+            said: old.said.max(new.said),
+            thought: old.thought.max(new.thought),
         };
     }
 }
@@ -212,13 +212,13 @@ impl Decoder for Candidate {
 
     fn usage(&self) -> Usage {
         let counted = |tokens: Option<u64>| tokens.unwrap_or(0);
-        let cached = counted(self.counts.cached_content_token_count);
+        let counts = self.counts;
+        let cached = counted(counts.cached);
         Usage {
-            input_tokens: counted(self.counts.prompt_token_count)
+            input_tokens: counted(counts.prompt)
                 .saturating_sub(cached)
-                .saturating_add(counted(self.counts.tool_use_prompt_token_count)),
-            output_tokens: counted(self.counts.candidates_token_count)
-                .saturating_add(counted(self.counts.thoughts_token_count)),
+                .saturating_add(counted(counts.tool_use)),
+            output_tokens: counted(counts.said).saturating_add(counted(counts.thought)),
             cache_read_tokens: cached,
             cache_write_tokens: 0,
         }
@@ -241,9 +241,10 @@ impl Decoder for Candidate {
             .any(|piece| matches!(piece, Content::ToolCall(_)));
         Ok(Reply {
             content: self.content,
-            stop_reason: match stop_reason {
-                StopReason::EndTurn if calls => StopReason::ToolUse,
-                reason => reason,
+            stop_reason: if calls && stop_reason == StopReason::EndTurn {
+                StopReason::ToolUse
+            } else {
+                stop_reason
             },
             usage,
         })

@@ -9,7 +9,7 @@ use sortie_agent::{
 use super::{stream::Candidate, *};
 use crate::{
     answer::Failure,
-    test_server::{Answer, Heard, KEY, Server, decode, entry, hello},
+    test_server::{Answer, Heard, KEY, Server, decode, entry, events, hello},
 };
 
 /// An answer with everything in it that a real one has.
@@ -24,10 +24,6 @@ const WHOLE: &str = concat!(
     "\"usageMetadata\": {\"promptTokenCount\": 1200,\"candidatesTokenCount\": 20,\"totalTokenCount\": 1245,\"cachedContentTokenCount\": 1000,\"thoughtsTokenCount\": 25},",
     "\"modelVersion\": \"gemini-3.8-flash\",\"responseId\": \"x\"}\r\n\r\n",
 );
-
-fn events(events: &[Value]) -> String {
-    events.iter().map(|event| format!("data: {event}\n\n")).collect()
-}
 
 fn ended(parts: &Value, reason: &str) -> String {
     events(&[json!({
@@ -335,7 +331,7 @@ proptest! {
     #[test]
     fn no_events_make_it_panic(lines in prop::collection::vec(
         prop::sample::select(WHOLE.split("\r\n\r\n").collect::<Vec<_>>()), 0..30), noise in any::<String>()) {
-        let stream: String = lines.iter().map(|line| format!("{line}\n\n")).collect();
+        let stream = lines.join("\n\n") + "\n\n";
         let _ = decode(Candidate::new(usize::MAX / 2), format!("{stream}data: {noise}\n\n").as_bytes(), &[]);
     }
 
