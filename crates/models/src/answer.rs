@@ -60,7 +60,8 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// An event that is not what the protocol has.
-    pub(crate) fn unreadable(why: impl ToString) -> Self {
+    #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+    pub(crate) fn unreadable(why: serde_json::Error) -> Self {
         Self::Unreadable(why.to_string())
     }
 }

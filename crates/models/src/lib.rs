@@ -7,7 +7,10 @@
 mod answer;
 mod anthropic;
 mod arguments;
+mod builtin;
+mod catalog;
 mod endpoint;
+mod gemini;
 mod openai;
 mod openai_chat;
 mod openai_responses;
@@ -17,5 +20,6 @@ mod settings;
 mod test_server;
 mod transport;
 
+pub use catalog::{Catalog, catalog};
 pub use provider::InvalidSettings;
 pub use settings::{Api, ModelSettings, ProviderSettings, Settings};

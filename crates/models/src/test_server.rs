@@ -97,10 +97,13 @@ impl Answer {
     }
 }
 
+/// The head and the body of a request.
+type Asked = (String, Vec<u8>);
+
 /// A running provider; dropping it stops it.
 pub(crate) struct Server {
     pub(crate) provider: Provider,
-    asked: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
     _tasks: JoinSet<()>,
 }
 
@@ -157,7 +160,7 @@ async fn give(stream: &mut TcpStream, answer: &Answer) {
     }
 }
 
-async fn read_request(stream: &mut TcpStream) -> (String, Vec<u8>) {
+async fn read_request(stream: &mut TcpStream) -> Asked {
     let mut bytes = Vec::new();
     loop {
         let mut chunk = [0; 8192];
@@ -214,6 +217,12 @@ pub(crate) fn entry(upstream: &str, capabilities: &[&str]) -> Entry {
         },
         upstream: upstream.to_owned(),
     }
+}
+
+/// A stream of these, as the events of a body.
+pub(crate) fn events(events: &[Value]) -> String {
+    let lines: Vec<String> = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    lines.concat()
 }
 
 /// A request that says "Say hello." and nothing else.

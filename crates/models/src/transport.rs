@@ -50,7 +50,7 @@ impl Transport {
     }
 
     /// Sends a request and returns its events once the provider has accepted it.
-    pub(crate) async fn stream(&self, body: &impl Serialize) -> Result<Events<'_>, ModelError> {
+    pub(crate) async fn stream(&self, body: &(impl Serialize + Sync)) -> Result<Events<'_>, ModelError> {
         let request = self
             .client
             .request(Method::POST, &self.url)

@@ -66,10 +66,14 @@ struct StartMessage {
 
 #[derive(Default, Deserialize)]
 struct WireUsage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
+    #[serde(rename = "input_tokens")]
+    input: Option<u64>,
+    #[serde(rename = "output_tokens")]
+    output: Option<u64>,
+    #[serde(rename = "cache_read_input_tokens")]
+    cache_read: Option<u64>,
+    #[serde(rename = "cache_creation_input_tokens")]
+    cache_write: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -204,10 +208,10 @@ impl Message {
         let new = usage.unwrap_or_default();
         let most = |old: u64, new: Option<u64>| old.max(new.unwrap_or(0));
         self.usage = Usage {
-            input_tokens: most(self.usage.input_tokens, new.input_tokens),
-            output_tokens: most(self.usage.output_tokens, new.output_tokens),
-            cache_read_tokens: most(self.usage.cache_read_tokens, new.cache_read_input_tokens),
-            cache_write_tokens: most(self.usage.cache_write_tokens, new.cache_creation_input_tokens),
+            input_tokens: most(self.usage.input_tokens, new.input),
+            output_tokens: most(self.usage.output_tokens, new.output),
+            cache_read_tokens: most(self.usage.cache_read_tokens, new.cache_read),
+            cache_write_tokens: most(self.usage.cache_write_tokens, new.cache_write),
         };
     }
 
@@ -242,7 +246,9 @@ impl Message {
 
     fn extend(&mut self, part: &BlockDelta<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
         let Some(block) = self.blocks.get_mut(&part.index) else {
-            return Err(Failure::unreadable("a part of a block that has not begun"));
+            return Err(Failure::Unreadable(
+                "a part of a block that has not begun".to_owned(),
+            ));
         };
         let Delta {
             text,
