@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    net::TcpListener,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -194,6 +195,7 @@ impl Pretended {
                 level: Level::None,
                 memory: Enforcement::Soft,
                 disk: Enforcement::Soft,
+                egress: false,
                 missing: Vec::new(),
             },
             shared: Arc::new(shared),
@@ -251,6 +253,10 @@ impl Sandbox for PretendedSandbox {
                 duration: Duration::from_millis(1),
             })
         })
+    }
+
+    fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn usage(&mut self) -> BoxFuture<'_, Result<SandboxUsage, Error>> {
