@@ -2,7 +2,7 @@
 //!
 //! Host paths, process ids and descriptors stay behind these traits, so that a heavier backend can stand in.
 
-use std::time::Duration;
+use std::{net::TcpListener, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,8 @@ pub struct Capabilities {
     pub memory: Enforcement,
     /// How the disk limit is kept.
     pub disk: Enforcement,
+    /// Whether a sandbox can be opened with [`Egress::Proxy`]. That takes a network of the run's own.
+    pub egress: bool,
     /// What the host does not give, one sentence each, for the log and `sortie doctor`.
     pub missing: Vec<String>,
 }
@@ -96,13 +98,26 @@ impl Default for Limits {
     }
 }
 
+/// Whether what runs in a sandbox gets out of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Egress {
+    /// Not at all.
+    #[default]
+    None,
+    /// Only through an HTTP proxy that the engine serves on the socket of [`Sandbox::egress`]. The proxy variables of the
+    /// environment name it; what does not heed them gets nowhere.
+    Proxy,
+}
+
 /// How a sandbox is opened.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
     /// What the run may use.
     pub limits: Limits,
-    /// Variables beside the fixed `PATH`, `HOME`, `LANG`, `TMPDIR`.
+    /// Variables beside the fixed `PATH`, `HOME`, `LANG`, `TMPDIR`, and those of the proxy.
     pub env: Vec<(String, String)>,
+    /// Whether the run gets out.
+    pub egress: Egress,
 }
 
 /// One command.
@@ -194,6 +209,9 @@ pub trait Backend: Send + Sync {
     fn capabilities(&self) -> &Capabilities;
 
     /// Opens the sandbox of one run over its working directory.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] also for [`Egress::Proxy`] where the capabilities say that there is none.
     fn open<'a>(&'a self, workdir: &'a Workdir, spec: Spec)
     -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>>;
 }
@@ -203,6 +221,13 @@ pub trait Sandbox: Send {
     /// Runs a command to its end. A sandbox that was lost meanwhile is opened again first. Background processes that it leaves live on until [`close`](Self::close).
     /// Dropping the future kills the command.
     fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>>;
+
+    /// The socket that the run's proxy is served on, non-blocking, listening on the sandbox's own loopback address: once
+    /// each time that the sandbox was opened, and `None` without [`Egress::Proxy`]. Opens a sandbox that was lost again, so that
+    /// whoever asks before each command misses none.
+    ///
+    /// It is closed with the sandbox: whoever accepts on it then gets an error.
+    fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>>;
 
     /// What the run uses now.
     fn usage(&mut self) -> BoxFuture<'_, Result<Usage, Error>>;

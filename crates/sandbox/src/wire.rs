@@ -19,7 +19,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::types::{Level, Limits};
+use crate::types::{Egress, Level, Limits};
 
 /// Argument that makes the binary a launcher.
 pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
@@ -52,6 +52,7 @@ pub(crate) struct Open {
     pub(crate) memory: MemoryKeeper,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) scratch: bool,
+    pub(crate) egress: Egress,
 }
 
 /// Who keeps the memory limit.
@@ -86,7 +87,7 @@ pub(crate) struct Outside {
 /// From the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The sandbox stands.
+    /// The sandbox stands. Descriptor: the listening socket of its way out, if it was to have one.
     Ready,
     /// It does not: this step failed with this error number.
     Failed { step: String, errno: i32 },

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    net::TcpListener,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -195,6 +196,7 @@ impl Pretended {
                 level: Level::None,
                 memory: Enforcement::Soft,
                 disk: Enforcement::Soft,
+                egress: false,
                 missing: Vec::new(),
             },
             shared: Arc::new(shared),
@@ -252,6 +254,10 @@ impl Sandbox for PretendedSandbox {
                 duration: Duration::from_millis(1),
             })
         })
+    }
+
+    fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn usage(&mut self) -> BoxFuture<'_, Result<SandboxUsage, Error>> {

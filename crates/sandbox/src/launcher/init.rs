@@ -28,8 +28,8 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    landlock, seccomp, sys,
-    types::Level,
+    egress, landlock, seccomp, sys,
+    types::{Egress, Level},
     wire::{self, Broken, Open, Reply, Request, Status},
 };
 
@@ -73,11 +73,15 @@ enum Next {
 /// Sets the sandbox up and serves it until the engine hangs up.
 pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result<(), Failure> {
     let children = sys::child_signals().step("signalfd")?;
+    let mut way_out = None;
     match open.level {
         Level::Namespaces => {
             die_with_parent()?;
             let _only_a_name = rustix::system::sethostname(b"sandbox");
             sys::raise_loopback().step("raise lo")?;
+            if open.egress == Egress::Proxy {
+                way_out = Some(egress::bind().step("bind the way out")?);
+            }
             rootfs::build(&open.limits)?;
         }
         Level::Landlock | Level::None => {
@@ -114,7 +118,10 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
     // It belongs to the host's mounts, which this process has left.
     drop(inherited.workdir);
     init.confine()?;
-    wire::send(socket.as_fd(), &Reply::Ready, &[]).step("ready")?;
+    let descriptors: Vec<_> = way_out.iter().map(AsFd::as_fd).collect();
+    wire::send(socket.as_fd(), &Reply::Ready, &descriptors).step("ready")?;
+    // The engine's alone from here on.
+    drop(way_out);
     init.serve()
 }
 

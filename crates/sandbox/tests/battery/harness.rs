@@ -192,21 +192,19 @@ impl Bed {
 
     /// Opens the sandbox of a run, with the helper in its directory.
     pub(crate) async fn open(&self, name: &str, limits: Limits) -> Run {
+        let spec = Spec {
+            limits,
+            ..Spec::default()
+        };
+        self.open_with(name, spec).await
+    }
+
+    pub(crate) async fn open_with(&self, name: &str, spec: Spec) -> Run {
         let workdir = Workdir::create(&self.runs(), name).unwrap();
         let path = self.runs().join(name);
         std::fs::copy(PROBE, path.join("probe")).unwrap();
         std::fs::set_permissions(path.join("probe"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let sandbox = self
-            .backend
-            .open(
-                &workdir,
-                Spec {
-                    limits,
-                    env: Vec::new(),
-                },
-            )
-            .await
-            .unwrap();
+        let sandbox = self.backend.open(&workdir, spec).await.unwrap();
         Run {
             path,
             workdir,

@@ -200,7 +200,7 @@ pub(crate) fn nothing_outlives_the_engine_or_the_launcher(bed: &Bed) -> Section<
 }
 
 /// The launcher of the one sandbox that this process has open.
-fn launcher() -> Pid {
+pub(crate) fn launcher() -> Pid {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let children: Vec<i32> = tasks
         .flat_map(|task| {

@@ -11,6 +11,7 @@
     reason = "a test fails by panicking, also in its helpers"
 )]
 
+mod egress;
 mod escapes;
 mod files;
 mod harness;
@@ -64,6 +65,9 @@ macro_rules! battery {
 
 battery! {
     escapes::nothing_that_must_not_work_works,
+    escapes::with_a_way_out_nothing_else_works_either,
+    egress::each_run_has_a_proxy_of_its_own,
+    egress::the_way_out_ends_with_the_sandbox_and_comes_back_with_it,
     limits::a_fork_bomb_is_bounded_and_ends_with_its_command,
     limits::threads_are_bounded,
     limits::a_thousand_processes_end_with_their_command,
@@ -83,6 +87,7 @@ battery! {
     lifetimes::arguments_and_environment_of_any_size,
     lifetimes::a_lost_sandbox_is_opened_again,
     files::whatever_was_left_behind_is_measured_and_deleted,
+    files::a_run_goes_on_in_its_directory_after_a_restart,
     files::ordinary_tools_work,
     neighbours::two_runs_see_nothing_of_each_other,
     neighbours::a_hundred_sandboxes_at_once,
