@@ -12,6 +12,8 @@ mod models;
 mod no_sandbox;
 mod node;
 mod options;
+#[cfg(test)]
+mod testing;
 mod worker;
 
 use std::{sync::Arc, time::Duration};

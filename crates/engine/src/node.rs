@@ -12,7 +12,7 @@ use std::{
 
 use sortie_api::{OrgId, RunId};
 use sortie_sandbox::Workdir;
-use sortie_store::{Claim, Error as StoreError, Expired, Held, NewNode, NodeId, Store, Sweep};
+use sortie_store::{Claim, Error as StoreError, Expired, NewNode, NodeId, Store, Sweep};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -171,7 +171,7 @@ impl Lifeline {
         let held = self.store.held_runs(node).await?;
         let mut found = Suspects::default();
         let mut rows = HashSet::with_capacity(held.len());
-        for Held { run, status } in held {
+        for sortie_store::Held { run, status } in held {
             rows.insert(run);
             if !self.places.active().contains(run) {
                 found.without_task.insert(run);
@@ -311,14 +311,30 @@ pub(crate) async fn watch(store: Store, hub: Hub, stop: CancellationToken) {
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::{Micros, Role, RunStatus};
-    use sortie_store::{Created, NewRun};
+    use sortie_api::{Micros, RunStatus};
+    use tempfile::TempDir;
     use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::{keys::Keys, models::Models, no_sandbox::NoSandbox, worker::Worker};
+    use crate::{
+        models::Models,
+        no_sandbox::NoSandbox,
+        testing::{Held, held},
+        worker::Worker,
+    };
 
-    async fn lifeline(store: &Store, options: &Arc<Options>) -> Lifeline {
+    /// A node that holds one run without a task for it.
+    async fn holding() -> (Lifeline, OrgId, RunId, TempDir) {
+        let Held {
+            store,
+            node,
+            claim,
+            dir,
+        } = held().await;
+        let options = Arc::new(Options {
+            data_dir: dir.path().to_owned(),
+            ..Options::default()
+        });
         let hub = Hub::new(store.clone(), CancellationToken::new());
         let worker = Worker {
             store: store.clone(),
@@ -327,53 +343,17 @@ mod tests {
             models: Arc::new(Models::offline()),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             active: Active::default(),
-            options: Arc::clone(options),
+            options: Arc::clone(&options),
         };
-        let (tracker, closing) = (TaskTracker::new(), CancellationToken::new());
-        Lifeline {
-            identity: Identity::begin(store, options).await.unwrap(),
-            store: store.clone(),
-            options: Arc::clone(options),
+        let places = Places::new(Arc::new(worker), TaskTracker::new(), CancellationToken::new());
+        let lifeline = Lifeline {
+            identity: Identity(Arc::new(AtomicI64::new(node.0))),
+            store,
+            options,
             hub,
-            places: Places::new(Arc::new(worker), tracker, closing),
-        }
-    }
-
-    /// A node on a fresh SQLite file, and one run that it has claimed without giving it a task.
-    async fn holding(dir: &tempfile::TempDir) -> (Lifeline, OrgId, RunId) {
-        let url = format!("sqlite:{}", dir.path().join("test.db").display());
-        let store = Store::open(&url).await.unwrap();
-        let options = Arc::new(Options {
-            data_dir: dir.path().to_owned(),
-            ..Options::default()
-        });
-        let lifeline = lifeline(&store, &options).await;
-        let now = options.clock.now();
-        let org = OrgId::new(now, [1; 10]);
-        let keys = Keys::new(store.clone(), options.clock.clone(), options.mode);
-        let secret = sortie_api::secret::Secret::new(sortie_api::secret::SELF_HOSTED_KEY, [1; 32]);
-        let key = keys
-            .new_key(org, "test".to_owned(), Role::Admin, &secret)
-            .unwrap();
-        assert!(store.bootstrap("test", key).await.unwrap());
-        let run = NewRun {
-            id: RunId::new(now, [2; 10]),
-            org,
-            idempotency_key: None,
-            definition: r#"{"prompt":"x","shell":false}"#.into(),
-            max_cost: Micros::new(1).unwrap(),
-            timeout_seconds: 60,
-            created_at: now,
+            places,
         };
-        let Created::New(run) = store.create_run(run).await.unwrap() else {
-            panic!("the run is new")
-        };
-        let claims = store
-            .claim_named(lifeline.identity.get(), vec![run.id], now)
-            .await
-            .unwrap();
-        assert_eq!(claims.len(), 1);
-        (lifeline, org, run.id)
+        (lifeline, claim.org, claim.fence.run, dir)
     }
 
     async fn status(lifeline: &Lifeline, org: OrgId, run: RunId) -> RunStatus {
@@ -382,8 +362,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_that_is_held_without_a_task_goes_on_at_the_second_look() {
-        let dir = tempfile::tempdir().unwrap();
-        let (lifeline, org, run) = holding(&dir).await;
+        let (lifeline, org, run, _dir) = holding().await;
         let mut suspects = Suspects::default();
         lifeline.compare(&mut suspects).await.unwrap();
         assert!(!lifeline.places.active().contains(run));
@@ -399,8 +378,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_that_was_declared_lost_gets_back_what_nobody_took_over() {
-        let dir = tempfile::tempdir().unwrap();
-        let (lifeline, org, run) = holding(&dir).await;
+        let (lifeline, org, run, _dir) = holding().await;
         let mut earlier = lifeline.places.active().enter(run);
         let lost = lifeline.identity.get();
         lifeline
@@ -421,8 +399,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_closing_node_takes_nothing_up_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let (lifeline, org, run) = holding(&dir).await;
+        let (lifeline, org, run, _dir) = holding().await;
         lifeline.places.close();
         let mut suspects = Suspects::default();
         for _ in 0..3 {
@@ -434,8 +411,7 @@ mod tests {
 
     #[tokio::test]
     async fn directories_of_runs_that_are_over_go_and_those_of_others_stay() {
-        let dir = tempfile::tempdir().unwrap();
-        let (lifeline, org, held) = holding(&dir).await;
+        let (lifeline, org, held, _dir) = holding().await;
         let work_dir = lifeline.options.work_dir();
         let at_work = RunId::new(lifeline.options.clock.now(), [3; 10]);
         let over = RunId::new(lifeline.options.clock.now(), [4; 10]);
@@ -463,8 +439,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
-        let dir = tempfile::tempdir().unwrap();
-        let (lifeline, org, run) = holding(&dir).await;
+        let (lifeline, org, run, _dir) = holding().await;
         let mut place = lifeline.places.active().enter(run);
         let mut suspects = Suspects::default();
         for _ in 0..3 {
