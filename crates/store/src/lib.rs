@@ -14,8 +14,8 @@ mod tests;
 mod types;
 
 pub use types::{
-    Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held, KeyRecord, NewEvent, NewKey,
-    NewNode, NewRun, NodeId, Progress, Result, RunFilter, Sweep,
+    Append, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held, Journal, KeyRecord,
+    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Origin, Progress, Result, RunFilter, Sweep, Swept,
 };
 
 use self::db::{Db, vals};
