@@ -138,9 +138,8 @@ pub fn is_public(ip: IpAddr) -> bool {
 /// place have in common.
 pub(crate) fn carried(ip: IpAddr) -> IpAddr {
     match ip {
-        IpAddr::V4(_) => ip,
         // `::1` is no carrier of 0.0.0.1.
-        IpAddr::V6(Ipv6Addr::LOCALHOST | Ipv6Addr::UNSPECIFIED) => ip,
+        IpAddr::V4(_) | IpAddr::V6(Ipv6Addr::LOCALHOST | Ipv6Addr::UNSPECIFIED) => ip,
         IpAddr::V6(v6) => embedded(v6).map_or(ip, IpAddr::V4),
     }
 }
