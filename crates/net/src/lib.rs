@@ -13,7 +13,7 @@ pub mod policy;
 pub mod sse;
 
 pub use address::{Reach, is_public};
-pub use body::read_body;
+pub use body::{BodyEnd, BodyHead, read_body, read_head};
 pub use client::{Client, EngineClient, Timeouts, install_crypto};
 pub use network::Network;
 pub use policy::{Policy, Refused};

@@ -3,3 +3,6 @@
 //! All of it goes where the run's [`sortie_net::Policy`] allows and nowhere else, in bounded time and bytes.
 
 pub mod egress;
+mod html;
+mod media;
+mod text;

@@ -84,7 +84,7 @@ impl Rig {
             server,
             names,
             events,
-            tasks: tasks,
+            tasks,
         }
     }
 
