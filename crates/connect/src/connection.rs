@@ -1,0 +1,119 @@
+//! What a connection is: where it leads, how the engine proves itself there, and what a run may do with it.
+//!
+//! The types hold credentials only as [`Credential`], which shows nothing when it is printed. They are made by whoever
+//! keeps connections; this crate only uses them.
+
+use std::{fmt, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use reqwest::{Method, header::HeaderName};
+use sortie_api::Credential;
+use url::Url;
+
+/// A connection as one run has it: the saved or inline definition, narrowed by what the run allows.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// The name under which the agent sees it: `[a-z0-9][a-z0-9._-]{0,99}`, unique in the run.
+    pub name: String,
+    /// Where it leads.
+    pub target: Target,
+    /// How the engine proves itself there.
+    pub auth: Auth,
+    /// Headers the engine adds to every request. Their values are treated as credentials.
+    pub headers: Vec<(HeaderName, Credential)>,
+    /// What it is for, in the words of whoever saved it; shown to the model.
+    pub description: Option<String>,
+}
+
+/// Where a connection leads.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// An HTTP API. Requests stay on the origin of `url` and below its path.
+    Http {
+        /// The base URL.
+        url: Url,
+        /// The methods the agent may use; `None` for all.
+        allowed_methods: Option<Vec<Method>>,
+    },
+    /// An MCP server over streamable HTTP.
+    Mcp {
+        /// The MCP endpoint.
+        url: Url,
+        /// The tools the agent may use, by the server's own names; `None` for all.
+        allowed_tools: Option<Vec<String>>,
+    },
+    /// An MCP server that is a program: started inside a sandbox, on self-hosted engines only.
+    McpStdio {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// Its environment. The values are treated as credentials.
+        env: Vec<(String, Credential)>,
+        /// The tools the agent may use, by the server's own names; `None` for all.
+        allowed_tools: Option<Vec<String>>,
+    },
+}
+
+/// How the engine proves itself.
+#[derive(Clone)]
+pub enum Auth {
+    /// Not at all.
+    None,
+    /// `Authorization: Bearer …`.
+    Bearer(Credential),
+    /// `Authorization: Basic …`.
+    Basic {
+        /// The user name.
+        username: String,
+        /// The password.
+        password: Credential,
+    },
+    /// A header of its own.
+    Header {
+        /// The header's name.
+        name: HeaderName,
+        /// Its value.
+        value: Credential,
+    },
+    /// A parameter in the query of every URL.
+    Query {
+        /// The parameter's name.
+        name: String,
+        /// Its value.
+        value: Credential,
+    },
+    /// `Authorization: Bearer …` with an access token that is refreshed when it is refused.
+    OAuth(Arc<dyn Tokens>),
+}
+
+/// Names the kind and nothing else.
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Bearer(_) => "Bearer",
+            Self::Basic { .. } => "Basic",
+            Self::Header { .. } => "Header",
+            Self::Query { .. } => "Query",
+            Self::OAuth(_) => "OAuth",
+        })
+    }
+}
+
+/// Where access tokens come from: whoever keeps them refreshes them under a lock, so that a rotated refresh token is
+/// used once.
+pub trait Tokens: Send + Sync {
+    /// A token that is valid now. `refused` is the one that the server has just answered with 401: it is not returned
+    /// again.
+    fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>>;
+}
+
+/// Why there is no access token. The sentences name no credential.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// Nobody has authorized the connection yet, or the authorization is over: a person has to do it again.
+    #[error("it needs to be authorized again: {0}")]
+    NeedsAuthorization(String),
+    /// The authorization server, or what is stored, cannot be had at the moment.
+    #[error("no access token could be had: {0}")]
+    Unavailable(String),
+}
