@@ -89,7 +89,7 @@ impl Engine {
             .as_ref()
             .map(|backend| backend.capabilities().level)
             .map_err(Clone::clone);
-        let models = Arc::new(Models::offline());
+        let models = Arc::new(Models::new(&options.models)?);
         let active = Active::default();
         let worker = Arc::new(Worker {
             store: store.clone(),

@@ -340,7 +340,7 @@ mod tests {
             store: store.clone(),
             hub: hub.clone(),
             clock: options.clock.clone(),
-            models: Arc::new(Models::offline()),
+            models: Arc::new(Models::new(&sortie_models::Settings::default()).unwrap()),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             active: Active::default(),
             options: Arc::clone(&options),

@@ -41,6 +41,8 @@ pub struct Options {
     pub default_max_cost: Micros,
     /// What one run's commands may use.
     pub sandbox_limits: Limits,
+    /// Providers and models.
+    pub models: sortie_models::Settings,
     /// How long a node may be silent before its runs are given up.
     pub lease: Duration,
     /// How often a node renews its lease.
@@ -62,6 +64,7 @@ impl Default for Options {
             compute_micros_per_second: Micros::ZERO,
             default_max_cost: Micros::new(1_000_000).unwrap_or_default(),
             sandbox_limits: Limits::default(),
+            models: sortie_models::Settings::default(),
             lease: Duration::from_secs(10),
             heartbeat: Duration::from_secs(3),
             shutdown_grace: Duration::from_secs(30),

@@ -287,7 +287,7 @@ async fn what_outlives_the_grace_goes_on_after_the_next_start() {
     let run = shut_down_under_a_run(&rig).await;
     assert_eq!((run.status, run.finished_at), (RunStatus::Running, None));
     let rig = rig.restart(|_| {}).await;
-    let mut stream = rig.engine.follow(rig.org, run.id, 0).await.unwrap();
+    let mut stream = rig.engine.follow(rig.org, run.id, 0, Deltas::Off).await.unwrap();
     let mut seen = Vec::new();
     while !seen.iter().any(|(_, kind)| kind == "resumed") {
         let Some(Ok(Frame::Events(bytes))) = stream.next().await else {

@@ -64,7 +64,7 @@ impl Worker {
         let mut attempt = Attempt {
             worker: &self,
             claim: &claim,
-            recorder: Recorder::new(self.store.clone(), self.hub.clone(), self.clock.clone()),
+            recorder: Recorder::new(run, self.store.clone(), self.hub.clone(), self.clock.clone()),
             place,
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
