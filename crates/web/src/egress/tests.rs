@@ -370,7 +370,7 @@ async fn the_second_request_on_a_connection_is_judged_like_the_first() {
 #[tokio::test]
 async fn a_head_that_comes_too_slowly_or_is_too_large_is_given_up() {
     let quick = Limits {
-        head: Duration::from_millis(50),
+        head: Duration::from_millis(300),
         ..Limits::default()
     };
     let rig = Rig::new(None, quick).await;
@@ -407,7 +407,7 @@ async fn a_head_that_comes_too_slowly_or_is_too_large_is_given_up() {
 #[tokio::test]
 async fn a_silent_connection_is_given_up() {
     let limits = Limits {
-        idle: Duration::from_millis(100),
+        idle: Duration::from_millis(400),
         ..Limits::default()
     };
     let rig = Rig::new(None, limits).await;
