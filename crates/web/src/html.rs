@@ -308,7 +308,7 @@ mod tests {
             "<svg>".repeat(100_000) + "text",
             "<div><table><td></div></table>".repeat(50_000) + "text",
             fonts + &"<p>".repeat(100_000) + "text",
-            "<i>x</i>".repeat(NODES) + "text",
+            "<br>".repeat(NODES) + "text",
             format!("<p{attributes}>text"),
         ] {
             let page = page(&html);

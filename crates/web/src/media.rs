@@ -76,6 +76,12 @@ impl Media {
         }
     }
 
+    /// What a body of this type with these bytes is read as; never [`Kind::Unknown`].
+    pub(crate) fn kind_of(&self, bytes: &[u8]) -> Kind {
+        let kind = self.kind();
+        if kind == Kind::Unknown { sniff(bytes) } else { kind }
+    }
+
     /// The text of a body: by its byte order mark, the encoding the answer names, the one the page names, UTF-8 where
     /// it is that, or else Windows-1252, which every byte is text in.
     pub(crate) fn decode(&self, bytes: &[u8]) -> String {
@@ -91,7 +97,7 @@ impl Media {
 }
 
 /// What the bytes themselves look like.
-pub(crate) fn sniff(bytes: &[u8]) -> Kind {
+fn sniff(bytes: &[u8]) -> Kind {
     let start = bytes.get(..SNIFFED_BYTES).unwrap_or(bytes);
     let utf16 = start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]);
     let control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b);

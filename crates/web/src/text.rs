@@ -14,6 +14,12 @@ pub(crate) fn clean(text: String) -> String {
     }
 }
 
+/// The first part of `text`, at most `limit` bytes.
+pub(crate) fn clip(mut text: String, limit: usize) -> String {
+    text.truncate(text.floor_char_boundary(limit));
+    text
+}
+
 /// `text` on one line, at most `chars` characters.
 pub(crate) fn one_line(text: &str, chars: usize) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
@@ -97,19 +103,15 @@ mod tests {
             loop {
                 let shown = page("h", &text, start, limit).map_err(|_| TestCaseError::fail("too far"))?;
                 prop_assert!(shown.len() <= limit);
-                match shown.rsplit_once("\n[bytes ") {
-                    Some((part, note)) => {
-                        read.push_str(&part[1..]);
-                        let next = note.trim_end_matches(']').rsplit(' ').next().unwrap_or_default();
-                        let next: usize = next.parse().map_err(|_| TestCaseError::fail("no number"))?;
-                        prop_assert!(next > start);
-                        start = next;
-                    }
-                    None => {
-                        read.push_str(&shown[1..]);
-                        break;
-                    }
-                }
+                let Some((part, note)) = shown.rsplit_once("\n[bytes ") else {
+                    read.push_str(&shown[1..]);
+                    break;
+                };
+                read.push_str(&part[1..]);
+                let next = note.trim_end_matches(']').rsplit(' ').next().unwrap_or_default();
+                let next: usize = next.parse().map_err(|_| TestCaseError::fail("no number"))?;
+                prop_assert!(next > start);
+                start = next;
             }
             prop_assert_eq!(read, text);
         }

@@ -110,7 +110,11 @@ impl Drop for Visit {
 impl Proxy {
     /// Answers one request. A tunnel that it asks for is put into `tunnel`.
     pub(super) async fn answer(&self, request: Request<Incoming>, tunnel: &Mutex<Option<Tunnel>>) -> Answer {
-        let asked = request.uri().to_string();
+        // Paths and queries may hold what is nobody's business.
+        let asked = request
+            .uri()
+            .authority()
+            .map_or_else(String::new, Authority::to_string);
         let answered = if request.method() == Method::CONNECT {
             self.open_tunnel(request, tunnel).await
         } else {

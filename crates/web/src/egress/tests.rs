@@ -260,9 +260,21 @@ async fn a_host_outside_of_the_domains_is_refused_with_the_reason() {
     let mut rig = Rig::new(Some(&["other.example"]), Limits::default()).await;
     let answer = rig.ask(&format!("CONNECT {HOST}:443 HTTP/1.1\r\n\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    let secret = rig
+        .ask(&format!(
+            "GET http://{HOST}/?key=hush HTTP/1.1\r\nHost: {HOST}\r\n\r\n"
+        ))
+        .await;
+    assert!(secret.starts_with("HTTP/1.1 403"), "{secret}");
     let why = "site.example is not one of the domains that this run may reach";
     assert!(answer.ends_with(&format!("egress proxy: {why}\n")), "{answer}");
-    assert_eq!(rig.refusal().await, why);
+    for target in ["site.example:443", "site.example"] {
+        let refused = Event::Refused {
+            target: target.to_owned(),
+            why: why.to_owned(),
+        };
+        assert_eq!(rig.events.recv().await, Some(refused));
+    }
     assert_eq!(rig.names.asked.load(Ordering::SeqCst), 0);
 }
 
@@ -358,7 +370,7 @@ async fn the_second_request_on_a_connection_is_judged_like_the_first() {
 #[tokio::test]
 async fn a_head_that_comes_too_slowly_or_is_too_large_is_given_up() {
     let quick = Limits {
-        head: Duration::from_millis(50),
+        head: Duration::from_millis(300),
         ..Limits::default()
     };
     let rig = Rig::new(None, quick).await;
@@ -395,7 +407,7 @@ async fn a_head_that_comes_too_slowly_or_is_too_large_is_given_up() {
 #[tokio::test]
 async fn a_silent_connection_is_given_up() {
     let limits = Limits {
-        idle: Duration::from_millis(100),
+        idle: Duration::from_millis(400),
         ..Limits::default()
     };
     let rig = Rig::new(None, limits).await;

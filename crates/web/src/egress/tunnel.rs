@@ -1,4 +1,7 @@
 //! A tunnel of TLS: nothing is passed on before the handshake asks for the host that the tunnel was made to.
+//!
+//! It is the name in the clear that counts. A handshake that hides its name and shows another is refused for the one
+//! it shows; what a server that is allowed does with a hidden name, or with a `Host` inside of TLS, is out of sight.
 
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
