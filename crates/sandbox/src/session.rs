@@ -26,8 +26,8 @@ use crate::{
     cgroup::{Hierarchy, RunGroup},
     egress::{self, WayOut},
     flight::{Ended, Flight, Job},
-    hosts, sys,
-    types::{Command, Egress, Error, ExitKind, Finished, Level, Sandbox, Spec, Usage},
+    hosts, piped, sys,
+    types::{Command, Egress, Error, ExitKind, Finished, Level, Piped, Sandbox, Spec, Usage},
     uids::RunUid,
     wire::{self, Broken, Check, LAUNCHER_ARGUMENT, MemoryKeeper, Open, Reply, Request, Status},
     workdir::{Workdir, measure},
@@ -278,6 +278,22 @@ impl Sandbox for Session {
             timeout,
             keep,
         }))
+    }
+
+    fn start(&mut self, argv: Vec<String>) -> BoxFuture<'_, Result<Piped, Error>> {
+        Box::pin(async move {
+            self.stand().await?;
+            let started = match &self.live {
+                Some(live) => piped::start(live, argv).await,
+                None => Err(Error::Lost("it is not open".to_owned())),
+            };
+            if matches!(started, Err(Error::Lost(_)))
+                && let Some(live) = self.live.take()
+            {
+                live.end().await?;
+            }
+            started
+        })
     }
 
     fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>> {

@@ -6,6 +6,7 @@ use std::{net::TcpListener, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::workdir::Workdir;
 
@@ -170,6 +171,46 @@ pub struct Finished {
     pub duration: Duration,
 }
 
+/// A process that the engine talks to, such as a server that speaks over standard input and output.
+///
+/// Its streams and its life are apart, so that each can go where it is needed. Dropping `process` kills it, with everything
+/// in its session; dropping `stdin` only tells it that there is no more to read.
+pub struct Piped {
+    /// What it reads. Writing waits while the process does not read; it fails once the process has ended.
+    pub stdin: Box<dyn AsyncWrite + Send + Sync + Unpin>,
+    /// What it says. It ends with the process.
+    pub stdout: Box<dyn AsyncRead + Send + Sync + Unpin>,
+    /// Its life.
+    pub process: Box<dyn Process>,
+}
+
+/// The life of a [`Piped`] process. Dropping it kills the process, without waiting.
+pub trait Process: Send + Sync {
+    /// Waits for the process to end; what it left in its session is killed then. To be called until it has returned once;
+    /// dropping the future before that loses nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotExecutable`] for a program that does not exist or cannot be executed; [`Error::Lost`] when the sandbox
+    /// was closed or died, and the process with it.
+    fn wait(&mut self) -> BoxFuture<'_, Result<ProcessEnd, Error>>;
+
+    /// Kills the process with everything in its session, and returns when that is done.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    fn kill(self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>>;
+}
+
+/// How a [`Piped`] process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessEnd {
+    /// How. Never [`ExitKind::TimedOut`]: its time has no limit but the sandbox's. Where the kernel keeps the memory limit, a
+    /// process that passed it ended by a signal.
+    pub exit: ExitKind,
+    /// The last 8 KiB of what it wrote to standard error, as bytes.
+    pub stderr: Vec<u8>,
+}
+
 /// What a run has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -221,6 +262,12 @@ pub trait Sandbox: Send {
     /// Runs a command to its end. A sandbox that was lost meanwhile is opened again first. Background processes that it leaves live on until [`close`](Self::close).
     /// Dropping the future kills the command.
     fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>>;
+
+    /// Starts a program that the engine talks to. It lives beside the commands, under the same limits, until it ends,
+    /// is let go of, or the sandbox is closed; it is not started again when a sandbox is lost. A sandbox that was lost before is
+    /// opened again first. The first of `argv` is looked up in the sandbox's `PATH`; that it cannot be
+    /// executed is told by [`Process::wait`].
+    fn start(&mut self, argv: Vec<String>) -> BoxFuture<'_, Result<Piped, Error>>;
 
     /// The socket that the run's proxy is served on, non-blocking, listening on the sandbox's own loopback address: once
     /// each time that the sandbox was opened, and `None` without [`Egress::Proxy`]. Opens a sandbox that was lost again, so that

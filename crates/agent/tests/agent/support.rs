@@ -23,8 +23,8 @@ use sortie_api::{
     model::{ModelInfo, ModelPrices},
 };
 use sortie_sandbox::{
-    Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, RelPath, Sandbox,
-    Spec, StreamOutput, Usage as SandboxUsage, Workdir,
+    Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped, RelPath,
+    Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -254,6 +254,10 @@ impl Sandbox for PretendedSandbox {
                 duration: Duration::from_millis(1),
             })
         })
+    }
+
+    fn start(&mut self, _argv: Vec<String>) -> BoxFuture<'_, Result<Piped, Error>> {
+        Box::pin(async { Err(Error::Setup("no processes in this test".to_owned())) })
     }
 
     fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>> {

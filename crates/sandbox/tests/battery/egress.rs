@@ -2,7 +2,6 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use rustix::process::{Signal, kill_process};
 use sortie_sandbox::{Egress, Error, ExitKind, Level, Limits, Options, Spec, Workdir, detect};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
@@ -11,7 +10,7 @@ use tokio::{
 
 use crate::{
     harness::{Bed, PROBE, Run, Section, folder, out, sh},
-    lifetimes::launcher,
+    lifetimes::lose,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -109,9 +108,7 @@ pub(crate) fn the_way_out_ends_with_the_sandbox_and_comes_back_with_it(bed: &Bed
         }
         let mut run = bed.open_with("run_1", way_out()).await;
         let first = Proxy::of(&mut run).await;
-        kill_process(launcher(), Signal::KILL).unwrap();
-        let lost = run.sandbox.exec(sh("true", SECOND)).await;
-        assert!(matches!(lost, Err(Error::Lost(_))), "{lost:?}");
+        lose(&mut run).await;
         let mut second = Proxy::of(&mut run).await;
         assert!(first.0.accept().await.is_err(), "it ended with its sandbox");
         let finished = tokio::select! {

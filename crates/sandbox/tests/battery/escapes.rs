@@ -31,19 +31,22 @@ pub(crate) fn nothing_that_must_not_work_works(bed: &Bed) -> Section<'_> {
         let mut run = bed.open("run_1", Limits::default()).await;
         let words = std::iter::once("escape".to_owned()).chain(outside.facts.clone());
         let finished = run.probe(words).await;
-        let expected = if bed.has_namespaces() {
-            ATTEMPTS
-        } else {
-            ATTEMPTS - 10
-        };
-        nothing_worked(bed, &finished, expected);
+        nothing_worked(bed, &finished, attempts(bed));
         outside.heard_nothing();
         run.end().await;
     })
 }
 
+pub(crate) fn attempts(bed: &Bed) -> usize {
+    if bed.has_namespaces() {
+        ATTEMPTS
+    } else {
+        ATTEMPTS - 10
+    }
+}
+
 /// Checks what the helper reports.
-fn nothing_worked(bed: &Bed, finished: &Finished, attempts: usize) {
+pub(crate) fn nothing_worked(bed: &Bed, finished: &Finished, attempts: usize) {
     let report = out(finished);
     assert_eq!(
         finished.exit,
@@ -92,8 +95,8 @@ pub(crate) fn with_a_way_out_nothing_else_works_either(bed: &Bed) -> Section<'_>
 }
 
 /// A host with everything that an escape would find.
-struct Outside {
-    facts: Vec<String>,
+pub(crate) struct Outside {
+    pub(crate) facts: Vec<String>,
     tcp: Vec<TcpListener>,
     udp: UdpSocket,
     unix: Vec<UnixListener>,
@@ -107,7 +110,7 @@ struct Outside {
 
 impl Outside {
     #[expect(unsafe_code, reason = "System V memory has no safe wrapper")]
-    fn make(bed: &Bed) -> Self {
+    pub(crate) fn make(bed: &Bed) -> Self {
         let place = folder();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let secret = place.path().join("secret");
@@ -185,7 +188,7 @@ impl Outside {
     }
 
     /// Nothing that listens on the host was reached.
-    fn heard_nothing(&self) {
+    pub(crate) fn heard_nothing(&self) {
         for listener in &self.tcp {
             listener.set_nonblocking(true).unwrap();
             assert!(listener.accept().is_err(), "a TCP connection came out");

@@ -18,8 +18,12 @@ use sortie_sandbox::{
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
 const INSIDE: &str = "SORTIE_BATTERY_INSIDE";
 const STRICT: &str = "SORTIE_TEST_STRICT";
-/// An ordinary user without any process or file.
-pub(crate) const NOBODY: u32 = 64_321;
+
+/// An ordinary user without any process or file, also of another test that runs at the same time: where a sandbox shares
+/// its user, their processes would count as its own.
+pub(crate) fn nobody() -> u32 {
+    30_000 + std::process::id() % 10_000
+}
 
 /// As whom the engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +75,7 @@ impl Pass {
             host.push("deny-namespaces".to_owned());
         }
         if self.engine == Engine::Unprivileged && is_root() {
-            host.push(format!("uid={NOBODY}"));
+            host.push(format!("uid={}", nobody()));
         }
         let exe = std::env::current_exe().unwrap();
         let output = on_host(
