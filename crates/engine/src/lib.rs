@@ -14,6 +14,7 @@ mod node;
 mod options;
 #[cfg(test)]
 mod testing;
+mod web;
 mod worker;
 
 use std::{sync::Arc, time::Duration};
@@ -43,6 +44,7 @@ use crate::{
     models::Models,
     no_sandbox::NoSandbox,
     node::{Identity, Lifeline},
+    web::NodeWeb,
     worker::{Active, Dispatcher, Own, Places, Source, StopReason, Worker},
 };
 
@@ -58,6 +60,7 @@ struct Inner {
     store: Store,
     keys: Keys,
     models: Arc<Models>,
+    web: NodeWeb,
     hub: Hub,
     active: Active,
     places: Places,
@@ -90,6 +93,7 @@ impl Engine {
             .map(|backend| backend.capabilities().level)
             .map_err(Clone::clone);
         let models = Arc::new(Models::new(&options.models)?);
+        let web = NodeWeb::new(&options)?;
         let active = Active::default();
         let worker = Arc::new(Worker {
             store: store.clone(),
@@ -99,6 +103,7 @@ impl Engine {
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
+            web: web.clone(),
         });
         let tracker = TaskTracker::new();
         let places = Places::new(worker, tracker.clone(), closing.clone());
@@ -113,6 +118,7 @@ impl Engine {
         let engine = Self(Arc::new(Inner {
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
+            web,
             own: Own::default(),
             work: Arc::new(Notify::new()),
             tracker,
@@ -227,6 +233,7 @@ impl Engine {
         let intake = Intake {
             options: &node.options,
             models: &node.models,
+            web: &node.web,
             commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
         };
         let accepted = match (intake.accept(request).await, &idempotency) {

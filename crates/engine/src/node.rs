@@ -320,6 +320,7 @@ mod tests {
         models::Models,
         no_sandbox::NoSandbox,
         testing::{Held, held},
+        web::NodeWeb,
         worker::Worker,
     };
 
@@ -342,6 +343,7 @@ mod tests {
             clock: options.clock.clone(),
             models: Arc::new(Models::new(&sortie_models::Settings::default()).unwrap()),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
+            web: NodeWeb::new(&options).unwrap(),
             active: Active::default(),
             options: Arc::clone(&options),
         };

@@ -1,9 +1,11 @@
 //! What a node is told at its start.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use sortie_api::{Micros, Mode};
+use sortie_net::Network;
 use sortie_sandbox::Limits;
+use sortie_web::{RobotsTxt, SearchSettings};
 
 use crate::Clock;
 
@@ -41,6 +43,12 @@ pub struct Options {
     pub default_max_cost: Micros,
     /// What one run's commands may use.
     pub sandbox_limits: Limits,
+    /// Whether the web tools honour robots.txt.
+    pub robots: RobotsTxt,
+    /// What `web_search` asks; `None`: there is no search.
+    pub search: Option<SearchSettings>,
+    /// Where the web of runs may reach; `None`: public addresses, besides those of this host.
+    pub network: Option<Arc<Network>>,
     /// Providers and models.
     pub models: sortie_models::Settings,
     /// How long a node may be silent before its runs are given up.
@@ -65,6 +73,9 @@ impl Default for Options {
             default_max_cost: Micros::new(1_000_000).unwrap_or_default(),
             sandbox_limits: Limits::default(),
             models: sortie_models::Settings::default(),
+            robots: RobotsTxt::Honoured,
+            search: None,
+            network: None,
             lease: Duration::from_secs(10),
             heartbeat: Duration::from_secs(3),
             shutdown_grace: Duration::from_secs(30),

@@ -194,6 +194,8 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
         default_max_cost: config.default_max_cost,
         sandbox_limits: config.sandbox_limits,
         models: config.models.clone(),
+        robots: config.robots,
+        search: config.search.clone(),
         shutdown_grace: config.shutdown_grace,
         ..sortie_engine::Options::default()
     }

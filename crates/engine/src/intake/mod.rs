@@ -7,13 +7,14 @@ mod files;
 mod schemas;
 mod text;
 mod unavailable;
+mod web;
 
 use std::sync::Arc;
 
 use sortie_api::{Micros, RunRequest, limits};
 use sortie_sandbox::Level;
 
-use crate::{Error, Options, models::Models};
+use crate::{Error, Options, models::Models, web::NodeWeb};
 
 pub(crate) use text::idempotency_key;
 
@@ -30,6 +31,8 @@ pub(crate) struct Accepted {
 pub(crate) struct Intake<'a> {
     pub(crate) options: &'a Options,
     pub(crate) models: &'a Models,
+    /// What runs get of the web.
+    pub(crate) web: &'a NodeWeb,
     /// Whether this node can run commands; the sentence says why not.
     pub(crate) commands: Result<Level, &'a str>,
 }
@@ -64,7 +67,7 @@ impl Intake<'_> {
         }
         let timeout_seconds = timeout(&mut request)?;
         self.check_shell(&mut request)?;
-        unavailable::web(&request)?;
+        web::check(request.web.as_ref(), self.web)?;
         unavailable::zero_data_retention(&request)?;
         let max_cost = self.budget(&mut request, timeout_seconds)?;
         unavailable::callback(&request)?;

@@ -3,9 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Workspace, journal::Journal, schema::Schema,
-};
+use sortie_agent::{BudgetSpec, Model, Outcome, RunSpec, Shell, Workspace, journal::Journal, schema::Schema};
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
 use sortie_sandbox::{Backend, RelPath};
 use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
@@ -16,9 +14,10 @@ use super::{
     finish::{Ended, final_events},
     recorder::{Opening, Recorder, Spent, numbered},
     resume::{Resumption, pick_up},
+    web::{self, RunWeb},
     writes::until_stored,
 };
-use crate::{Clock, Options, hub::Hub, models::Models};
+use crate::{Clock, Options, hub::Hub, models::Models, web::NodeWeb};
 
 /// What every run on this node needs.
 pub(crate) struct Worker {
@@ -27,6 +26,7 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) models: Arc<Models>,
     pub(crate) sandbox: Arc<dyn Backend>,
+    pub(crate) web: NodeWeb,
     pub(crate) active: Active,
     pub(crate) options: Arc<Options>,
 }
@@ -318,15 +318,17 @@ async fn prepare(
     } else {
         Shell::Denied
     };
+    let RunWeb { tools, egress } =
+        web::set_up(worker, claim.fence.run, request.web.as_ref(), shell, workspace)?;
     let spec = RunSpec {
         prompt: request.prompt.unwrap_or_default(),
         input: request.input,
         output_schema: output_schema.map(Arc::new),
         shell,
-        egress: Egress::Closed,
+        egress,
         budget,
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
-        tools: Vec::new(),
+        tools,
         redactor: Arc::default(),
         resume,
     };

@@ -19,6 +19,7 @@ use std::{
 use sortie_api::{Micros, Mode};
 use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
+use sortie_web::{RobotsTxt, SearchSettings};
 use toml::Value;
 
 pub(crate) use environment::Environment;
@@ -72,6 +73,8 @@ pub(crate) struct Config {
     pub(crate) trusted_proxies: Vec<IpAddr>,
     pub(crate) shutdown_grace: Duration,
     pub(crate) models: sortie_models::Settings,
+    pub(crate) robots: RobotsTxt,
+    pub(crate) search: Option<SearchSettings>,
     pub(crate) private_addresses: PrivateAddresses,
     pub(crate) sandbox_minimum: Level,
     pub(crate) sandbox_limits: Limits,
@@ -174,6 +177,8 @@ impl Config {
             trusted_proxies: read.addresses("trusted_proxies")?,
             shutdown_grace: Duration::from_secs(read.integer("shutdown_grace_seconds", 0, 86_400)?),
             models: providers::settings(&layers, environment, read.default_model()?)?,
+            robots: read.robots()?,
+            search: read.search()?,
             private_addresses: read.private_addresses()?,
             sandbox_minimum: read.sandbox_minimum()?,
             sandbox_limits: read.sandbox_limits()?,

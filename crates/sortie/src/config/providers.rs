@@ -191,7 +191,8 @@ pub(super) const fn api_name(api: Api) -> &'static str {
     }
 }
 
-fn base_url(text: &str) -> Option<Url> {
+/// An address that requests are made below.
+pub(super) fn base_url(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let plain = matches!(url.scheme(), "http" | "https")
         && url.has_host()
