@@ -21,6 +21,11 @@ pub(crate) trait Decoder {
     /// Takes the next event; its text goes to `deltas`.
     fn take(&mut self, event: &sse::Message, deltas: &dyn Deltas) -> Result<Flow, Failure>;
 
+    /// Whether the answer is there and only figures can still come: a stream that breaks then loses none of it.
+    fn is_whole(&self) -> bool {
+        false
+    }
+
     /// What the provider has counted so far.
     fn usage(&self) -> Usage;
 
@@ -72,6 +77,7 @@ pub(crate) async fn read(
         let event = match events.next().await {
             Ok(Some(event)) => event,
             Ok(None) => break,
+            Err(_) if decoder.is_whole() => break,
             Err(error) => return Err(charged(error, &decoder)),
         };
         match decoder.take(&event, deltas) {

@@ -17,28 +17,29 @@ use sortie_api::model::ModelInfo;
 use url::Url;
 
 use crate::{
+    answer::Failure,
     provider::{InvalidSettings, Provider},
     transport::Transport,
 };
 
 pub(crate) use usage::Counted;
-pub(crate) use wire::{Arguments, Count, Text, as_object, is_object};
+pub(crate) use wire::{Arguments, Count, Text, is_object};
 
 /// Tool calls of one reply; more is a server gone wrong.
 pub(crate) const CALLS: usize = 1_024;
 
 /// Calls the endpoint `path` below the provider's base address.
 pub(crate) fn transport(provider: &Provider, path: &[&str]) -> Result<Transport, InvalidSettings> {
-    let unusable = |why: &str| InvalidSettings(format!("the provider `{}`: {why}", provider.name));
+    let unusable = |why: &str| InvalidSettings(format!("provider {:?}: {why}", provider.name));
     let mut url = provider.base.clone();
     url.path_segments_mut()
-        .map_err(|()| unusable("its base URL cannot be a base"))?
+        .map_err(|()| unusable("base_url must begin with http:// or https://"))?
         .pop_if_empty()
         .extend(path);
     let mut headers = HeaderMap::new();
     if let Some(key) = &provider.key {
         let value = HeaderValue::try_from(format!("Bearer {}", key.expose()));
-        let mut value = value.map_err(|_| unusable("its key has characters that no header can hold"))?;
+        let mut value = value.map_err(|_| unusable("its key has a character that no HTTP header takes"))?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
@@ -84,9 +85,9 @@ pub(crate) fn object_schema(text: Option<&str>) -> Result<Option<&RawValue>, Mod
 }
 
 /// A failure that the provider tells inside of its stream: `error` of a chunk, or a whole event.
-pub(crate) fn failure(transport: &Transport, error: &RawValue) -> ModelError {
+pub(crate) fn failure(error: &RawValue) -> Failure {
     #[derive(Deserialize)]
-    struct Failure<'a> {
+    struct Told<'a> {
         #[serde(borrow, default)]
         message: Text<'a>,
         #[serde(borrow)]
@@ -94,25 +95,23 @@ pub(crate) fn failure(transport: &Transport, error: &RawValue) -> ModelError {
         #[serde(borrow, default, rename = "type")]
         kind: Text<'a>,
     }
-    let Ok(failure) = serde_json::from_str::<Failure<'_>>(error.get()) else {
+    let Ok(told) = serde_json::from_str::<Told<'_>>(error.get()) else {
         let said = serde_json::from_str::<Text<'_>>(error.get()).unwrap_or_default();
-        return transport.failure(StatusCode::INTERNAL_SERVER_ERROR, &said.0, None);
+        return Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, said.0.into_owned());
     };
-    let code = failure.code.map_or("", |code| code.get().trim_matches('"'));
+    let code = told.code.map_or("", |code| code.get().trim_matches('"'));
     let number = code.parse().ok().filter(|code| (400..600).contains(code));
     let status = number
         .and_then(|code| StatusCode::from_u16(code).ok())
-        .unwrap_or_else(|| {
-            status_of(code)
-                .or(status_of(&failure.kind.0))
-                .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-        });
-    let said = match (failure.message.0.as_ref(), code) {
+        .or_else(|| status_of(code))
+        .or_else(|| status_of(&told.kind.0))
+        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let said = match (told.message.0.as_ref(), code) {
         ("", "") => "no reason given".to_owned(),
         (said, "") => said.to_owned(),
         (said, code) => format!("{said} ({code})"),
     };
-    transport.failure(status, &said, None)
+    Failure::Said(status, said)
 }
 
 /// The status that a failure of this name has where it comes as an answer of its own.
@@ -127,19 +126,6 @@ fn status_of(name: &str) -> Option<StatusCode> {
         name if name.starts_with("invalid_") => StatusCode::BAD_REQUEST,
         _ => return None,
     })
-}
-
-/// The stream is not what the protocol says; a second attempt may reach a server that is well.
-pub(crate) fn malformed(error: &serde_json::Error) -> ModelError {
-    ModelError::retryable(
-        format!("the model's provider sent an event that cannot be read: {error}"),
-        None,
-    )
-}
-
-/// The stream ended in the middle of the answer.
-pub(crate) fn cut_off() -> ModelError {
-    ModelError::retryable("the model's provider ended its answer in the middle", None)
 }
 
 /// Gives each call of a reply an id of its own: the results are told apart by it. `turn` makes the ids of different
@@ -164,12 +150,11 @@ pub(crate) fn tell_apart(content: &mut [Content], turn: usize) {
 }
 
 /// A call as it came; `None` for one without anything in it, which some servers end their calls with.
-pub(crate) fn tool_call(id: String, name: String, arguments: String) -> Result<Option<ToolCall>, ModelError> {
+pub(crate) fn tool_call(id: String, name: String, arguments: String) -> Result<Option<ToolCall>, Failure> {
     match (name.is_empty(), arguments.is_empty()) {
         (true, true) => Ok(None),
-        (true, false) => Err(ModelError::retryable(
-            "the model called a tool without a name",
-            None,
+        (true, false) => Err(Failure::Garbled(
+            "the model called a tool without a name".to_owned(),
         )),
         (false, _) => Ok(Some(ToolCall { id, name, arguments })),
     }

@@ -41,7 +41,7 @@ impl Counted {
 
     /// The usage of a call with this body that brought `answer_bytes`. A side that the provider has not counted is
     /// estimated at four bytes a token.
-    pub(crate) fn usage(&self, body: &impl Serialize, answer_bytes: usize) -> Usage {
+    pub(crate) fn usage(&self, body: &impl Serialize, answer_bytes: u64) -> Usage {
         let cached = self.cache_read.saturating_add(self.cache_write);
         // A few servers count the cache beside the input. They show when it is larger.
         let beside = cached > self.input;
@@ -59,7 +59,7 @@ impl Counted {
         Usage {
             input_tokens,
             output_tokens: match output {
-                0 => tokens(answer_bytes as u64),
+                0 => tokens(answer_bytes),
                 output => output,
             },
             cache_read_tokens: self.cache_read,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 use serde_json::value::{RawValue, to_raw_value};
 use sortie_agent::model::ModelError;
 
-use crate::openai::{self, Text};
+use crate::{answer::Failure, openai::Text};
 
 /// A piece of `reasoning_details`, as it came.
 pub(super) type Piece<'a> = BTreeMap<String, &'a RawValue>;
@@ -59,7 +59,7 @@ impl Reasoning {
 
     /// A piece of text continues the block before it when that is of the same kind and place; anything else is a block
     /// of its own.
-    pub(super) fn take_detail(&mut self, mut piece: Piece<'_>) -> Result<(), ModelError> {
+    pub(super) fn take_detail(&mut self, mut piece: Piece<'_>) -> Result<(), Failure> {
         let field = ["text", "summary"]
             .into_iter()
             .find(|field| piece.contains_key(*field));
@@ -67,7 +67,7 @@ impl Reasoning {
         let text = raw
             .map(|raw| serde_json::from_str::<Text<'_>>(raw.get()))
             .transpose();
-        let text = text.map_err(|error| openai::malformed(&error))?;
+        let text = text.map_err(Failure::unreadable)?;
         if let (Some(last), Some(Text(text))) = (self.details.last_mut(), &text)
             && let Some((_, whole)) = last.text.as_mut().filter(|(name, _)| Some(*name) == field)
             && ["type", "index"].iter().all(|name| {
@@ -102,7 +102,7 @@ impl Reasoning {
     }
 
     /// What goes back, if anything.
-    pub(super) fn into_opaque(self) -> Option<Result<Box<RawValue>, ModelError>> {
+    pub(super) fn into_opaque(self) -> Option<Result<Box<RawValue>, Failure>> {
         #[derive(Serialize)]
         struct Opaque<'a> {
             #[serde(skip_serializing_if = "str::is_empty")]
@@ -122,7 +122,7 @@ impl Reasoning {
             },
             reasoning_details: &self.details,
         };
-        Some(to_raw_value(&opaque).map_err(|error| openai::malformed(&error)))
+        Some(to_raw_value(&opaque).map_err(Failure::unreadable))
     }
 }
 

@@ -1,15 +1,20 @@
 //! The answer, put together from its chunks.
 
-use serde::{Deserialize, Serialize};
+use http::StatusCode;
+use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_agent::model::{Content, Deltas, ModelError, Reply, StopReason, Usage};
+use sortie_agent::model::{Content, Deltas, Reply, StopReason, Usage};
+use sortie_net::sse;
 
 use crate::{
+    answer::{Decoder, Failure, Flow},
     openai::{self, Arguments, Count, Counted, Text},
-    transport::Transport,
 };
 
-use super::reasoning::{Piece, Reasoning};
+use super::{
+    reasoning::{Piece, Reasoning},
+    request::Body,
+};
 
 /// One event of the stream. What is not named here is passed over.
 #[derive(Deserialize)]
@@ -99,9 +104,16 @@ impl From<Figures> for Counted {
     }
 }
 
+/// The mark that ends a stream.
+const DONE: &str = "[DONE]";
+
 /// What has come of an answer.
-#[derive(Debug, Default)]
-pub(super) struct Answer {
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    /// What was asked: its size stands in for figures that the provider does not tell.
+    body: &'a Body<'a>,
+    /// How long the conversation was before, in turns.
+    turn: usize,
     text: String,
     refused: bool,
     reasoning: Reasoning,
@@ -118,20 +130,23 @@ struct Call {
     arguments: String,
 }
 
-impl Answer {
-    /// Whether the provider has said why the answer ends.
-    pub(super) fn is_whole(&self) -> bool {
-        self.stopped.is_some()
+impl<'a> Answer<'a> {
+    /// The answer to `body`, whose conversation has this many turns.
+    pub(super) fn new(body: &'a Body<'a>, turn: usize) -> Self {
+        Self {
+            body,
+            turn,
+            text: String::new(),
+            refused: false,
+            reasoning: Reasoning::default(),
+            calls: Vec::new(),
+            counted: Counted::default(),
+            stopped: None,
+        }
     }
 
-    /// Takes the next event, and hands its text on.
-    pub(super) fn take(
-        &mut self,
-        transport: &Transport,
-        data: &str,
-        deltas: &dyn Deltas,
-    ) -> Result<(), ModelError> {
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| openai::malformed(&error))?;
+    fn take_chunk(&mut self, data: &str, deltas: &dyn Deltas) -> Result<(), Failure> {
+        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(Failure::unreadable)?;
         if let Some(figures) = chunk.usage {
             self.counted.take(figures.into());
         }
@@ -143,19 +158,16 @@ impl Answer {
                 self.take_delta(delta, deltas)?;
             }
             match stop_reason(&choice.finish_reason.0) {
-                Ok(Some(reason)) => self.stopped = Some(reason),
-                Ok(None) => {}
-                // Said in the words of the chunk, where it has any.
+                Ok(reason) => self.stopped = reason.or(self.stopped),
+                // Told in the words of the chunk, where it has any.
                 Err(_) if chunk.error.is_some() => {}
-                Err(error) => return Err(error),
+                Err(failure) => return Err(failure),
             }
         }
-        chunk
-            .error
-            .map_or(Ok(()), |error| Err(openai::failure(transport, error)))
+        chunk.error.map_or(Ok(()), |error| Err(openai::failure(error)))
     }
 
-    fn take_delta(&mut self, delta: Delta<'_>, deltas: &dyn Deltas) -> Result<(), ModelError> {
+    fn take_delta(&mut self, delta: Delta<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
         for piece in [&delta.content.0, &delta.refusal.0] {
             if !piece.is_empty() {
                 deltas.text(piece);
@@ -169,21 +181,19 @@ impl Answer {
             self.reasoning.take_detail(piece)?;
         }
         for call in delta.tool_calls.into_iter().flatten() {
-            self.take_call(call)?;
+            self.take_call(&call)?;
         }
         Ok(())
     }
 
-    fn take_call(&mut self, delta: CallDelta<'_>) -> Result<(), ModelError> {
+    fn take_call(&mut self, delta: &CallDelta<'_>) -> Result<(), Failure> {
         let index = delta.index.map(|Count(index)| index);
         let (name, arguments) = match &delta.function {
             Some(function) => (&*function.name.0, function.arguments),
             None => ("", None),
         };
         let arguments = arguments.map(Arguments::text).transpose();
-        let arguments = arguments
-            .map_err(|error| openai::malformed(&error))?
-            .unwrap_or_default();
+        let arguments = arguments.map_err(Failure::unreadable)?.unwrap_or_default();
         let piece = CallPiece {
             index,
             id: &delta.id.0,
@@ -207,7 +217,7 @@ impl Answer {
                 arguments: arguments.into_owned(),
             });
         } else {
-            return Err(ModelError::fatal(format!(
+            return Err(Failure::Garbled(format!(
                 "the model made more than {} calls at once",
                 openai::CALLS
             )));
@@ -229,26 +239,47 @@ impl Answer {
         let begins = !piece.name.is_empty() && (other_id || second);
         (!begins).then_some(at)
     }
+}
 
-    /// What the call has cost so far: nothing where nothing has come.
-    pub(super) fn usage(&self, body: &impl Serialize) -> Usage {
-        let bytes = self.bytes();
-        if bytes == 0 && self.counted.is_empty() && !self.is_whole() {
-            return Usage::default();
+impl Decoder for Answer<'_> {
+    fn take(&mut self, event: &sse::Message, deltas: &dyn Deltas) -> Result<Flow, Failure> {
+        if event.data.trim() == DONE {
+            return if self.is_whole() {
+                Ok(Flow::Done)
+            } else {
+                Err(Failure::CutOff)
+            };
         }
-        self.counted.usage(body, bytes)
+        self.take_chunk(&event.data, deltas).map(|()| Flow::On)
     }
 
-    fn bytes(&self) -> usize {
+    /// A reason for the end has come: after it come only the figures.
+    fn is_whole(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    /// Nothing where nothing has come; what is not counted is estimated.
+    fn usage(&self) -> Usage {
+        let written = self.written_bytes();
+        if written == 0 && self.counted.is_empty() && !self.is_whole() {
+            return Usage::default();
+        }
+        self.counted.usage(self.body, written)
+    }
+
+    fn written_bytes(&self) -> u64 {
         let calls = self
             .calls
             .iter()
             .map(|call| call.name.len() + call.arguments.len());
-        self.text.len() + self.reasoning.bytes() + calls.sum::<usize>()
+        (self.text.len() + self.reasoning.bytes() + calls.sum::<usize>()) as u64
     }
 
-    /// The whole answer. `turn` is how long the conversation was before it.
-    pub(super) fn into_reply(self, usage: Usage, turn: usize) -> Result<Reply, ModelError> {
+    fn finish(self) -> Result<Reply, Failure> {
+        let usage = self.usage();
+        let Some(stopped) = self.stopped else {
+            return Err(Failure::CutOff);
+        };
         let mut content = Vec::with_capacity(self.calls.len() + 2);
         if let Some(reasoning) = self.reasoning.into_opaque() {
             content.push(Content::Opaque(reasoning?));
@@ -263,8 +294,8 @@ impl Answer {
                 calls = true;
             }
         }
-        openai::tell_apart(&mut content, turn);
-        let stop_reason = match self.stopped.unwrap_or(StopReason::EndTurn) {
+        openai::tell_apart(&mut content, self.turn);
+        let stop_reason = match stopped {
             StopReason::EndTurn | StopReason::ToolUse if self.refused => StopReason::Refusal,
             // Servers differ in what they say beside calls.
             StopReason::EndTurn | StopReason::ToolUse if calls => StopReason::ToolUse,
@@ -288,15 +319,15 @@ struct CallPiece<'a> {
 }
 
 /// Why the answer ends, once that is said. A reason nobody knows ends it as well.
-fn stop_reason(reason: &str) -> Result<Option<StopReason>, ModelError> {
+fn stop_reason(reason: &str) -> Result<Option<StopReason>, Failure> {
     Ok(Some(match reason {
         "" => return Ok(None),
         "tool_calls" | "function_call" => StopReason::ToolUse,
         "length" | "max_tokens" => StopReason::MaxTokens,
         "content_filter" => StopReason::Refusal,
         "error" | "abort" | "insufficient_system_resource" => {
-            let message = format!("the model's provider broke its answer off: {reason}");
-            return Err(ModelError::retryable(message, None));
+            let said = format!("the answer was broken off: {reason}");
+            return Err(Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, said));
         }
         _ => StopReason::EndTurn,
     }))

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sortie_agent::model::{Content, ModelError, Request, ToolDefinition, ToolResult, Turn};
 
-use crate::{openai, provider::Entry};
+use crate::{arguments, openai, provider::Entry};
 
 use super::reasoning::Returned;
 
@@ -74,7 +74,7 @@ struct Call<'a> {
 #[derive(Debug, Serialize)]
 struct CalledFunction<'a> {
     name: &'a str,
-    arguments: Cow<'a, str>,
+    arguments: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -162,7 +162,7 @@ fn assistant(content: &[Content]) -> Result<Message<'_>, ModelError> {
                 id: &call.id,
                 function: CalledFunction {
                     name: &call.name,
-                    arguments: openai::as_object(&call.arguments),
+                    arguments: arguments::object(&call.arguments).get(),
                 },
             }),
             Content::Opaque(raw) => reasoning = Returned::of(raw)?,

@@ -1,15 +1,21 @@
-use std::time::Duration;
+use std::{collections::HashSet, net::SocketAddr, sync::Mutex};
 
+use axum::{Router, extract::ConnectInfo, routing::post};
+use http::StatusCode;
 use proptest::prelude::*;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
     ToolContent,
-    model::{Content, Retry, StopReason, Task, ToolCall, ToolResult, Turn, Usage},
+    model::{Content, Retry, StopReason, Task, ToolResult, Turn, Usage},
 };
-use sortie_net::install_crypto;
+use tokio::{net::TcpListener, task::JoinSet};
 
 use super::*;
-use crate::openai::testing::{KEY, Said, Server, Streamed, call, entry, provider, request};
+use crate::{
+    answer::Failure,
+    openai::testing::{request, short, stream, tool_call},
+    test_server::{Answer as Says, Heard, KEY, Server, decode, entry},
+};
 
 const END_TURN: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 const USAGE: &str = r#"{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}"#;
@@ -30,49 +36,33 @@ fn finish(reason: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}).to_string()
 }
 
-async fn chat(server: &Server) -> Arc<dyn Model> {
-    client(&server.provider(), entry(&["tools"])).unwrap()
-}
-
-/// The content of a reply, short: texts as they are, calls as `name(arguments)#id`.
-fn short(reply: &Reply) -> Vec<String> {
-    let piece = |piece: &Content| match piece {
-        Content::Text(text) => text.clone(),
-        Content::ToolCall(call) => format!("{}({})#{}", call.name, call.arguments, call.id),
-        Content::Opaque(raw) => raw.get().to_owned(),
-    };
-    reply.content.iter().map(piece).collect()
-}
-
 fn body_of(dialect: Dialect, capabilities: &[&str], request: &Request<'_>) -> Value {
-    serde_json::to_value(Body::new(&entry(capabilities), dialect, request).unwrap()).unwrap()
+    serde_json::to_value(Body::new(&entry("theirs", capabilities), dialect, request).unwrap()).unwrap()
 }
 
-fn tool_call(id: &str, arguments: &str) -> Content {
-    Content::ToolCall(ToolCall {
-        id: id.to_owned(),
-        name: "shell".to_owned(),
-        arguments: arguments.to_owned(),
-    })
+/// What comes of these events.
+fn read<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Result<Reply, (Failure, Usage)> {
+    let entry = entry("theirs", &["tools"]);
+    let body = Body::new(&entry, Dialect::Compatible, &request(&[])).unwrap();
+    decode(Answer::new(&body, 0), stream(events).as_bytes(), &[])
 }
 
 #[tokio::test]
 async fn a_first_call_sends_what_the_protocol_asks_for_and_nothing_else() {
-    let server = Server::start().await;
-    call(&server, &*chat(&server).await, Said::events([END_TURN, "[DONE]"]))
-        .await
-        .unwrap();
-    let asked = &server.asked()[0];
-    assert_eq!(asked.path, "/v1/chat/completions");
-    assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
-    assert_eq!(asked.headers["content-type"], "application/json");
+    let server = Server::start([Says::events(&stream([END_TURN, "[DONE]"]))]).await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    model.call(request(&[]), &Heard::default()).await.unwrap();
+    let head = server.head(0);
+    assert!(head.starts_with("post /chat/completions http/1.1"), "{head}");
+    assert!(head.contains(&format!("authorization: bearer {KEY}")), "{head}");
+    assert!(head.contains("content-type: application/json"), "{head}");
     assert_eq!(
-        asked.body,
+        server.body(0),
         json!({
             "model": "theirs",
             "messages": [
                 {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "List the files."},
+                {"role": "user", "content": "Say hello."},
             ],
             "stream": true,
             "stream_options": {"include_usage": true},
@@ -104,6 +94,12 @@ fn openai_itself_takes_the_newer_name_of_the_limit() {
 
 #[test]
 fn the_conversation_goes_along_in_its_order() {
+    let result = |id: &str, text: &str, is_error| ToolResult {
+        id: id.to_owned(),
+        name: "shell".to_owned(),
+        content: ToolContent::Text(text.to_owned()),
+        is_error,
+    };
     let transcript = [
         Turn::Assistant(vec![
             Content::Text("I ".to_owned()),
@@ -112,31 +108,24 @@ fn the_conversation_goes_along_in_its_order() {
             tool_call("b", r#"{"command":"#),
         ]),
         Turn::ToolResults(vec![
-            ToolResult {
-                id: "a".to_owned(),
-                name: "shell".to_owned(),
-                content: ToolContent::Text("x.txt".to_owned()),
-                is_error: false,
-            },
-            ToolResult {
-                id: "b".to_owned(),
-                name: "shell".to_owned(),
-                content: ToolContent::Text("bad arguments".to_owned()),
-                is_error: true,
-            },
+            result("a", "x.txt", false),
+            result("b", "bad arguments", true),
         ]),
         Turn::Assistant(vec![tool_call("c", " ")]),
         Turn::Assistant(vec![]),
         Turn::User("Again.".to_owned()),
     ];
     let body = body_of(Dialect::Compatible, &["tools"], &request(&transcript));
-    let call = |id: &str, arguments: &str| json!({"type": "function", "id": id, "function": {"name": "shell", "arguments": arguments}});
+    let call = |id: &str, arguments: &str| {
+        let function = json!({"name": "shell", "arguments": arguments});
+        json!({"type": "function", "id": id, "function": function})
+    };
     assert_eq!(
         body["messages"].as_array().unwrap()[2..],
         [
             json!({"role": "assistant", "content": "I look.", "tool_calls": [
                 call("a", r#"{"command":"ls"}"#),
-                call("b", r#"{"malformed":"{\"command\":"}"#),
+                call("b", "{}"),
             ]}),
             json!({"role": "tool", "tool_call_id": "a", "content": "x.txt"}),
             json!({"role": "tool", "tool_call_id": "b", "content": "bad arguments"}),
@@ -178,20 +167,19 @@ fn an_output_schema_binds_the_answer_where_that_leaves_the_tools_usable() {
 
 #[tokio::test]
 async fn text_streams_and_the_last_chunk_counts_the_tokens() {
-    let server = Server::start().await;
-    server.says(Said::events([
+    let events = [
         r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#,
         &text("Hel"),
         &text("lö\n"),
         END_TURN,
-        r#"{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120,
-            "prompt_tokens_details":{"cached_tokens":64,"audio_tokens":0},
-            "completion_tokens_details":{"reasoning_tokens":12}}}"#,
+        r#"{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120,"prompt_tokens_details":{"cached_tokens":64,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":12}}}"#,
         "[DONE]",
-    ].map(|event| event.replace('\n', " "))));
-    let streamed = Streamed::default();
-    let reply = chat(&server).await.call(request(&[]), &streamed).await.unwrap();
-    assert_eq!(streamed.pieces(), ["Hel", "lö\n"]);
+    ];
+    let server = Server::start([Says::events(&stream(events))]).await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let heard = Heard::default();
+    let reply = model.call(request(&[]), &heard).await.unwrap();
+    assert_eq!(heard.pieces(), ["Hel", "lö\n"]);
     assert_eq!(short(&reply), ["Hellö\n"]);
     assert_eq!(reply.stop_reason, StopReason::EndTurn);
     let usage = Usage {
@@ -203,27 +191,29 @@ async fn text_streams_and_the_last_chunk_counts_the_tokens() {
     assert_eq!(reply.usage, usage);
 }
 
-#[tokio::test]
-async fn calls_are_put_together_from_what_each_server_makes_of_them() {
-    let server = Server::start().await;
-    let model = chat(&server).await;
+/// How a dialect sends its calls, and what they are.
+fn dialects() -> Vec<(&'static str, Vec<Value>, Vec<&'static str>)> {
     let f = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
-    let cases: Vec<(&str, Vec<Value>, Vec<&str>)> = vec![
+    let more = |arguments: &str| json!({ "arguments": arguments });
+    let at = |index: u8, function: Value| json!({"index": index, "function": function});
+    let named =
+        |index: u8, id: &str, function: Value| json!({"index": index, "id": id, "function": function});
+    vec![
         (
             "in pieces",
             vec![
-                json!([{"index": 0, "id": "a", "type": "function", "function": f("shell", "")}]),
-                json!([{"index": 0, "function": {"arguments": "{\"n\""}}]),
-                json!([{"index": 0, "function": {"arguments": ":1}"}}]),
-                json!([{"index": 1, "id": "b", "function": f("read", "")}, {"index": 1, "function": {"arguments": "{}"}}]),
+                json!([named(0, "a", f("shell", ""))]),
+                json!([at(0, more("{\"n\""))]),
+                json!([at(0, more(":1}"))]),
+                json!([named(1, "b", f("read", "")), at(1, more("{}"))]),
             ],
             vec![r#"shell({"n":1})#a"#, "read({})#b"],
         ),
         (
             "whole, all with index 0",
             vec![
-                json!([{"index": 0, "id": "a", "function": f("shell", "{}")}]),
-                json!([{"index": 0, "id": "b", "function": f("shell", "{}")}]),
+                json!([named(0, "a", f("shell", "{}"))]),
+                json!([named(0, "b", f("shell", "{}"))]),
             ],
             vec!["shell({})#a", "shell({})#b"],
         ),
@@ -236,32 +226,32 @@ async fn calls_are_put_together_from_what_each_server_makes_of_them() {
             "in pieces, without index",
             vec![
                 json!([{"id": "a", "function": f("shell", "{")}]),
-                json!([{"function": {"arguments": "}"}}]),
+                json!([{"function": more("}")}]),
             ],
             vec!["shell({})#a"],
         ),
         (
             "the same id for all",
             vec![
-                json!([{"index": 0, "id": "x", "function": f("shell", "{}")}]),
-                json!([{"index": 1, "id": "x", "function": f("shell", "{}")}]),
+                json!([named(0, "x", f("shell", "{}"))]),
+                json!([named(1, "x", f("shell", "{}"))]),
             ],
             vec!["shell({})#x", "shell({})#call_0_1"],
         ),
         (
             "another id for each piece",
             vec![
-                json!([{"index": 0, "id": "a", "function": f("shell", "")}]),
-                json!([{"index": 0, "id": "b", "function": {"arguments": "{}"}}]),
+                json!([named(0, "a", f("shell", ""))]),
+                json!([named(0, "b", more("{}"))]),
             ],
             vec!["shell({})#a"],
         ),
         (
             "the name with each piece",
             vec![
-                json!([{"index": 0, "id": "a", "function": f("shell", "{\"n\"")}]),
-                json!([{"index": 0, "id": "a", "function": f("shell", ":1}")}]),
-                json!([{"index": 0, "id": "a", "function": f("shell", "")}]),
+                json!([named(0, "a", f("shell", "{\"n\""))]),
+                json!([named(0, "a", f("shell", ":1}"))]),
+                json!([named(0, "a", f("shell", ""))]),
             ],
             vec![r#"shell({"n":1})#a"#],
         ),
@@ -275,40 +265,39 @@ async fn calls_are_put_together_from_what_each_server_makes_of_them() {
             ],
             vec![r#"shell({"n":1})#a"#, "read({ \n})#call_0_1"],
         ),
-    ];
-    for (case, pieces, expected) in cases {
-        let events = pieces
-            .iter()
-            .map(calls)
-            .chain([finish("tool_calls"), "[DONE]".to_owned()]);
-        let reply = call(&server, &*model, Said::events(events)).await.unwrap();
-        assert_eq!(short(&reply), expected, "{case}");
-        assert_eq!(reply.stop_reason, StopReason::ToolUse, "{case}");
+    ]
+}
+
+#[test]
+fn calls_are_put_together_from_what_each_server_makes_of_them() {
+    for (dialect, pieces, expected) in dialects() {
+        let events = pieces.iter().map(calls).chain([finish("tool_calls")]);
+        let reply = read(events).unwrap();
+        assert_eq!(short(&reply), expected, "{dialect}");
+        assert_eq!(reply.stop_reason, StopReason::ToolUse, "{dialect}");
     }
 }
 
-#[tokio::test]
-async fn a_call_without_a_name_and_too_many_calls_are_no_reply() {
-    let server = Server::start().await;
-    let model = chat(&server).await;
+#[test]
+fn a_call_without_a_name_and_too_many_calls_are_no_reply() {
     let nameless = calls(&json!([{"index": 0, "id": "a", "function": {"arguments": "{}"}}]));
-    let error = call(&server, &*model, Said::events([nameless, finish("stop")]))
-        .await
-        .unwrap_err();
-    assert_eq!(error.retry, Retry::Soon { after: None });
+    let (failure, _) = read([nameless, finish("stop")]).unwrap_err();
+    assert_eq!(
+        failure,
+        Failure::Garbled("the model called a tool without a name".to_owned())
+    );
     let many = (0..=openai::CALLS)
         .map(|n| calls(&json!([{"index": n, "function": {"name": "x", "arguments": ""}}])));
-    let error = call(&server, &*model, Said::events(many)).await.unwrap_err();
+    let (failure, usage) = read(many).unwrap_err();
     assert_eq!(
-        (error.retry, &*error.message),
-        (Retry::Never, "the model made more than 1024 calls at once")
+        failure,
+        Failure::Garbled("the model made more than 1024 calls at once".to_owned())
     );
+    assert_eq!(usage.output_tokens, 256);
 }
 
-#[tokio::test]
-async fn the_reason_of_the_end_is_read_in_every_dialect() {
-    let server = Server::start().await;
-    let model = chat(&server).await;
+#[test]
+fn the_reason_of_the_end_is_read_in_every_dialect() {
     let a_call =
         calls(&json!([{"index": 0, "id": "a", "function": {"name": "shell", "arguments": "{\"com"}}]));
     for (reason, with_call, expected) in [
@@ -322,37 +311,29 @@ async fn the_reason_of_the_end_is_read_in_every_dialect() {
         ("length", true, StopReason::MaxTokens),
         ("content_filter", false, StopReason::Refusal),
     ] {
-        let events = with_call
-            .then(|| a_call.clone())
-            .into_iter()
-            .chain([text("x"), finish(reason)]);
-        let reply = call(&server, &*model, Said::events(events)).await.unwrap();
+        let a_call = with_call.then(|| a_call.clone());
+        let reply = read(a_call.into_iter().chain([text("x"), finish(reason)])).unwrap();
         assert_eq!(reply.stop_reason, expected, "{reason}");
     }
     let refusal = delta(&json!({"content": null, "refusal": "I will not."}));
-    let reply = call(&server, &*model, Said::events([refusal, finish("stop")]))
-        .await
-        .unwrap();
+    let reply = read([refusal, finish("stop")]).unwrap();
     assert_eq!(
         (short(&reply), reply.stop_reason),
         (vec!["I will not.".to_owned()], StopReason::Refusal)
     );
     for reason in ["error", "abort"] {
-        let error = call(&server, &*model, Said::events([text("x"), finish(reason)]))
-            .await
-            .unwrap_err();
-        assert_eq!(error.retry, Retry::Soon { after: None }, "{reason}");
+        let (failure, _) = read([text("x"), finish(reason)]).unwrap_err();
+        let said = format!("the answer was broken off: {reason}");
+        assert_eq!(failure, Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, said));
     }
 }
 
-#[tokio::test]
-async fn usage_is_taken_from_where_servers_put_it() {
-    let server = Server::start().await;
-    let model = chat(&server).await;
+#[test]
+fn usage_is_taken_from_where_servers_put_it() {
     let within = r#"{"choices":[{"delta":{},"finish_reason":"stop","usage":{"prompt_tokens":9,"completion_tokens":4}}]}"#;
     let growing = |tokens: u64| {
-        json!({"choices": [{"delta": {"content": "x"}}], "usage": {"prompt_tokens": 9, "completion_tokens": tokens}})
-            .to_string()
+        let usage = json!({"prompt_tokens": 9, "completion_tokens": tokens});
+        json!({"choices": [{"delta": {"content": "x"}}], "usage": usage}).to_string()
     };
     let cached =
         r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"prompt_cache_hit_tokens":6}}"#;
@@ -366,179 +347,190 @@ async fn usage_is_taken_from_where_servers_put_it() {
         (vec![finish("stop"), cached.to_owned()], [3, 4, 6]),
         (vec![finish("stop"), reasoned.to_owned()], [9, 41, 0]),
     ] {
-        let usage = call(&server, &*model, Said::events(&events)).await.unwrap().usage;
+        let usage = read(&events).unwrap().usage;
         let figures = [usage.input_tokens, usage.output_tokens, usage.cache_read_tokens];
         assert_eq!(figures, expected, "{events:?}");
     }
 }
 
-#[tokio::test]
-async fn a_server_that_counts_nothing_is_charged_by_the_bytes() {
-    let server = Server::start().await;
-    let reply = call(
-        &server,
-        &*chat(&server).await,
-        Said::events([text("12345678").as_str(), END_TURN, "[DONE]"]),
-    )
-    .await
-    .unwrap();
-    let sent = server.asked()[0].body.to_string().len() as u64;
-    assert_eq!(reply.usage.input_tokens, sent.div_ceil(4));
-    assert_eq!(reply.usage.output_tokens, 2);
+#[test]
+fn a_server_that_counts_nothing_is_charged_by_the_bytes() {
+    let usage = read([&text("12345678"), END_TURN, "[DONE]"]).unwrap().usage;
+    let entry = entry("theirs", &["tools"]);
+    let sent = Body::new(&entry, Dialect::Compatible, &request(&[])).unwrap();
+    let sent = serde_json::to_string(&sent).unwrap();
+    assert_eq!(usage.input_tokens, (sent.len() as u64).div_ceil(4));
+    assert_eq!(usage.output_tokens, 2);
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_none_and_costs_what_has_come() {
+    let piece = text("12345678");
+    for events in [vec![&*piece], vec![&piece, "[DONE]"]] {
+        let (failure, usage) = read(events).unwrap_err();
+        assert_eq!((failure, usage.output_tokens), (Failure::CutOff, 2));
+        assert!(usage.input_tokens > 50, "{usage:?}");
+    }
+    let (failure, usage) = read([&*piece, r#"{"choices":[{"del"#]).unwrap_err();
+    assert!(
+        matches!((&failure, usage.output_tokens), (Failure::Unreadable(_), 2)),
+        "{failure:?}"
+    );
+    assert_eq!(
+        read([] as [&str; 0]).unwrap_err(),
+        (Failure::CutOff, Usage::default())
+    );
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_tried_again_and_costs_what_has_come() {
-    let server = Server::start().await;
-    let model = chat(&server).await;
-    let broken = |events: &[&str]| Said {
-        breaks: true,
-        ..Said::events(events)
-    };
+async fn a_broken_connection_loses_nothing_of_an_answer_that_is_whole() {
     let piece = text("12345678");
-    for said in [
-        Said::events([&piece]),
-        Said::events([&piece, "[DONE]"]),
-        broken(&[&piece]),
-        Said::events([&piece, r#"{"choices":[{"del"#]),
-    ] {
-        let error = call(&server, &*model, said).await.unwrap_err();
-        assert_eq!(error.retry, Retry::Soon { after: None }, "{error}");
-        assert_eq!(error.usage.output_tokens, 2, "{error}");
-        assert!(error.usage.input_tokens > 50, "{error}");
-    }
-    let error = call(&server, &*model, broken(&[])).await.unwrap_err();
+    let server = Server::start([
+        Says::broken(&stream([&*piece, END_TURN])),
+        Says::broken(&stream([&*piece])),
+    ])
+    .await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let reply = model.call(request(&[]), &Heard::default()).await.unwrap();
     assert_eq!(
-        (error.retry, error.usage),
-        (Retry::Soon { after: None }, Usage::default())
+        (short(&reply), reply.usage.output_tokens),
+        (vec!["12345678".to_owned()], 2)
     );
-    for said in [
-        Said::events([&piece, END_TURN]),
-        broken(&[&piece, END_TURN]),
-        broken(&[&piece, END_TURN, USAGE]),
-    ] {
-        assert_eq!(short(&call(&server, &*model, said).await.unwrap()), ["12345678"]);
-    }
+    let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+    assert_eq!(
+        (error.retry, error.usage.output_tokens),
+        (Retry::Soon { after: None }, 2)
+    );
+    assert!(error.usage.input_tokens > 50, "{:?}", error.usage);
 }
 
 #[tokio::test]
 async fn an_event_that_is_too_large_ends_the_call() {
-    let server = Server::start().await;
-    let said = Said::events([text(&"x".repeat(17 << 20))]);
-    let error = call(&server, &*chat(&server).await, said).await.unwrap_err();
+    let server = Server::start([Says::events(&stream([text(&"x".repeat(17 << 20))]))]).await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
     assert_eq!(error.retry, Retry::Never);
     assert!(error.message.contains("larger than"), "{error}");
 }
 
-#[tokio::test]
-async fn a_failure_inside_of_the_stream_is_judged_like_one_instead_of_it() {
-    let server = Server::start().await;
-    let model = chat(&server).await;
-    let soon = Retry::Soon { after: None };
-    for (error, retry, words) in [
+#[test]
+fn a_failure_inside_of_the_stream_has_the_status_of_one_instead_of_it() {
+    for (error, status, words) in [
         (
             r#"{"message":"busy","code":502,"metadata":{}}"#,
-            soon,
-            "answered 502: busy",
+            502,
+            "busy (502)",
         ),
         (
-            r#"{"message":"no","type":"BadRequestError","code":400}"#,
-            Retry::Never,
-            "answered 400: no (400)",
+            r#"{"message":"no","type":"BadRequestError","code":null}"#,
+            400,
+            "no",
         ),
         (
-            r#"{"message":"slow down","code":"rate_limit_exceeded"}"#,
-            soon,
-            "answered 429: slow down",
+            r#"{"message":"slow","code":"rate_limit_exceeded"}"#,
+            429,
+            "slow (rate_limit_exceeded)",
         ),
         (
-            r#"{"message":"the request exceeds the available context size","code":400}"#,
-            Retry::Smaller,
-            "400",
+            r#"{"message":"long","code":"context_length_exceeded"}"#,
+            400,
+            "long (context_length_exceeded)",
         ),
         (
-            r#"{"message":"too long","code":"context_length_exceeded"}"#,
-            Retry::Smaller,
-            "400",
+            r#"{"message":"pay","type":"insufficient_quota","code":""}"#,
+            402,
+            "pay",
         ),
-        (
-            r#"{"message":"pay","type":"insufficient_quota","code":null}"#,
-            Retry::Never,
-            "answered 402: pay",
-        ),
-        (
-            r#"{"message":"?","type":"invalid_request_error"}"#,
-            Retry::Never,
-            "400",
-        ),
-        (
-            r#"{"type":"server_error"}"#,
-            soon,
-            "answered 500: no reason given",
-        ),
-        (
-            r#""out of memory, said sk-hush""#,
-            soon,
-            "answered 500: out of memory, said [redacted]",
-        ),
-        ("7", soon, "500"),
+        (r#"{"message":"?","type":"invalid_request_error"}"#, 400, "?"),
+        (r#"{"message":"?","code":7}"#, 500, "? (7)"),
+        (r#"{"type":"server_error"}"#, 500, "no reason given"),
+        (r#""out of memory""#, 500, "out of memory"),
+        ("7", 500, ""),
     ] {
         let chunk = format!(r#"{{"error":{error},"choices":[{{"delta":{{}},"finish_reason":"error"}}]}}"#);
-        let failed = call(&server, &*model, Said::events([text("12345678"), chunk]))
-            .await
-            .unwrap_err();
-        assert_eq!(failed.retry, retry, "{error}");
-        assert!(failed.message.contains(words), "{error}: {failed}");
-        assert_eq!(failed.usage.output_tokens, 2, "{error}");
+        let (failure, usage) = read([text("12345678"), chunk]).unwrap_err();
+        let status = StatusCode::from_u16(status).unwrap();
+        assert_eq!(failure, Failure::Said(status, words.to_owned()), "{error}");
+        assert_eq!(usage.output_tokens, 2, "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_refused_request_says_whether_it_may_be_tried_again() {
-    let server = Server::start().await;
-    let model = chat(&server).await;
-    let limited = Said {
-        headers: vec![("retry-after", "7")],
-        ..Said::failure(429, r#"{"error":{"message":"slow down"}}"#)
-    };
-    let after = Some(Duration::from_secs(7));
-    let too_long = "This model's maximum context length is 8192 tokens.";
-    for (said, retry, words) in [
-        (limited, Retry::Soon { after }, "answered 429: slow down"),
+async fn a_failure_says_whether_it_may_be_tried_again_and_nothing_of_the_key() {
+    let failed = |said: &str| Says::events(&stream([format!(r#"{{"error":{said}}}"#)]));
+    let whole = |status, headers, body| Says::whole(status, headers, body);
+    let after = Some(std::time::Duration::from_secs(7));
+    let cases = [
         (
-            Said::failure(503, "down"),
+            whole(
+                "429 Busy",
+                "retry-after: 7\r\n",
+                r#"{"error":{"message":"slow down"}}"#,
+            ),
+            Retry::Soon { after },
+            "answered 429: slow down",
+        ),
+        (
+            whole("503 Down", "", "down"),
             Retry::Soon { after: None },
             "answered 503: down",
         ),
         (
-            Said::failure(
-                400,
+            whole(
+                "400 Bad",
+                "",
                 r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#,
             ),
             Retry::Smaller,
-            too_long,
+            "8192",
         ),
         (
-            Said::failure(401, r#"{"error":{"message":"Incorrect API key: sk-hush"}}"#),
+            whole(
+                "401 No",
+                "",
+                r#"{"error":{"message":"Incorrect API key: sk-very-secret"}}"#,
+            ),
             Retry::Never,
             "key: [redacted]",
         ),
         (
-            Said::failure(400, r#"{"error":"bad"}"#),
+            whole("400 Bad", "", r#"{"error":"bad"}"#),
             Retry::Never,
             "answered 400: bad",
         ),
-    ] {
-        let error = call(&server, &*model, said).await.unwrap_err();
+        (
+            failed(r#"{"message":"the request exceeds the available context size","code":400}"#),
+            Retry::Smaller,
+            "context size",
+        ),
+        (
+            failed(r#"{"message":"sk-very-secret is over","code":"context_length_exceeded"}"#),
+            Retry::Smaller,
+            "[redacted] is over",
+        ),
+        (
+            failed(r#"{"code":503}"#),
+            Retry::Soon { after: None },
+            "answered 503",
+        ),
+        (
+            failed(r#"{"code":"insufficient_quota"}"#),
+            Retry::Never,
+            "answered 402",
+        ),
+    ];
+    let server = Server::start(cases.iter().map(|(says, ..)| says.clone())).await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    for (_, retry, words) in cases {
+        let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
         assert_eq!((error.retry, error.usage), (retry, Usage::default()), "{error}");
         assert!(error.message.contains(words), "{error}");
+        assert!(!error.message.contains(KEY), "{error}");
     }
 }
 
-#[tokio::test]
-async fn reasoning_that_its_server_wants_back_goes_back_and_other_does_not() {
-    let server = Server::start().await;
-    let model = chat(&server).await;
+#[test]
+fn reasoning_that_its_server_wants_back_goes_back_and_other_does_not() {
     let detail =
         |detail: Value| delta(&json!({"content": "", "reasoning": "x", "reasoning_details": [detail]}));
     let details = vec![
@@ -560,8 +552,7 @@ async fn reasoning_that_its_server_wants_back_goes_back_and_other_does_not() {
         (content.to_vec(), Some(json!({"reasoning_content": "I think\n"}))),
         (bare, None),
     ] {
-        let events = pieces.into_iter().chain([text("So."), finish("stop")]);
-        let reply = call(&server, &*model, Said::events(events)).await.unwrap();
+        let reply = read(pieces.into_iter().chain([text("So."), finish("stop")])).unwrap();
         let kept = reply.content.iter().find_map(|piece| match piece {
             Content::Opaque(raw) => Some(serde_json::from_str::<Value>(raw.get()).unwrap()),
             Content::Text(_) | Content::ToolCall(_) => None,
@@ -574,33 +565,46 @@ async fn reasoning_that_its_server_wants_back_goes_back_and_other_does_not() {
         );
         let transcript = [Turn::Assistant(reply.content)];
         let mut message = json!({"role": "assistant", "content": "So."});
-        message.as_object_mut().unwrap().extend(
-            expected
-                .into_iter()
-                .flat_map(|kept| kept.as_object().unwrap().clone()),
-        );
-        assert_eq!(
-            body_of(Dialect::Compatible, &[], &request(&transcript))["messages"][2],
-            message
-        );
+        let kept = expected
+            .into_iter()
+            .flat_map(|kept| kept.as_object().unwrap().clone());
+        message.as_object_mut().unwrap().extend(kept);
+        let body = body_of(Dialect::Compatible, &[], &request(&transcript));
+        assert_eq!(body["messages"][2], message);
     }
 }
 
 #[tokio::test]
 async fn calls_one_after_the_other_use_one_connection() {
-    let server = Server::start().await;
-    let model = chat(&server).await;
+    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let from = Arc::clone(&seen);
+    let answer = move |ConnectInfo(address): ConnectInfo<SocketAddr>| async move {
+        from.lock().unwrap().insert(address);
+        let events = [END_TURN, USAGE, "[DONE]"].map(|event| Ok::<_, std::io::Error>(stream([event])));
+        let body = axum::body::Body::from_stream(futures_util::stream::iter(events));
+        ([("content-type", "text/event-stream")], body)
+    };
+    let router = Router::new().route("/v1/chat/completions", post(answer));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}/v1/", listener.local_addr().unwrap());
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let mut serving = JoinSet::new();
+    serving.spawn(async move { axum::serve(listener, service).await });
+    let here = provider(&base);
+    let model = client(&here, entry("theirs", &["tools"])).unwrap();
     for _ in 0..5 {
-        call(
-            &server,
-            &*model,
-            Said::events([&text("x"), END_TURN, USAGE, "[DONE]"]),
-        )
-        .await
-        .unwrap();
+        model.call(request(&[]), &Heard::default()).await.unwrap();
     }
-    let from: std::collections::HashSet<_> = server.asked().iter().map(|asked| asked.from).collect();
-    assert_eq!(from.len(), 1);
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+fn provider(base: &str) -> Provider {
+    Provider {
+        name: "here".to_owned(),
+        base: base.parse().unwrap(),
+        key: Some(sortie_api::Credential::new(KEY)),
+        http: crate::test_server::http(std::time::Duration::from_secs(20)),
+    }
 }
 
 #[test]
@@ -609,39 +613,17 @@ fn a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_provider() {
         key: Some(sortie_api::Credential::new("a\nb")),
         ..provider("http://127.0.0.1:9/v1")
     };
-    let refused = client(&unusable, entry(&[])).err().unwrap().to_string();
-    assert_eq!(
-        refused,
-        "the provider `here`: its key has characters that no header can hold"
-    );
+    let refused = client(&unusable, entry("theirs", &[])).err().unwrap().to_string();
+    assert!(refused.contains("\"here\""), "{refused}");
 }
 
 #[test]
-fn any_split_of_the_bytes_gives_the_same_reply() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let (server, model) = runtime.block_on(async {
-        let server = Server::start().await;
-        let model = chat(&server).await;
-        (server, model)
-    });
-    let whole = Said::events([
-        text("Grüße, "),
-        text("\"Welt\" 🌍"),
-        calls(&json!([{"index": 0, "id": "a", "function": {"name": "shell", "arguments": "{\"c\":\"é"}}])),
-        calls(&json!([{"index": 0, "function": {"arguments": "\"}"}}])),
-        finish("tool_calls"),
-        USAGE.to_owned(),
-        "[DONE]".to_owned(),
-    ]);
-    let expected = ["Grüße, \"Welt\" 🌍", r#"shell({"c":"é"})#a"#];
-    proptest!(ProptestConfig::with_cases(64), |(cuts in prop::collection::vec(any::<usize>(), 0..20))| {
-        let reply = runtime.block_on(call(&server, &*model, whole.clone().cut_at(&cuts))).unwrap();
-        prop_assert_eq!(short(&reply), expected);
-        prop_assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (10, 5));
-    });
+fn foreign_reasoning_in_the_conversation_is_an_error() {
+    let raw = RawValue::from_string("[1]".to_owned()).unwrap();
+    let transcript = [Turn::Assistant(vec![Content::Opaque(raw)])];
+    let entry = entry("theirs", &[]);
+    let refused = Body::new(&entry, Dialect::Compatible, &request(&transcript));
+    assert_eq!(refused.err().unwrap().retry, Retry::Never);
 }
 
 /// What could stand in a chunk.
@@ -651,41 +633,22 @@ fn chunk() -> impl Strategy<Value = String> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
-        prop::sample::select(vec!["", "a", "stop", "length", "shell", "{}", "{\"", "text"])
-            .prop_map(Value::from),
+        prop::sample::select(vec![
+            "", "a", "stop", "length", "shell", "{}", "{\"", "text", "é\n"
+        ])
+        .prop_map(Value::from),
     ];
-    let names = vec![
-        "choices",
-        "delta",
-        "content",
-        "tool_calls",
-        "index",
-        "id",
-        "function",
-        "name",
-        "arguments",
-        "finish_reason",
-        "usage",
-        "prompt_tokens",
-        "total_tokens",
-        "error",
-        "code",
-        "message",
-        "type",
-        "text",
-        "reasoning_details",
-        "signature",
-        "refusal",
-    ];
+    let names = "choices delta content tool_calls index id function name arguments finish_reason usage \
+                 prompt_tokens total_tokens error code message type text reasoning_details signature refusal";
+    let names: Vec<&str> = names.split_whitespace().collect();
     let value = leaf.prop_recursive(7, 40, 5, move |inner| {
+        let field = (prop::sample::select(names.clone()), inner.clone());
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-            prop::collection::vec((prop::sample::select(names.clone()), inner), 0..5).prop_map(|fields| {
-                fields
-                    .into_iter()
-                    .map(|(name, value)| (name.to_owned(), value))
-                    .collect()
-            }),
+            prop::collection::vec(inner, 0..3).prop_map(Value::from),
+            prop::collection::vec(field, 0..5).prop_map(|fields| fields
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect()),
         ]
     });
     value.prop_flat_map(|value| {
@@ -693,36 +656,45 @@ fn chunk() -> impl Strategy<Value = String> {
         let wrapped = format!(r#"{{"choices":[{{"delta":{text}}}],"usage":{text}}}"#);
         let calls =
             format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{text}],"reasoning_details":[{text}]}}}}]}}"#);
-        prop::sample::select(vec![text, wrapped, calls])
+        prop::sample::select(vec![text, wrapped, calls, END_TURN.to_owned()])
     })
 }
 
 proptest! {
     #[test]
-    fn no_chunks_make_it_panic_and_every_reply_goes_back_as_a_conversation(chunks in prop::collection::vec(chunk(), 0..6)) {
-        install_crypto();
-        let transport = openai::transport(&provider("http://127.0.0.1:9/v1"), &[]).unwrap();
-        let mut answer = Answer::default();
-        for chunk in chunks {
-            if answer.take(&transport, &chunk, &Streamed::default()).is_err() {
-                break;
-            }
-        }
-        let usage = answer.usage(&"");
-        if let Ok(reply) = answer.into_reply(usage, 0) {
+    fn any_split_of_the_bytes_gives_the_same_reply(cuts in prop::collection::vec(0_usize..900, 0..20)) {
+        let events = stream([
+            text("Grüße, "),
+            text("\"Welt\" 🌍"),
+            calls(&json!([{"index": 0, "id": "a", "function": {"name": "shell", "arguments": "{\"c\":\"é"}}])),
+            calls(&json!([{"index": 0, "function": {"arguments": "\"}"}}])),
+            finish("tool_calls"),
+            USAGE.to_owned(),
+            "[DONE]".to_owned(),
+        ]);
+        let entry = entry("theirs", &["tools"]);
+        let body = Body::new(&entry, Dialect::Compatible, &request(&[])).unwrap();
+        let reply = decode(Answer::new(&body, 0), events.as_bytes(), &cuts).unwrap();
+        prop_assert_eq!(short(&reply), ["Grüße, \"Welt\" 🌍", r#"shell({"c":"é"})#a"#]);
+        prop_assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (10, 5));
+    }
+
+    #[test]
+    fn no_chunks_make_it_panic_and_every_reply_goes_back_as_a_conversation(
+        chunks in prop::collection::vec(chunk(), 0..6)
+    ) {
+        if let Ok(reply) = read(chunks) {
             let transcript = [Turn::Assistant(reply.content)];
             let body = body_of(Dialect::Compatible, &[], &request(&transcript));
             prop_assert_eq!(&body["messages"][2]["role"], "assistant");
         }
     }
-}
 
-#[test]
-fn foreign_reasoning_in_the_conversation_is_an_error() {
-    let raw = RawValue::from_string("[1]".to_owned()).unwrap();
-    let transcript = [Turn::Assistant(vec![Content::Opaque(raw)])];
-    let error = Body::new(&entry(&[]), Dialect::Compatible, &request(&transcript))
-        .err()
-        .unwrap();
-    assert_eq!(error.retry, Retry::Never);
+    #[test]
+    fn no_bytes_make_it_panic(bytes in any::<Vec<u8>>()) {
+        let entry = entry("theirs", &[]);
+        let body = Body::new(&entry, Dialect::Compatible, &request(&[])).unwrap();
+        let whole = [b"data: ", &bytes[..], b"\n\n"].concat();
+        let _ = decode(Answer::new(&body, 0), &whole, &[]);
+    }
 }

@@ -1,13 +1,17 @@
 //! The answer, put together from its events.
 
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
-use sortie_agent::model::{Content, Deltas, ModelError, Reply, StopReason, Usage};
+use sortie_agent::model::{Content, Deltas, Reply, StopReason, Usage};
+use sortie_net::sse;
 
 use crate::{
+    answer::{Decoder, Failure, Flow},
     openai::{self, Arguments, Count, Counted, Text},
-    transport::Transport,
 };
+
+use super::request::Body;
 
 /// One event of the stream. What is not named here is passed over.
 #[derive(Deserialize)]
@@ -104,8 +108,12 @@ impl From<Figures> for Counted {
 }
 
 /// What has come of an answer.
-#[derive(Debug, Default)]
-pub(super) struct Answer {
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    /// What was asked: its size stands in for figures that the provider does not tell.
+    body: &'a Body<'a>,
+    /// How long the conversation was before, in turns.
+    turn: usize,
     /// The finished items with their places.
     items: Vec<(u64, Vec<Content>)>,
     refused: bool,
@@ -115,20 +123,22 @@ pub(super) struct Answer {
     stopped: Option<StopReason>,
 }
 
-impl Answer {
-    /// Whether the last event has come.
-    pub(super) fn is_whole(&self) -> bool {
-        self.stopped.is_some()
+impl<'a> Answer<'a> {
+    /// The answer to `body`, whose conversation has this many turns.
+    pub(super) fn new(body: &'a Body<'a>, turn: usize) -> Self {
+        Self {
+            body,
+            turn,
+            items: Vec::new(),
+            refused: false,
+            bytes: 0,
+            counted: Counted::default(),
+            stopped: None,
+        }
     }
 
-    /// Takes the next event, and hands its text on.
-    pub(super) fn take(
-        &mut self,
-        transport: &Transport,
-        data: &str,
-        deltas: &dyn Deltas,
-    ) -> Result<(), ModelError> {
-        let event: Event<'_> = serde_json::from_str(data).map_err(|error| openai::malformed(&error))?;
+    fn take_event(&mut self, data: &str, deltas: &dyn Deltas) -> Result<(), Failure> {
+        let event: Event<'_> = serde_json::from_str(data).map_err(Failure::unreadable)?;
         self.bytes += event.delta.0.len();
         match &*event.kind.0 {
             "response.output_text.delta" | "response.refusal.delta" => deltas.text(&event.delta.0),
@@ -139,28 +149,27 @@ impl Answer {
             }
             kind @ ("response.completed" | "response.incomplete" | "response.failed") => {
                 if let Some(response) = event.response {
-                    let response =
-                        serde_json::from_str(response.get()).map_err(|error| openai::malformed(&error))?;
-                    self.take_response(transport, response)?;
+                    let response = serde_json::from_str(response.get()).map_err(Failure::unreadable)?;
+                    self.take_response(response)?;
                 }
                 if kind == "response.failed" {
-                    let message = "the model's provider failed without a reason";
-                    return Err(ModelError::retryable(message, None));
+                    let said = "no reason given".to_owned();
+                    return Err(Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, said));
                 }
                 self.stopped.get_or_insert(StopReason::EndTurn);
             }
             "error" => {
                 // The failure is the event itself, or within it.
-                let whole = serde_json::from_str(data).map_err(|error| openai::malformed(&error))?;
-                return Err(openai::failure(transport, event.error.unwrap_or(whole)));
+                let whole = serde_json::from_str(data).map_err(Failure::unreadable)?;
+                return Err(openai::failure(event.error.unwrap_or(whole)));
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn take_item(&mut self, place: u64, raw: &RawValue) -> Result<(), ModelError> {
-        let item: Item<'_> = serde_json::from_str(raw.get()).map_err(|error| openai::malformed(&error))?;
+    fn take_item(&mut self, place: u64, raw: &RawValue) -> Result<(), Failure> {
+        let item: Item<'_> = serde_json::from_str(raw.get()).map_err(Failure::unreadable)?;
         let mut pieces = Vec::new();
         match &*item.kind.0 {
             "message" => {
@@ -182,9 +191,7 @@ impl Answer {
             }
             "function_call" => {
                 let arguments = item.arguments.map(Arguments::text).transpose();
-                let arguments = arguments
-                    .map_err(|error| openai::malformed(&error))?
-                    .unwrap_or_default();
+                let arguments = arguments.map_err(Failure::unreadable)?.unwrap_or_default();
                 let (id, name) = (item.call_id.0.into_owned(), item.name.0.into_owned());
                 pieces.extend(openai::tool_call(id, name, arguments.into_owned())?.map(Content::ToolCall));
             }
@@ -193,7 +200,7 @@ impl Answer {
             _ => {}
         }
         if self.items.len() >= openai::CALLS {
-            return Err(ModelError::fatal(format!(
+            return Err(Failure::Garbled(format!(
                 "the model's answer has more than {} items",
                 openai::CALLS
             )));
@@ -202,12 +209,12 @@ impl Answer {
         Ok(())
     }
 
-    fn take_response(&mut self, transport: &Transport, response: Response<'_>) -> Result<(), ModelError> {
+    fn take_response(&mut self, response: Response<'_>) -> Result<(), Failure> {
         if let Some(figures) = response.usage {
             self.counted.take(figures.into());
         }
         if let Some(error) = response.error {
-            return Err(openai::failure(transport, error));
+            return Err(openai::failure(error));
         }
         // Some servers send their items only here.
         if self.items.is_empty() {
@@ -223,13 +230,29 @@ impl Answer {
         }
         Ok(())
     }
+}
 
-    /// What the call has cost so far: nothing where nothing has come.
-    pub(super) fn usage(&self, body: &impl Serialize) -> Usage {
-        if self.bytes == 0 && self.counted.is_empty() && !self.is_whole() {
+impl Decoder for Answer<'_> {
+    fn take(&mut self, event: &sse::Message, deltas: &dyn Deltas) -> Result<Flow, Failure> {
+        self.take_event(&event.data, deltas)?;
+        Ok(if self.is_whole() { Flow::Done } else { Flow::On })
+    }
+
+    fn is_whole(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    /// Nothing where nothing has come; what is not counted is estimated.
+    fn usage(&self) -> Usage {
+        let written = self.written_bytes();
+        if written == 0 && self.counted.is_empty() && !self.is_whole() {
             return Usage::default();
         }
-        let whole = self
+        self.counted.usage(self.body, written)
+    }
+
+    fn written_bytes(&self) -> u64 {
+        let pieces = self
             .items
             .iter()
             .flat_map(|(_, pieces)| pieces)
@@ -238,19 +261,25 @@ impl Answer {
                 Content::ToolCall(call) => call.name.len() + call.arguments.len(),
                 Content::Opaque(raw) => raw.get().len(),
             });
-        self.counted.usage(body, self.bytes.max(whole.sum()))
+        self.bytes.max(pieces.sum()) as u64
     }
 
-    /// The whole answer. `turn` is how long the conversation was before it.
-    pub(super) fn into_reply(mut self, usage: Usage, turn: usize) -> Result<Reply, ModelError> {
+    fn finish(mut self) -> Result<Reply, Failure> {
+        let usage = self.usage();
+        let Some(stopped) = self.stopped else {
+            return Err(Failure::CutOff);
+        };
         self.items.sort_by_key(|(place, _)| *place);
         let mut content: Vec<Content> = self.items.into_iter().flat_map(|(_, pieces)| pieces).collect();
-        openai::tell_apart(&mut content, turn);
+        openai::tell_apart(&mut content, self.turn);
         let calls = content.iter().any(|piece| matches!(piece, Content::ToolCall(_)));
-        let stop_reason = match self.stopped.unwrap_or(StopReason::EndTurn) {
-            StopReason::EndTurn | StopReason::ToolUse if self.refused => StopReason::Refusal,
-            StopReason::EndTurn | StopReason::ToolUse if calls => StopReason::ToolUse,
-            reason => reason,
+        let stop_reason = match stopped {
+            StopReason::EndTurn if self.refused => StopReason::Refusal,
+            StopReason::EndTurn if calls => StopReason::ToolUse,
+            reason @ (StopReason::EndTurn
+            | StopReason::ToolUse
+            | StopReason::MaxTokens
+            | StopReason::Refusal) => reason,
         };
         Ok(Reply {
             content,
@@ -261,10 +290,10 @@ impl Answer {
 }
 
 /// What a message is to the model: newer ones want to see it again. It stands before the text it belongs to.
-fn phase_of(phase: &RawValue) -> Result<Box<RawValue>, ModelError> {
+fn phase_of(phase: &RawValue) -> Result<Box<RawValue>, Failure> {
     #[derive(Serialize)]
     struct Opaque<'a> {
         phase: &'a RawValue,
     }
-    to_raw_value(&Opaque { phase }).map_err(|error| openai::malformed(&error))
+    to_raw_value(&Opaque { phase }).map_err(Failure::unreadable)
 }

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use sortie_agent::model::{Content, ModelError, Request, ToolDefinition, Turn};
 
 use crate::{
+    arguments,
     openai::{self, Text},
     provider::Entry,
 };
@@ -48,7 +49,7 @@ enum OwnItem<'a> {
     FunctionCall {
         call_id: &'a str,
         name: &'a str,
-        arguments: Cow<'a, str>,
+        arguments: &'a str,
     },
     FunctionCallOutput {
         call_id: &'a str,
@@ -162,7 +163,7 @@ fn said_by_model<'a>(content: &'a [Content], input: &mut Vec<Item<'a>>) -> Resul
             Content::ToolCall(call) => Item::Own(OwnItem::FunctionCall {
                 call_id: &call.id,
                 name: &call.name,
-                arguments: openai::as_object(&call.arguments),
+                arguments: arguments::object(&call.arguments).get(),
             }),
             Content::Opaque(raw) => {
                 let opaque: Opaque<'a> = serde_json::from_str(raw.get()).map_err(|error| {
