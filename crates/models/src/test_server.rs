@@ -111,19 +111,41 @@ impl Server {
     /// Answers one connection after the other with these.
     pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         let answers: Vec<Answer> = answers.into_iter().collect();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&asked);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
+        Self::serving(async move |listener: TcpListener, kept: Arc<Mutex<Vec<Asked>>>| {
             for answer in answers {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let request = read_request(&mut stream).await;
                 kept.lock().unwrap().push(request);
                 give(&mut stream, &answer).await;
             }
-        });
+        })
+        .await
+    }
+
+    /// Answers one request after the other with these, all on the first connection.
+    pub(crate) async fn on_one_connection(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers: Vec<Answer> = answers.into_iter().collect();
+        Self::serving(async move |listener: TcpListener, kept: Arc<Mutex<Vec<Asked>>>| {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            drop(listener);
+            for answer in answers {
+                let request = read_request(&mut stream).await;
+                kept.lock().unwrap().push(request);
+                give(&mut stream, &answer).await;
+            }
+        })
+        .await
+    }
+
+    async fn serving<F>(serve: impl FnOnce(TcpListener, Arc<Mutex<Vec<Asked>>>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(listener, Arc::clone(&asked)));
         Self {
             provider: Provider {
                 name: "acme".to_owned(),
