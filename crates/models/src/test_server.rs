@@ -33,6 +33,7 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Close,
+    EndLate,
     Hold,
     Repeat,
 }
@@ -44,6 +45,17 @@ impl Answer {
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         ))
+    }
+
+    /// A stream of these events whose end comes a little after the last of them.
+    pub(crate) fn ended_late(body: &str) -> Self {
+        Self {
+            then: Then::EndLate,
+            ..Self::raw(format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n",
+                body.len()
+            ))
+        }
     }
 
     /// A stream that breaks after these events.
@@ -176,6 +188,13 @@ async fn give(stream: &mut TcpStream, answer: &Answer) {
     while stream.write_all(rest).await.is_ok() {
         match answer.then {
             Then::Close => return,
+            Then::EndLate => {
+                for _ in 0..1_000 {
+                    tokio::task::yield_now().await;
+                }
+                stream.write_all(b"0\r\n\r\n").await.unwrap();
+                return;
+            }
             Then::Hold => std::future::pending().await,
             Then::Repeat => rest = &answer.bytes[body..],
         }

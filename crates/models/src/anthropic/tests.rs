@@ -330,7 +330,7 @@ async fn an_answer_is_whole_with_its_last_event_even_if_the_stream_stays_open() 
 
 #[tokio::test]
 async fn the_next_call_goes_through_the_same_connection() {
-    let server = Server::on_one_connection([Answer::events(WHOLE), Answer::events(WHOLE)]).await;
+    let server = Server::on_one_connection([Answer::ended_late(WHOLE), Answer::ended_late(WHOLE)]).await;
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
     for _ in 0..2 {
         let reply = model.call(hello(), &Heard::default()).await;
