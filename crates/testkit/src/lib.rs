@@ -10,6 +10,7 @@ pub mod database;
 pub mod model;
 pub mod node;
 pub mod postgres;
+mod responses;
 pub mod serve;
 pub mod sse;
 

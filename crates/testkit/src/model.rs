@@ -1,4 +1,4 @@
-//! A model server that speaks the OpenAI-compatible Chat Completions protocol, streaming, and says what a script
+//! A model server that speaks OpenAI's Chat Completions and Responses protocols, streaming, and says what a script
 //! tells it: each request takes the next answer. It keeps every request for the test to look at.
 
 use std::{
@@ -20,14 +20,14 @@ use futures_util::{StreamExt, stream};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::serve::Serving;
+use crate::{responses, serve::Serving};
 
 /// One scripted answer.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    text: Vec<String>,
-    tool_calls: Vec<(String, Value)>,
-    usage: Usage,
+    pub(crate) text: Vec<String>,
+    pub(crate) tool_calls: Vec<(String, Value)>,
+    pub(crate) usage: Usage,
     delay: Duration,
     fault: Option<Fault>,
 }
@@ -170,6 +170,7 @@ impl ScriptedModel {
         });
         let router = Router::new()
             .route("/v1/chat/completions", post(complete))
+            .route("/v1/responses", post(respond))
             .with_state(Arc::clone(&shared));
         Ok(Self {
             server: Serving::start(router).await?,
@@ -201,8 +202,38 @@ impl ScriptedModel {
     }
 }
 
+/// A stream's frames, and the one that ends it.
+struct Frames {
+    all: Vec<Bytes>,
+    end: Bytes,
+}
+
 async fn complete(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
-    let Ok(request) = serde_json::from_slice::<Value>(&body) else {
+    let frames = |turn: &Turn| Frames {
+        all: turn
+            .chunks()
+            .iter()
+            .map(|chunk| format!("data: {chunk}\n\n").into())
+            .collect(),
+        end: Bytes::from_static(b"data: [DONE]\n\n"),
+    };
+    answer(&shared, &body, frames).await
+}
+
+async fn respond(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+    let frame = |event: &Value| {
+        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
+        format!("event: {kind}\ndata: {event}\n\n").into()
+    };
+    let frames = |turn: &Turn| Frames {
+        all: responses::events(turn).iter().map(frame).collect(),
+        end: Bytes::new(),
+    };
+    answer(&shared, &body, frames).await
+}
+
+async fn answer(shared: &Shared, body: &Bytes, frames: impl Fn(&Turn) -> Frames) -> Response {
+    let Ok(request) = serde_json::from_slice::<Value>(body) else {
         return failure(StatusCode::BAD_REQUEST, "the body is not JSON", None);
     };
     let streams = request.get("stream").is_some_and(|streams| streams == true);
@@ -225,8 +256,8 @@ async fn complete(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     tokio::time::sleep(turn.delay).await;
     match turn.fault {
         Some(Fault::Status(status, retry_after)) => failure(status, "as scripted", retry_after),
-        Some(Fault::CutAfter(chunks)) => stream_of(&turn, Some(chunks)),
-        None => stream_of(&turn, None),
+        Some(Fault::CutAfter(chunks)) => stream_of(frames(&turn), Some(chunks)),
+        None => stream_of(frames(&turn), None),
     }
 }
 
@@ -240,15 +271,12 @@ fn failure(status: StatusCode, message: &str, retry_after: Option<u32>) -> Respo
     response
 }
 
-fn stream_of(turn: &Turn, cut: Option<usize>) -> Response {
-    let all = turn.chunks();
+fn stream_of(frames: Frames, cut: Option<usize>) -> Response {
+    let Frames { all, end } = frames;
     let kept = cut.unwrap_or(all.len());
-    let lines = all
-        .into_iter()
-        .take(kept)
-        .map(|chunk| Ok(Bytes::from(format!("data: {chunk}\n\n"))));
+    let lines = all.into_iter().take(kept).map(Ok);
     let end = match cut {
-        None => Ok(Bytes::from_static(b"data: [DONE]\n\n")),
+        None => Ok(end),
         Some(_) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
     };
     let frames: Vec<io::Result<Bytes>> = lines.chain([end]).collect();
