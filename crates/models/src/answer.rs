@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use sortie_agent::model::{Deltas, ModelError, Reply, Usage};
+use serde::Serialize;
+use sortie_agent::model::{Content, Deltas, ModelError, Reply, Usage};
 use sortie_net::sse;
 use tokio::time::timeout;
 
@@ -64,6 +65,37 @@ impl Failure {
     pub(crate) fn unreadable(why: serde_json::Error) -> Self {
         Self::Unreadable(why.to_string())
     }
+}
+
+/// Sends `body` and reads the stream that it is answered with. An answer that nobody has counted is estimated: money is
+/// never silently zero.
+pub(crate) async fn call(
+    transport: &Transport,
+    body: &(impl Serialize + Sync),
+    decoder: impl Decoder + Send,
+    deltas: &dyn Deltas,
+) -> Result<Reply, ModelError> {
+    let events = transport.stream(body).await?;
+    let reply = read(events, decoder, transport, deltas).await?;
+    if reply.usage != Usage::default() {
+        return Ok(reply);
+    }
+    // The same body has been written before.
+    let sent = serde_json::to_vec(body).map_or(0, |body| body.len());
+    let written = reply.content.iter().map(|piece| match piece {
+        Content::Text(text) => text.len(),
+        Content::ToolCall(call) => call.name.len() + call.arguments.len(),
+        Content::Opaque(raw) => raw.get().len(),
+    });
+    let tokens = |bytes: usize| (bytes as u64).div_ceil(BYTES_PER_TOKEN);
+    Ok(Reply {
+        usage: Usage {
+            input_tokens: tokens(sent),
+            output_tokens: tokens(written.sum()),
+            ..Usage::default()
+        },
+        ..reply
+    })
 }
 
 /// Reads a stream to its end.

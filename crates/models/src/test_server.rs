@@ -33,6 +33,7 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Close,
+    EndLate,
     Hold,
     Repeat,
 }
@@ -44,6 +45,17 @@ impl Answer {
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         ))
+    }
+
+    /// A stream of these events whose end comes a little after the last of them.
+    pub(crate) fn ended_late(body: &str) -> Self {
+        Self {
+            then: Then::EndLate,
+            ..Self::raw(format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n",
+                body.len()
+            ))
+        }
     }
 
     /// A stream that breaks after these events.
@@ -111,19 +123,41 @@ impl Server {
     /// Answers one connection after the other with these.
     pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         let answers: Vec<Answer> = answers.into_iter().collect();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&asked);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
+        Self::serving(async move |listener: TcpListener, kept: Arc<Mutex<Vec<Asked>>>| {
             for answer in answers {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let request = read_request(&mut stream).await;
                 kept.lock().unwrap().push(request);
                 give(&mut stream, &answer).await;
             }
-        });
+        })
+        .await
+    }
+
+    /// Answers one request after the other with these, all on the first connection.
+    pub(crate) async fn on_one_connection(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers: Vec<Answer> = answers.into_iter().collect();
+        Self::serving(async move |listener: TcpListener, kept: Arc<Mutex<Vec<Asked>>>| {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            drop(listener);
+            for answer in answers {
+                let request = read_request(&mut stream).await;
+                kept.lock().unwrap().push(request);
+                give(&mut stream, &answer).await;
+            }
+        })
+        .await
+    }
+
+    async fn serving<F>(serve: impl FnOnce(TcpListener, Arc<Mutex<Vec<Asked>>>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(listener, Arc::clone(&asked)));
         Self {
             provider: Provider {
                 name: "acme".to_owned(),
@@ -154,6 +188,13 @@ async fn give(stream: &mut TcpStream, answer: &Answer) {
     while stream.write_all(rest).await.is_ok() {
         match answer.then {
             Then::Close => return,
+            Then::EndLate => {
+                for _ in 0..1_000 {
+                    tokio::task::yield_now().await;
+                }
+                stream.write_all(b"0\r\n\r\n").await.unwrap();
+                return;
+            }
             Then::Hold => std::future::pending().await,
             Then::Repeat => rest = &answer.bytes[body..],
         }

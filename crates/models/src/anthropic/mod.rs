@@ -55,11 +55,8 @@ impl Model for Anthropic {
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            let events = self
-                .transport
-                .stream(&request::Body::new(&self.entry, &request))
-                .await?;
-            answer::read(events, stream::Message::default(), &self.transport, deltas).await
+            let body = request::Body::new(&self.entry, &request);
+            answer::call(&self.transport, &body, stream::Message::default(), deltas).await
         })
     }
 }

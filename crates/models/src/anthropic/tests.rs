@@ -329,6 +329,29 @@ async fn an_answer_is_whole_with_its_last_event_even_if_the_stream_stays_open() 
 }
 
 #[tokio::test]
+async fn an_answer_that_nobody_counted_is_charged_by_its_bytes() {
+    let stream = events(&[
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hello there."}}),
+        json!({"type": "message_stop"}),
+    ]);
+    let server = Server::start([Answer::events(&stream)]).await;
+    let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
+    let usage = model.call(hello(), &Heard::default()).await.unwrap().usage;
+    let sent = server.body(0).to_string().len() as u64;
+    assert_eq!((usage.input_tokens, usage.output_tokens), (sent.div_ceil(4), 3));
+}
+
+#[tokio::test]
+async fn the_next_call_goes_through_the_same_connection() {
+    let server = Server::on_one_connection([Answer::ended_late(WHOLE), Answer::ended_late(WHOLE)]).await;
+    let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
+    for _ in 0..2 {
+        let reply = model.call(hello(), &Heard::default()).await;
+        assert_eq!(shown(&reply.unwrap()), whole());
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_event_of_the_protocol_is_a_clean_failure() {
     for body in [
         "data: {\"type\":\n\n",

@@ -54,9 +54,8 @@ impl Model for Gemini {
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
             let body = request::Body::new(&self.entry, &request);
-            let events = self.transport.stream(&body).await?;
             let decoder = stream::Candidate::new(calls(request.transcript));
-            answer::read(events, decoder, &self.transport, deltas).await
+            answer::call(&self.transport, &body, decoder, deltas).await
         })
     }
 }
