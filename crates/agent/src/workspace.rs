@@ -97,14 +97,45 @@ impl Workspace {
         }
     }
 
-    /// Lays files before the agent begins; makes the directory.
-    pub async fn lay(&mut self, files: Vec<(RelPath, Vec<u8>)>) -> Result<(), FileError> {
-        if files
-            .iter()
-            .any(|(path, _)| path.as_str().split('/').next() == Some(INPUT_FILE))
-        {
+    /// The same over the folder that an earlier attempt at the run left, with everything in it; `None` where there is
+    /// none. The run's files are there and not laid again: [`brought`](Self::brought) tells which they are.
+    ///
+    /// # Errors
+    /// When the folder cannot be taken over.
+    pub async fn reopen(
+        root: PathBuf,
+        name: String,
+        backend: Arc<dyn Backend>,
+        limits: Limits,
+    ) -> std::io::Result<Option<Self>> {
+        let mut workspace = Self::new(root, name, backend, limits);
+        let (root, name) = (workspace.root.clone(), workspace.name.clone());
+        let reopened = tokio::task::spawn_blocking(move || Workdir::reopen(&root, &name)).await;
+        let Some(workdir) = reopened.map_err(std::io::Error::other)?? else {
+            return Ok(None);
+        };
+        let mut open = Open::over(workdir);
+        // What is there under that name is the run's by now.
+        let there = open.directory.run(|workdir| match input_path() {
+            Ok(path) => !matches!(workdir.size(&path), Err(FileError::NotFound)),
+            Err(_) => false,
+        });
+        open.input_laid = there.await.map_err(std::io::Error::other)?;
+        workspace.state = State::Made(Box::new(open));
+        Ok(Some(workspace))
+    }
+
+    /// Tells which files the run brings along, so that none of them is taken for the engine's own.
+    pub fn brought<'p>(&mut self, paths: impl IntoIterator<Item = &'p RelPath>) {
+        let mut paths = paths.into_iter();
+        if paths.any(|path| path.as_str().split('/').next() == Some(INPUT_FILE)) {
             self.input_place = Place::Taken;
         }
+    }
+
+    /// Lays files before the agent begins; makes the directory.
+    pub async fn lay(&mut self, files: Vec<(RelPath, Vec<u8>)>) -> Result<(), FileError> {
+        self.brought(files.iter().map(|(path, _)| path));
         let directory = self.make().await.map_err(FileError::Io)?.directory.clone();
         let laid = directory
             .run(move |workdir| {
@@ -118,11 +149,31 @@ impl Workspace {
 
     /// Kills what still runs and deletes the directory. Returns when nothing is left. Cheap when nothing was opened.
     pub async fn close(self) -> Result<(), String> {
+        let (Some(workdir), stopped) = self.stop().await? else {
+            return Ok(());
+        };
+        let deleted = tokio::task::spawn_blocking(move || workdir.delete()).await;
+        let deleted = deleted
+            .map_err(|error| error.to_string())
+            .and_then(|r| r.map_err(|e| e.to_string()));
+        stopped.and(deleted.map_err(|error| format!("deleting the working directory: {error}")))
+    }
+
+    /// Kills what still runs and leaves the directory, for another worker to [`reopen`](Self::reopen). Returns when
+    /// nothing touches it any more.
+    pub async fn keep(self) -> Result<(), String> {
+        let (_workdir, stopped) = self.stop().await?;
+        stopped
+    }
+
+    /// Ends everything that works in the directory, and returns the directory, if it was made, and whether the sandbox
+    /// closed in order.
+    async fn stop(self) -> Result<(Option<Workdir>, Result<(), String>), String> {
         let open = match self.state {
-            State::Unmade => return Ok(()),
+            State::Unmade => return Ok((None, Ok(()))),
             State::Making(making) => match joined(making.await) {
                 Ok(workdir) => Box::new(Open::over(workdir)),
-                Err(_) => return Ok(()),
+                Err(_) => return Ok((None, Ok(()))),
             },
             State::Made(open) => open,
         };
@@ -141,11 +192,7 @@ impl Workspace {
         tasks.close();
         tasks.wait().await;
         let workdir = Arc::into_inner(workdir).ok_or("the working directory is still in use")?;
-        let deleted = tokio::task::spawn_blocking(move || workdir.delete()).await;
-        let deleted = deleted
-            .map_err(|error| error.to_string())
-            .and_then(|r| r.map_err(|e| e.to_string()));
-        closed.and(deleted.map_err(|error| format!("deleting the working directory: {error}")))
+        Ok((Some(workdir), closed))
     }
 
     /// Whether `input.json` is the engine's to write.
@@ -251,8 +298,9 @@ fn joined(made: Result<std::io::Result<Workdir>, JoinError>) -> std::io::Result<
 }
 
 fn write_input(workdir: &Workdir, content: &[u8]) -> Result<(), FileError> {
-    match RelPath::new(INPUT_FILE) {
-        Ok(path) => workdir.write(&path, content),
-        Err(error) => Err(FileError::Io(std::io::Error::other(error))),
-    }
+    workdir.write(&input_path()?, content)
+}
+
+fn input_path() -> Result<RelPath, FileError> {
+    RelPath::new(INPUT_FILE).map_err(|error| FileError::Io(std::io::Error::other(error)))
 }

@@ -7,6 +7,7 @@
 
 mod cursor;
 mod delete;
+mod give;
 mod list;
 mod open;
 mod usage;
@@ -102,12 +103,7 @@ impl Workdir {
     /// When something of that name is there already, when the name is not one plain segment, or when the root
     /// engine has no user left for another run.
     pub fn create(root: &Path, name: &str) -> io::Result<Self> {
-        if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a directory name",
-            ));
-        }
+        check_name(name)?;
         let owner = RunUid::acquire()?;
         // Others may pass through to their own directory, but not list who else is there.
         DirBuilder::new().recursive(true).mode(0o711).create(root)?;
@@ -125,6 +121,38 @@ impl Workdir {
             path,
             owner,
         })
+    }
+
+    /// Takes over the directory `name` below `root` that an earlier attempt at the run left, with everything in it; `None`
+    /// when it is not there. What the earlier one had in its `/tmp` is gone.
+    ///
+    /// # Errors
+    /// When the name is not one plain segment, when it is no directory, or when the root engine has no user left for
+    /// another run.
+    pub fn reopen(root: &Path, name: &str) -> io::Result<Option<Self>> {
+        check_name(name)?;
+        let root_fd = match open_path(root, DIRECTORY, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let dir = match open::beneath(root_fd.as_fd(), name.as_bytes(), DIRECTORY, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let owner = RunUid::acquire()?;
+        if let Some(owner) = &owner {
+            give::give_tree(dir.as_fd(), owner.uid())?;
+        }
+        delete::remove_tree(root_fd.as_fd(), scratch_name(name).as_bytes())?;
+        Ok(Some(Self {
+            root: root_fd,
+            dir,
+            name: name.to_owned(),
+            path: std::path::absolute(root)?.join(name),
+            owner,
+        }))
     }
 
     /// Size of a regular file, in bytes.
@@ -218,6 +246,16 @@ impl Workdir {
 }
 
 const SCRATCH: &str = ".tmp";
+
+fn check_name(name: &str) -> io::Result<()> {
+    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a directory name",
+        ));
+    }
+    Ok(())
+}
 
 fn scratch_name(name: &str) -> String {
     format!("{name}{SCRATCH}")

@@ -244,3 +244,57 @@ fn a_directory_that_exists_is_not_taken_for_a_new_run() {
         );
     }
 }
+
+#[test]
+fn a_directory_that_was_left_is_taken_over_with_everything_in_it() {
+    let (root, left) = workdir();
+    left.write(&path("a/b/notes.txt"), b"one").unwrap();
+    let secret = root.path().join("secret");
+    fs::write(&secret, "secret").unwrap();
+    for link in ["link", "foreign"] {
+        symlink(&secret, root.path().join("run_1").join(link)).unwrap();
+    }
+    left.scratch().unwrap();
+    let mine = fs::metadata(&secret).unwrap().uid();
+    if let Some(owner) = left.owner() {
+        std::os::unix::fs::lchown(root.path().join("run_1/link"), Some(owner.uid()), None).unwrap();
+    }
+    drop(left);
+
+    let workdir = Workdir::reopen(root.path(), "run_1").unwrap().unwrap();
+    assert_eq!(workdir.read(&path("a/b/notes.txt"), 3).unwrap(), b"one");
+    let uid = workdir.owner().map_or(mine, |owner| owner.uid());
+    for kept in [
+        "run_1",
+        "run_1/a",
+        "run_1/a/b",
+        "run_1/a/b/notes.txt",
+        "run_1/link",
+    ] {
+        let kept_by = fs::symlink_metadata(root.path().join(kept)).unwrap().uid();
+        assert_eq!(kept_by, uid, "{kept}");
+    }
+    assert_eq!(
+        fs::metadata(&secret).unwrap().uid(),
+        mine,
+        "a link is not followed"
+    );
+    assert!(!root.path().join("run_1.tmp").exists());
+    workdir.write(&path("a/b/notes.txt"), b"two").unwrap();
+    workdir.delete().unwrap();
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_none_and_a_link_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    assert!(Workdir::reopen(root.path(), "run_1").unwrap().is_none());
+    assert!(
+        Workdir::reopen(&root.path().join("none"), "run_1")
+            .unwrap()
+            .is_none()
+    );
+    symlink("/etc", root.path().join("run_1")).unwrap();
+    assert!(Workdir::reopen(root.path(), "run_1").is_err());
+    assert!(Workdir::reopen(root.path(), "../x").is_err());
+}
