@@ -141,7 +141,12 @@ impl Workspace {
             return Ok(None);
         };
         let mut open = Open::over(workdir);
-        open.input_laid = true;
+        // What is there under that name is the run's by now.
+        let there = open.directory.run(|workdir| match input_path() {
+            Ok(path) => !matches!(workdir.size(&path), Err(FileError::NotFound)),
+            Err(_) => false,
+        });
+        open.input_laid = there.await.map_err(std::io::Error::other)?;
         workspace.laid = Laid::Before;
         workspace.state = State::Made(Box::new(open));
         Ok(Some(workspace))
@@ -330,8 +335,9 @@ fn joined(made: Result<std::io::Result<Workdir>, JoinError>) -> std::io::Result<
 }
 
 fn write_input(workdir: &Workdir, content: &[u8]) -> Result<(), FileError> {
-    match RelPath::new(INPUT_FILE) {
-        Ok(path) => workdir.write(&path, content),
-        Err(error) => Err(FileError::Io(std::io::Error::other(error))),
-    }
+    workdir.write(&input_path()?, content)
+}
+
+fn input_path() -> Result<RelPath, FileError> {
+    RelPath::new(INPUT_FILE).map_err(|error| FileError::Io(std::io::Error::other(error)))
 }
