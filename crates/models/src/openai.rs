@@ -12,7 +12,7 @@ mod wire;
 use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_agent::model::{Content, ModelError, ToolCall};
+use sortie_agent::model::{Content, ModelError, Request, ToolCall, ToolDefinition};
 use sortie_api::model::ModelInfo;
 use url::Url;
 
@@ -61,6 +61,11 @@ pub(crate) fn is_openai(url: &Url) -> bool {
 /// Whether the catalog says that the model can do this.
 pub(crate) fn can(info: &ModelInfo, capability: &str) -> bool {
     info.capabilities.iter().any(|own| own == capability)
+}
+
+/// The tools that the model is told of: none where it can call none, which servers refuse.
+pub(crate) fn tools<'a>(info: &ModelInfo, request: &Request<'a>) -> &'a [ToolDefinition<'a>] {
+    if can(info, "tools") { request.tools } else { &[] }
 }
 
 /// The text of a JSON Schema as a part of a body.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    model::{Script, Streaming, Turn},
+    model::{Script, Streaming, Turn, named},
     serve::Serving,
 };
 
@@ -63,12 +63,6 @@ async fn message(State(script): State<Arc<Script>>, body: Bytes) -> Response {
             refusal.answer(&json!({"type": "error", "error": error, "request_id": "req_1"}))
         }
     }
-}
-
-/// An event that bears the name of its type.
-fn named(event: &Value) -> String {
-    let name = event.get("type").and_then(Value::as_str).unwrap_or_default();
-    format!("event: {name}\ndata: {event}\n\n")
 }
 
 fn events(turn: &Turn) -> Vec<Value> {

@@ -12,6 +12,7 @@ pub mod gemini;
 pub mod model;
 pub mod node;
 pub mod postgres;
+mod responses;
 pub mod serve;
 pub mod sse;
 

@@ -1,4 +1,4 @@
-//! A model server that speaks the OpenAI-compatible Chat Completions protocol, streaming, and says what a script
+//! A model server that speaks OpenAI's Chat Completions and Responses protocols, streaming, and says what a script
 //! tells it: each request takes the next answer. It keeps every request for the test to look at.
 
 use std::{
@@ -20,7 +20,7 @@ use futures_util::{StreamExt, stream};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::serve::Serving;
+use crate::{responses, serve::Serving};
 
 /// One scripted answer.
 #[derive(Clone, Debug)]
@@ -243,6 +243,7 @@ impl ScriptedModel {
         let script = Script::new(script);
         let router = Router::new()
             .route("/v1/chat/completions", post(complete))
+            .route("/v1/responses", post(respond))
             .with_state(Arc::clone(&script));
         Ok(Self {
             server: Serving::start(router).await?,
@@ -273,12 +274,26 @@ async fn complete(State(script): State<Arc<Script>>, body: Bytes) -> Response {
             events.push("data: [DONE]\n\n".to_owned());
             turn.stream(events)
         }
-        Err(refusal) => {
-            let error =
-                json!({"message": refusal.message, "type": "scripted", "code": refusal.status.as_u16()});
-            refusal.answer(&json!({ "error": error }))
-        }
+        Err(refusal) => refused(&refusal),
     }
+}
+
+async fn respond(State(script): State<Arc<Script>>, body: Bytes) -> Response {
+    match script.next(&body, Streaming::InBody).await {
+        Ok(turn) => turn.stream(responses::events(&turn).iter().map(named).collect()),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Response {
+    let error = json!({"message": refusal.message, "type": "scripted", "code": refusal.status.as_u16()});
+    refusal.answer(&json!({ "error": error }))
+}
+
+/// An event that bears the name of its type.
+pub(crate) fn named(event: &Value) -> String {
+    let name = event.get("type").and_then(Value::as_str).unwrap_or_default();
+    format!("event: {name}\ndata: {event}\n\n")
 }
 
 /// An event without a name.

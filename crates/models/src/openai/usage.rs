@@ -42,13 +42,19 @@ impl Counted {
     /// The usage of a call with this body that brought `answer_bytes`. A side that the provider has not counted is
     /// estimated at four bytes a token.
     pub(crate) fn usage(&self, body: &impl Serialize, answer_bytes: u64) -> Usage {
-        let cached = self.cache_read.saturating_add(self.cache_write);
         // A few servers count the cache beside the input. They show when it is larger.
-        let beside = cached > self.input;
+        let beside = self.cache_read.max(self.cache_write) > self.input;
+        // What was written can overlap with what was read.
+        let unread = self.input.saturating_sub(self.cache_read);
+        let cache_write_tokens = if beside {
+            self.cache_write
+        } else {
+            self.cache_write.min(unread)
+        };
         let input_tokens = match self.input {
-            0 if cached == 0 => tokens(serialized_bytes(body)),
+            0 if !beside => tokens(serialized_bytes(body)),
             input if beside => input,
-            input => input - cached,
+            _ => unread - cache_write_tokens,
         };
         // Some leave reasoning out of the answer's tokens, yet have it in the total, and charge for it.
         let output = if beside {
@@ -63,7 +69,7 @@ impl Counted {
                 output => output,
             },
             cache_read_tokens: self.cache_read,
-            cache_write_tokens: self.cache_write,
+            cache_write_tokens,
         }
     }
 }
@@ -122,11 +128,13 @@ mod tests {
         assert_eq!(figures(counted(100, 7, 107, 60, 0)), [40, 7, 60, 0]);
         assert_eq!(figures(counted(100, 7, 107, 60, 30)), [10, 7, 60, 30]);
         assert_eq!(figures(counted(60, 7, 67, 60, 0)), [0, 7, 60, 0]);
+        assert_eq!(figures(counted(100, 7, 107, 60, 100)), [0, 7, 60, 40]);
     }
 
     #[test]
     fn a_cache_counted_beside_the_input_is_not_taken_off() {
         assert_eq!(figures(counted(10, 7, 117, 100, 0)), [10, 7, 100, 0]);
+        assert_eq!(figures(counted(10, 7, 117, 0, 100)), [10, 7, 0, 100]);
     }
 
     #[test]

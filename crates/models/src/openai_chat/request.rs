@@ -122,7 +122,10 @@ impl<'a> Body<'a> {
                 }),
             }
         }
-        let tools: Vec<Tool<'a>> = request.tools.iter().map(tool).collect::<Result<_, _>>()?;
+        let tools: Vec<Tool<'a>> = openai::tools(&entry.info, request)
+            .iter()
+            .map(tool)
+            .collect::<Result<_, _>>()?;
         let (max_tokens, max_completion_tokens) = match dialect {
             Dialect::Openai => (None, Some(request.max_tokens)),
             Dialect::Compatible => (Some(request.max_tokens), None),

@@ -93,6 +93,15 @@ fn openai_itself_takes_the_newer_name_of_the_limit() {
 }
 
 #[test]
+fn a_model_that_calls_no_tools_is_told_of_none() {
+    assert!(
+        body_of(Dialect::Compatible, &[], &request(&[]))
+            .get("tools")
+            .is_none()
+    );
+}
+
+#[test]
 fn the_conversation_goes_along_in_its_order() {
     let result = |id: &str, text: &str, is_error| ToolResult {
         id: id.to_owned(),

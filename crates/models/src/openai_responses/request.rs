@@ -126,7 +126,10 @@ impl<'a> Body<'a> {
             model: &entry.upstream,
             instructions: request.system,
             input,
-            tools: request.tools.iter().map(tool).collect::<Result<_, _>>()?,
+            tools: openai::tools(&entry.info, request)
+                .iter()
+                .map(tool)
+                .collect::<Result<_, _>>()?,
             max_output_tokens: request.max_tokens,
             stream: true,
             store: false,
