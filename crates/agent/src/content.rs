@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt::Write as _, time::Duration};
 use serde::{Deserialize, Serialize};
 use sortie_sandbox::{ExitKind, StreamOutput};
 
-use crate::text;
+use crate::{Redactor, text};
 
 /// What the model is told of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,20 @@ impl ToolContent {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Command(command) => Cow::Owned(command.text()),
             Self::Dropped { bytes } => Cow::Owned(format!("[an old output of {bytes} bytes was dropped]")),
+        }
+    }
+
+    /// Without credentials, then each of its texts cut to `limit` bytes: a cut could tear a credential.
+    pub(crate) fn shown(self, redactor: &Redactor, limit: usize) -> Self {
+        let shown = |text: String| text::bounded_owned(redactor.redact_owned(text), limit);
+        match self {
+            Self::Text(text) => Self::Text(shown(text)),
+            Self::Command(command) => Self::Command(CommandOutput {
+                stdout: shown(command.stdout),
+                stderr: shown(command.stderr),
+                ..command
+            }),
+            Self::Dropped { bytes } => Self::Dropped { bytes },
         }
     }
 

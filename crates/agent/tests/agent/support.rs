@@ -12,7 +12,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Model, Outcome, RunSpec, Shell, Sink, Stopped, Workspace,
+    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Stopped, Workspace,
     journal::Entry,
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
     schema::Schema,
@@ -43,6 +43,7 @@ pub(crate) fn spec(prompt: &str) -> RunSpec {
         input: None,
         output_schema: None,
         shell: Shell::Allowed,
+        egress: Egress::Closed,
         budget: BudgetSpec {
             max_cost: micros(1_000_000),
             compute_micros_per_second: Micros::ZERO,

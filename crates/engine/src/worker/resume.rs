@@ -110,7 +110,11 @@ fn needs_directory(journal: &Journal) -> bool {
             false
         }
         What::Result(result) => begun.contains(&(entry.step, result.id.as_str())),
-        What::Intent { .. } | What::Reply { .. } | What::Correction { .. } | What::Compacted { .. } => false,
+        What::Intent { .. }
+        | What::Reply { .. }
+        | What::Correction { .. }
+        | What::Compacted { .. }
+        | What::Trimmed { .. } => false,
     })
 }
 

@@ -3,7 +3,9 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use sortie_agent::{BudgetSpec, Model, Outcome, RunSpec, Shell, Workspace, journal::Journal, schema::Schema};
+use sortie_agent::{
+    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Workspace, journal::Journal, schema::Schema,
+};
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
 use sortie_sandbox::{Backend, RelPath};
 use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
@@ -321,6 +323,7 @@ async fn prepare(
         input: request.input,
         output_schema: output_schema.map(Arc::new),
         shell,
+        egress: Egress::Closed,
         budget,
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools: Vec::new(),
