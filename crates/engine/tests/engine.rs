@@ -331,7 +331,7 @@ async fn an_engine_of_one_command_leaves_lost_runs_to_a_node_that_stays() {
         rig.engine.shutdown().await;
     }
     let rig = rig.restart(|_| {}).await;
-    let mut stream = rig.engine.follow(rig.org, run.id, 4).await.unwrap();
+    let mut stream = rig.engine.follow(rig.org, run.id, 4, Deltas::Off).await.unwrap();
     let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
         panic!("it goes on")
     };
@@ -343,18 +343,14 @@ async fn what_is_not_available_is_refused_and_nothing_is_created() {
     let rig = Rig::start().await;
     for (request, message) in [
         (
-            serde_json::json!({ "prompt": "x", "web": true }),
-            "web: not available in this version",
+            serde_json::json!({ "prompt": "x", "shell": false, "web": { "search": true } }),
+            "web.search: no search service is configured on this engine",
         ),
         (
             serde_json::json!({ "prompt": "x" }),
             "shell: commands are unavailable on this engine",
         ),
     ] {
-        let mut request = request;
-        if message.starts_with("web") {
-            request["shell"] = false.into();
-        }
         match rig.create(request).await {
             Err(Error::Invalid(text)) => assert!(text.starts_with(message), "{text}"),
             other => panic!("{other:?}"),

@@ -1,5 +1,5 @@
-//! kill -9 under load, counted: every acknowledged run exists afterwards and reaches one final status, its events
-//! are numbered without a gap, and none is executed again once it has ended.
+//! kill -9 under load, counted: every acknowledged run exists afterwards and succeeds, or says why it could not go on; its
+//! events are numbered without a gap, and none is executed again once it has ended.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use sortie_api::{Event, Run, RunStatus};
@@ -74,12 +74,27 @@ fn check(events: &[Event], run: &Run) -> Checked {
     ensure!(finals(events) == 1, "{} final statuses", finals(events));
     // The stream has checked already that the ids are 1, 2, 3 … and that each status follows from the one before.
     let starts = of_kind(events, "worker_started").len();
-    ensure!(starts <= 1, "executed {starts} times");
+    let resumes = of_kind(events, "resumed").len();
+    ensure!(resumes <= 3, "resumed {resumes} times");
+    ensure!(
+        starts <= 1 + resumes,
+        "executed {starts} times, resumed {resumes} times"
+    );
     let last = events.last().context("no events")?;
     ensure!(last.kind == "status", "{} after the end", last.kind);
-    let expected = [RunStatus::Succeeded, RunStatus::Interrupted];
-    ensure!(expected.contains(&run.status), "{}: {:?}", run.status, run.error);
-    Ok(())
+    match run.status {
+        RunStatus::Succeeded => Ok(()),
+        RunStatus::Interrupted => {
+            // No call of this load is ever in doubt: only the number of kills can be too much.
+            ensure!(
+                resumes == 3,
+                "interrupted after {resumes} resumes: {:?}",
+                run.error
+            );
+            Ok(())
+        }
+        other => bail!("{other}: {:?}", run.error),
+    }
 }
 
 async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database: Database) -> Checked {
