@@ -86,11 +86,8 @@ impl<I: Iterator<Item = Unit>> Decoded<I> {
         let seen = bytes.get(..self.ahead.len()).unwrap_or_default();
         match escape(seen) {
             Escape::Of { length, means } => {
-                let end = self
-                    .ahead
-                    .drain(..length)
-                    .last()
-                    .map_or(first.end, |last| last.end);
+                let end = self.ahead.get(length - 1).map_or(first.end, |last| last.end);
+                self.ahead.drain(..length);
                 let units = means.bytes().map(|byte| Unit { byte, end, ..first });
                 self.out.extend(units);
                 self.out.pop_front()

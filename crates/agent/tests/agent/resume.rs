@@ -1,7 +1,10 @@
 //! A run that goes on after its worker died: nothing is done twice that must not be, nothing is forgotten, nothing is
 //! asked of the model again.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
 
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
@@ -42,7 +45,7 @@ fn with(probes: &[Arc<Probe>], journal: Option<Vec<Entry>>) -> RunSpec {
 /// A model that goes through its script from a given place, and remembers what it was shown last.
 struct Follower {
     info: ModelInfo,
-    script: Mutex<std::vec::IntoIter<Reply>>,
+    script: Mutex<VecDeque<Reply>>,
     shown: Mutex<String>,
 }
 
@@ -58,7 +61,7 @@ impl Follower {
                 prices: ModelPrices::default(),
                 capabilities: Vec::new(),
             },
-            script: Mutex::new(script[said..].to_vec().into_iter()),
+            script: Mutex::new(script[said..].iter().cloned().collect()),
             shown: Mutex::default(),
         }
     }
@@ -82,7 +85,11 @@ impl Model for Follower {
             says("What was done so far.")
         } else {
             *self.shown.lock().unwrap() = format!("{:?}", request.transcript);
-            self.script.lock().unwrap().next().expect("the script goes on")
+            self.script
+                .lock()
+                .unwrap()
+                .pop_front()
+                .expect("the script goes on")
         };
         Box::pin(async { Ok(reply) })
     }
@@ -164,7 +171,7 @@ fn said(entries: &[Entry]) -> usize {
     let replied = |entry: &&Entry| match &entry.what {
         What::Reply { .. } => true,
         What::Correction { text } => text.starts_with("Your last message was empty"),
-        _ => false,
+        What::Intent { .. } | What::Result(_) | What::Compacted { .. } | What::Trimmed { .. } => false,
     };
     entries.iter().filter(replied).count()
 }

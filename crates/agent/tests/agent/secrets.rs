@@ -20,13 +20,21 @@ const TOKEN: &str = "sk-T0ken/of+the=owner";
 
 /// What a server could make of the token.
 fn forms() -> Vec<String> {
-    let percent: String = TOKEN.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let percent: String = TOKEN
+        .bytes()
+        .map(|byte| format!("%{byte:02X}"))
+        .collect::<Vec<_>>()
+        .concat();
     vec![
         TOKEN.to_owned(),
         percent,
         STANDARD.encode(format!("user:{TOKEN}")),
         STANDARD.encode(TOKEN),
-        TOKEN.bytes().map(|byte| format!("{byte:02x}")).collect(),
+        TOKEN
+            .bytes()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<Vec<_>>()
+            .concat(),
         TOKEN.replace('/', "\\/"),
         TOKEN.replace('+', "&#43;"),
         TOKEN.replace('/', "\\u002f"),

@@ -110,7 +110,7 @@ fn check_pairs(transcript: &[Turn]) {
                     .iter()
                     .filter_map(|piece| match piece {
                         Content::ToolCall(call) => Some(call.id.clone()),
-                        _ => None,
+                        Content::Text(_) | Content::Opaque(_) => None,
                     })
                     .collect();
             }
@@ -193,9 +193,12 @@ async fn without_a_summary_a_plain_note_says_what_is_gone() {
     };
     let (outcome, recorder) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "done");
-    let note = recorder.entries().into_iter().find_map(|entry| match entry.what {
-        What::Compacted { summary, .. } => Some(summary),
-        _ => None,
+    let note = recorder.entries().into_iter().find_map(|entry| {
+        if let What::Compacted { summary, .. } = entry.what {
+            Some(summary)
+        } else {
+            None
+        }
     });
     assert!(note.unwrap().contains("get ("));
 }
@@ -287,7 +290,7 @@ async fn an_output_of_a_command_that_was_dropped_is_told_as_such() {
 }
 
 static LONG: &str = {
-    const BYTES: [u8; 20_000] = [b'x'; 20_000];
+    static BYTES: [u8; 20_000] = [b'x'; 20_000];
     match std::str::from_utf8(&BYTES) {
         Ok(text) => text,
         Err(_) => "",
