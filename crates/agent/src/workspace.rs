@@ -41,6 +41,24 @@ enum Place {
     Taken,
 }
 
+/// The directory of a workspace where nothing works any more. Dropped, it stays for another attempt at the run.
+#[derive(Debug, Default)]
+pub struct Remains(Option<Workdir>);
+
+impl Remains {
+    /// Deletes the directory, if there is one.
+    pub async fn delete(self) -> Result<(), String> {
+        let Some(workdir) = self.0 else {
+            return Ok(());
+        };
+        let deleted = tokio::task::spawn_blocking(move || workdir.delete()).await;
+        deleted
+            .map_err(|error| error.to_string())
+            .and_then(|deleted| deleted.map_err(|error| error.to_string()))
+            .map_err(|error| format!("deleting the working directory: {error}"))
+    }
+}
+
 /// When the run's own files are laid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Laid {
@@ -152,30 +170,18 @@ impl Workspace {
 
     /// Kills what still runs and deletes the directory. Returns when nothing is left. Cheap when nothing was opened.
     pub async fn close(self) -> Result<(), String> {
-        let (workdir, closed) = self.end().await;
-        let Some(workdir) = workdir? else {
-            return closed;
-        };
-        let deleted = tokio::task::spawn_blocking(move || workdir.delete()).await;
-        let deleted = deleted
-            .map_err(|error| error.to_string())
-            .and_then(|r| r.map_err(|e| e.to_string()));
-        closed.and(deleted.map_err(|error| format!("deleting the working directory: {error}")))
+        let (remains, stopped) = self.stop().await;
+        stopped.and(remains.delete().await)
     }
 
-    /// Kills what still runs and leaves the directory for another attempt at the run.
-    pub async fn keep(self) -> Result<(), String> {
-        let (workdir, closed) = self.end().await;
-        workdir.and(closed)
-    }
-
-    /// Ends everything that works on the directory: the directory, if there is one, and how its sandbox ended.
-    async fn end(self) -> (Result<Option<Workdir>, String>, Result<(), String>) {
+    /// Kills what still runs: nothing works on the directory any more. What is left of the workspace, and how its sandbox
+    /// ended.
+    pub async fn stop(self) -> (Remains, Result<(), String>) {
         let open = match self.state {
-            State::Unmade => return (Ok(None), Ok(())),
+            State::Unmade => return (Remains::default(), Ok(())),
             State::Making(making) => match joined(making.await) {
                 Ok(workdir) => Box::new(Open::over(workdir)),
-                Err(_) => return (Ok(None), Ok(())),
+                Err(_) => return (Remains::default(), Ok(())),
             },
             State::Made(open) => open,
         };
@@ -193,8 +199,13 @@ impl Workspace {
         };
         tasks.close();
         tasks.wait().await;
-        let workdir = Arc::into_inner(workdir).ok_or("the working directory is still in use".to_owned());
-        (workdir.map(Some), closed)
+        match Arc::into_inner(workdir) {
+            Some(workdir) => (Remains(Some(workdir)), closed),
+            None => (
+                Remains::default(),
+                closed.and(Err("the working directory is still in use".to_owned())),
+            ),
+        }
     }
 
     /// Whether `input.json` is the engine's to write.

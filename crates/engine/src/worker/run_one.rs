@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Workspace, journal::Journal, schema::Schema,
+    BudgetSpec, Egress, Model, Outcome, Remains, RunSpec, Shell, Workspace, journal::Journal, schema::Schema,
 };
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
 use sortie_sandbox::{Backend, RelPath};
@@ -15,7 +15,7 @@ use super::{
     active::{Active, Place, StopReason},
     finish::{Ended, final_events},
     recorder::{Opening, Recorder, Spent, numbered},
-    resume::{Resumption, pick_up},
+    resume::{HANDED_OVER, Resumption, pick_up},
     writes::until_stored,
 };
 use crate::{Clock, Options, hub::Hub, models::Models};
@@ -102,7 +102,9 @@ impl Attempt<'_> {
         let (journal, mut workspace) = match self.claim.origin {
             Origin::Queue(_) => (None, self.worker.workspace(run)),
             Origin::Lost { cost, .. } => match self.pick_up(cost).await? {
-                Ok(Resumption { journal, workspace }) => (Some(journal), workspace),
+                Ok(Resumption {
+                    journal, workspace, ..
+                }) => (Some(journal), workspace),
                 Err(ended) => return self.finish(ended, self.claim.fence).await,
             },
         };
@@ -113,14 +115,20 @@ impl Attempt<'_> {
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
-        let (ended, fence) = match prepared {
+        let (ended, kept, remains) = match prepared {
             Ok(start) => self.supervise(start, workspace).await?,
-            Err(ended) => {
-                self.leave(workspace, &ended).await;
-                (ended, self.claim.fence)
-            }
+            Err(ended) => (ended, Ok(self.claim.fence), self.stop(workspace).await),
         };
-        self.finish(ended, fence).await
+        let goes_on = matches!(ended, Ended::Stopped(StopReason::HandOver | StopReason::Lost));
+        let finished = match kept {
+            Ok(fence) => self.finish(ended, fence).await,
+            Err(error) => Err(error),
+        };
+        // Only now: a run that was not recorded to its end goes on, and may need it.
+        if !goes_on && matches!(finished, Ok(()) | Err(StoreError::Fenced)) {
+            self.delete(remains).await;
+        }
+        finished
     }
 
     /// Takes the run up from where its lost worker has left it, `recorded` being the cost that this one has told.
@@ -132,7 +140,7 @@ impl Attempt<'_> {
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
-        if let Ok(Resumption { journal, .. }) = &picked {
+        if let Ok(Resumption { journal, stored, .. }) = &picked {
             let spent = self.charge(recorded, journal.spent());
             self.spent = spent;
             let resumed = EventType::Resumed {
@@ -140,7 +148,7 @@ impl Attempt<'_> {
                 attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
             };
             self.resumed = Some(self.event(&resumed)?);
-            self.recorder.go_on(journal.entries().len());
+            self.recorder.go_on(*stored);
         }
         Ok(picked)
     }
@@ -159,18 +167,18 @@ impl Attempt<'_> {
         spent
     }
 
-    /// Before a run is final nothing of it is left alive. Where it may go on later, its directory stays.
-    async fn leave(&self, workspace: Workspace, ended: &Ended) {
-        let left = match ended {
-            Ended::Stopped(StopReason::HandOver | StopReason::Lost) => workspace.keep().await,
-            Ended::Stopped(StopReason::NotOurs | StopReason::Shutdown)
-            | Ended::Succeeded(_)
-            | Ended::Failed(_)
-            | Ended::TimedOut
-            | Ended::Interrupted(_) => workspace.close().await,
-        };
-        if let Err(error) = left {
-            tracing::error!(run = %self.claim.fence.run, %error, "a sandbox or a working directory was not closed");
+    /// Before a run is final nothing of it is left alive.
+    async fn stop(&self, workspace: Workspace) -> Remains {
+        let (remains, stopped) = workspace.stop().await;
+        if let Err(error) = stopped {
+            tracing::error!(run = %self.claim.fence.run, %error, "a run's processes did not end in order");
+        }
+        remains
+    }
+
+    async fn delete(&self, remains: Remains) {
+        if let Err(error) = remains.delete().await {
+            tracing::error!(run = %self.claim.fence.run, %error, "a working directory could not be removed");
         }
     }
 
@@ -179,7 +187,7 @@ impl Attempt<'_> {
         &mut self,
         start: Start,
         mut workspace: Workspace,
-    ) -> Result<(Ended, Fence), StoreError> {
+    ) -> Result<(Ended, Result<Fence, StoreError>, Remains), StoreError> {
         let Start { spec, model } = start;
         let opening = self.opening(spec.shell)?;
         let mut keep = self.recorder.keep(self.claim.fence, opening).boxed();
@@ -201,12 +209,11 @@ impl Attempt<'_> {
         if let Some(kept) = kept {
             // Taken over by this very node, it may need its directory again.
             let ended = self.place.told().map_or(ended, Ended::Stopped);
-            self.leave(workspace, &ended).await;
-            return kept.map(|fence| (ended, fence));
+            return Ok((ended, kept, self.stop(workspace).await));
         }
         // Side by side: a database that is away does not keep the run's processes alive.
-        let (fence, ()) = futures_util::join!(keep, self.leave(workspace, &ended));
-        Ok((ended, fence?))
+        let (kept, remains) = futures_util::join!(keep, self.stop(workspace));
+        Ok((ended, kept, remains))
     }
 
     /// The first write of the attempt.
@@ -252,6 +259,10 @@ impl Attempt<'_> {
         let cost = rest.spent.until(Instant::now(), &self.budget());
         if matches!(ended, Ended::Stopped(StopReason::HandOver)) {
             rest.new.cost = cost;
+            // One that did not even begin has nothing to add to how the attempt before it ended.
+            if fence != self.claim.fence {
+                rest.new.journal.data.push(HANDED_OVER.to_owned());
+            }
             return self.recorder.append(fence, rest.new).await.map(drop);
         }
         rest.new.events.splice(0..0, self.resumed.take());
