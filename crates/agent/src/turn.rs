@@ -119,7 +119,7 @@ enum Progress {
 
 impl Agent<'_> {
     /// Goes on, from what an earlier attempt left `open` in its last turn, to the run's output.
-    async fn work(mut self, open: Option<Open>) -> Result<String, Stop> {
+    async fn work(&mut self, open: Option<Open>) -> Result<String, Stop> {
         let mut progress = match open {
             None => Progress::GoOn,
             Some(Open::Calls(calls)) => Box::pin(self.call_tools(calls)).await?,

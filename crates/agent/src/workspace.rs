@@ -21,7 +21,6 @@ pub struct Workspace {
     limits: Limits,
     /// Whether the run's own files take the place of `input.json`.
     input_place: Place,
-    laid: Laid,
     state: State,
 }
 
@@ -41,7 +40,8 @@ enum Place {
     Taken,
 }
 
-/// The directory of a workspace where nothing works any more. Dropped, it stays for another attempt at the run.
+/// The directory of a workspace where nothing works any more. Dropped, it stays, for another attempt at the run to
+/// [`reopen`](Workspace::reopen).
 #[derive(Debug, Default)]
 pub struct Remains(Option<Workdir>);
 
@@ -57,14 +57,6 @@ impl Remains {
             .and_then(|deleted| deleted.map_err(|error| error.to_string()))
             .map_err(|error| format!("deleting the working directory: {error}"))
     }
-}
-
-/// When the run's own files are laid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Laid {
-    Now,
-    /// By an earlier attempt at the run.
-    Before,
 }
 
 struct Open {
@@ -120,13 +112,15 @@ impl Workspace {
             backend,
             limits,
             input_place: Place::Free,
-            laid: Laid::Now,
             state: State::Unmade,
         }
     }
 
-    /// Takes over the working directory that an earlier attempt at the run has left; `None` where there is none. What the
-    /// run brings lies in it already.
+    /// The same over the folder that an earlier attempt at the run left, with everything in it; `None` where there is
+    /// none. The run's files are there and not laid again: [`brought`](Self::brought) tells which they are.
+    ///
+    /// # Errors
+    /// When the folder cannot be taken over.
     pub async fn reopen(
         root: PathBuf,
         name: String,
@@ -135,28 +129,32 @@ impl Workspace {
     ) -> std::io::Result<Option<Self>> {
         let mut workspace = Self::new(root, name, backend, limits);
         let (root, name) = (workspace.root.clone(), workspace.name.clone());
-        let opened = tokio::task::spawn_blocking(move || Workdir::reopen(&root, &name)).await;
-        let Some(workdir) = opened.map_err(std::io::Error::other)?? else {
+        let reopened = tokio::task::spawn_blocking(move || Workdir::reopen(&root, &name)).await;
+        let Some(workdir) = reopened.map_err(std::io::Error::other)?? else {
             return Ok(None);
         };
         let mut open = Open::over(workdir);
-        open.input_laid = true;
-        workspace.laid = Laid::Before;
+        // What is there under that name is the run's by now.
+        let there = open.directory.run(|workdir| match input_path() {
+            Ok(path) => !matches!(workdir.size(&path), Err(FileError::NotFound)),
+            Err(_) => false,
+        });
+        open.input_laid = there.await.map_err(std::io::Error::other)?;
         workspace.state = State::Made(Box::new(open));
         Ok(Some(workspace))
     }
 
-    /// Lays files before the agent begins; makes the directory.
-    pub async fn lay(&mut self, files: Vec<(RelPath, Vec<u8>)>) -> Result<(), FileError> {
-        if files
-            .iter()
-            .any(|(path, _)| path.as_str().split('/').next() == Some(INPUT_FILE))
-        {
+    /// Tells which files the run brings along, so that none of them is taken for the engine's own.
+    pub fn brought<'p>(&mut self, paths: impl IntoIterator<Item = &'p RelPath>) {
+        let mut paths = paths.into_iter();
+        if paths.any(|path| path.as_str().split('/').next() == Some(INPUT_FILE)) {
             self.input_place = Place::Taken;
         }
-        if self.laid == Laid::Before {
-            return Ok(());
-        }
+    }
+
+    /// Lays files before the agent begins; makes the directory.
+    pub async fn lay(&mut self, files: Vec<(RelPath, Vec<u8>)>) -> Result<(), FileError> {
+        self.brought(files.iter().map(|(path, _)| path));
         let directory = self.make().await.map_err(FileError::Io)?.directory.clone();
         let laid = directory
             .run(move |workdir| {
@@ -174,8 +172,8 @@ impl Workspace {
         stopped.and(remains.delete().await)
     }
 
-    /// Kills what still runs: nothing works on the directory any more. What is left of the workspace, and how its sandbox
-    /// ended.
+    /// Kills what still runs. Returns when nothing touches the directory any more: what is left of the workspace, and
+    /// whether the sandbox closed in order.
     pub async fn stop(self) -> (Remains, Result<(), String>) {
         let open = match self.state {
             State::Unmade => return (Remains::default(), Ok(())),
@@ -311,8 +309,9 @@ fn joined(made: Result<std::io::Result<Workdir>, JoinError>) -> std::io::Result<
 }
 
 fn write_input(workdir: &Workdir, content: &[u8]) -> Result<(), FileError> {
-    match RelPath::new(INPUT_FILE) {
-        Ok(path) => workdir.write(&path, content),
-        Err(error) => Err(FileError::Io(std::io::Error::other(error))),
-    }
+    workdir.write(&input_path()?, content)
+}
+
+fn input_path() -> Result<RelPath, FileError> {
+    RelPath::new(INPUT_FILE).map_err(|error| FileError::Io(std::io::Error::other(error)))
 }

@@ -24,7 +24,7 @@ impl Agent<'_> {
         if let Some(room) = self.caller.window.room()
             && tokens > room / 5 * 4
         {
-            self.shorten(room / 2).await?;
+            Box::pin(self.shorten(room / 2)).await?;
         }
         let mut shortened = 0;
         loop {
@@ -35,7 +35,7 @@ impl Agent<'_> {
             };
             let before = self.tokens();
             shortened += 1;
-            if shortened > SHORTER || self.shorten(before / 2).await? >= before {
+            if shortened > SHORTER || Box::pin(self.shorten(before / 2)).await? >= before {
                 return Err(Stop::Failed(why));
             }
         }

@@ -87,7 +87,7 @@ impl Parts<'_> {
             None => Point::default(),
             Some(journal) => resumed(journal, &tools, &caller)?,
         };
-        let agent = Agent {
+        let mut agent = Agent {
             spec,
             sink,
             caller,

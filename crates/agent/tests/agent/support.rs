@@ -12,10 +12,11 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Stopped, Workspace,
-    journal::Entry,
-    model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
+    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Stopped, ToolContent, Workspace,
+    journal::{Entry, What},
+    model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, ToolDefinition, Turn, Usage},
     schema::Schema,
+    tool::{Context, Effect, Order, Tool, ToolError, arguments},
 };
 use sortie_api::{
     EventType, Micros,
@@ -70,8 +71,13 @@ pub(crate) struct Recorder {
     events: Mutex<Vec<(&'static str, Value)>>,
     spent: Mutex<Vec<Micros>>,
     deltas: Mutex<String>,
+    journal: Mutex<Vec<Entry>>,
+    /// How many entries there were each time that all was to be durable.
+    durable: Mutex<Vec<usize>>,
     /// Refuses events from this one on.
     refuse_from: Option<usize>,
+    /// Refuses entries from this one on.
+    refuse_entries_from: Option<usize>,
 }
 
 impl Recorder {
@@ -80,6 +86,50 @@ impl Recorder {
             refuse_from: Some(event),
             ..Self::default()
         }
+    }
+
+    pub(crate) fn refusing_entries_from(entry: usize) -> Self {
+        Self {
+            refuse_entries_from: Some(entry),
+            ..Self::default()
+        }
+    }
+
+    /// What was written into the journal.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.journal.lock().unwrap().clone()
+    }
+
+    /// The same in short: `reply`, `intent a`, `result a`, …, each behind its step.
+    pub(crate) fn steps(&self) -> Vec<String> {
+        let short = |entry: Entry| {
+            let what = match entry.what {
+                What::Reply { .. } => "reply".to_owned(),
+                What::Intent { id, .. } => format!("intent {id}"),
+                What::Result(result) => format!("result {}", result.id),
+                What::Correction { .. } => "correction".to_owned(),
+                What::Compacted { .. } => "compacted".to_owned(),
+                What::Trimmed { .. } => "trimmed".to_owned(),
+            };
+            format!("{} {what}", entry.step)
+        };
+        self.entries().into_iter().map(short).collect()
+    }
+
+    /// How many entries there were each time that all was to be durable.
+    pub(crate) fn made_durable(&self) -> Vec<usize> {
+        self.durable.lock().unwrap().clone()
+    }
+
+    /// All that it was told, as text.
+    pub(crate) fn everything(&self) -> String {
+        let journal: Vec<String> = self
+            .entries()
+            .iter()
+            .map(|entry| serde_json::to_string(entry).unwrap())
+            .collect();
+        let events = self.events.lock().unwrap();
+        format!("{events:?}\n{}\n{}", journal.join("\n"), self.deltas())
     }
 
     /// The types of all events, in order.
@@ -131,11 +181,18 @@ impl Sink for Recorder {
         Box::pin(async move { if refused { Err(Stopped) } else { Ok(()) } })
     }
 
-    fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(async { Ok(()) })
+    fn journal(&self, entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+        let mut journal = self.journal.lock().unwrap();
+        let refused = self.refuse_entries_from.is_some_and(|from| journal.len() >= from);
+        if !refused {
+            journal.push(entry);
+        }
+        Box::pin(async move { if refused { Err(Stopped) } else { Ok(()) } })
     }
 
     fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
+        let written = self.journal.lock().unwrap().len();
+        self.durable.lock().unwrap().push(written);
         Box::pin(async { Ok(()) })
     }
 
@@ -321,6 +378,88 @@ pub(crate) struct Scripted {
     info: ModelInfo,
     script: Mutex<VecDeque<Line>>,
     pub(crate) asked: Mutex<Vec<Asked>>,
+    transcripts: Mutex<Vec<Vec<Turn>>>,
+}
+
+/// A tool of the run's own, which remembers its calls and returns what they wish for.
+pub(crate) struct Probe {
+    pub(crate) name: &'static str,
+    pub(crate) order: Order,
+    pub(crate) effect: Effect,
+    pub(crate) price: Micros,
+    pub(crate) calls: Mutex<Vec<u32>>,
+}
+
+#[derive(serde::Deserialize)]
+struct Wish {
+    n: u32,
+    #[serde(default)]
+    fails: bool,
+    #[serde(default)]
+    seconds: u64,
+    #[serde(default)]
+    bytes: usize,
+    #[serde(default)]
+    text: String,
+}
+
+impl Probe {
+    pub(crate) fn new(name: &'static str, order: Order, effect: Effect) -> Self {
+        Self {
+            name,
+            order,
+            effect,
+            price: Micros::ZERO,
+            calls: Mutex::default(),
+        }
+    }
+
+    /// The `n` of each call that was begun.
+    pub(crate) fn calls(&self) -> Vec<u32> {
+        self.calls.lock().unwrap().clone()
+    }
+}
+
+impl Tool for Probe {
+    fn definition(&self) -> ToolDefinition<'_> {
+        ToolDefinition {
+            name: self.name,
+            description: "",
+            parameters: "{}",
+        }
+    }
+
+    fn order(&self) -> Order {
+        self.order
+    }
+
+    fn effect(&self, _arguments: &RawValue) -> Effect {
+        self.effect
+    }
+
+    fn price(&self) -> Micros {
+        self.price
+    }
+
+    fn call<'a>(
+        &'a self,
+        raw: Box<RawValue>,
+        _context: Context<'a>,
+    ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
+        Box::pin(async move {
+            let wish: Wish = arguments(&raw)?;
+            self.calls.lock().unwrap().push(wish.n);
+            tokio::time::sleep(Duration::from_secs(wish.seconds)).await;
+            if wish.fails {
+                return Err(ToolError::ToModel(format!("{} failed {}", wish.n, wish.text)));
+            }
+            let padding = "x".repeat(wish.bytes);
+            Ok(ToolContent::Text(format!(
+                "{} did {}{}{padding}",
+                self.name, wish.n, wish.text
+            )))
+        })
+    }
 }
 
 /// What a scripted model does in one call.
@@ -382,7 +521,13 @@ impl Scripted {
             info,
             script: Mutex::new(script.into()),
             asked: Mutex::default(),
+            transcripts: Mutex::default(),
         }
+    }
+
+    /// The transcripts that it was shown.
+    pub(crate) fn transcripts(&self) -> Vec<Vec<Turn>> {
+        self.transcripts.lock().unwrap().clone()
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
@@ -408,6 +553,7 @@ impl Model for Scripted {
                 texts.join("|")
             }
         };
+        self.transcripts.lock().unwrap().push(request.transcript.to_vec());
         self.asked.lock().unwrap().push(Asked {
             first_message: request.task.first_message().into_owned(),
             max_tokens: request.max_tokens,
@@ -449,6 +595,24 @@ pub(crate) fn calls(calls: &[(&str, Value)]) -> Reply {
     };
     Reply {
         content: calls.iter().enumerate().map(call).collect(),
+        stop_reason: StopReason::ToolUse,
+        usage: Usage::default(),
+    }
+}
+
+/// The same call with an id that no other turn has.
+pub(crate) fn call(id: &str, name: &str, arguments: &Value) -> Content {
+    Content::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments: arguments.to_string(),
+    })
+}
+
+/// A reply of these pieces.
+pub(crate) fn reply(content: Vec<Content>) -> Reply {
+    Reply {
+        content,
         stop_reason: StopReason::ToolUse,
         usage: Usage::default(),
     }

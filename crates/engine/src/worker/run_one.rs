@@ -3,9 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, Remains, RunSpec, Shell, Workspace, journal::Journal, schema::Schema,
-};
+use sortie_agent::{BudgetSpec, Egress, Model, Outcome, Remains, RunSpec, Shell, Workspace, schema::Schema};
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
 use sortie_sandbox::{Backend, RelPath};
 use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
@@ -15,7 +13,7 @@ use super::{
     active::{Active, Place, StopReason},
     finish::{Ended, final_events},
     recorder::{Opening, Recorder, Spent, numbered},
-    resume::{HANDED_OVER, Resumption, pick_up},
+    resume::{Files, Ground, HANDED_OVER, Resumption, pick_up},
     writes::until_stored,
 };
 use crate::{Clock, Options, hub::Hub, models::Models};
@@ -99,25 +97,27 @@ impl Worker {
 impl Attempt<'_> {
     async fn work(&mut self) -> Result<(), StoreError> {
         let run = self.claim.fence.run;
-        let (journal, mut workspace) = match self.claim.origin {
-            Origin::Queue(_) => (None, self.worker.workspace(run)),
+        let mut ground = match self.claim.origin {
+            Origin::Queue(_) => Ground {
+                workspace: self.worker.workspace(run),
+                files: Files::ToLay,
+                journal: None,
+            },
             Origin::Lost { cost, .. } => match self.pick_up(cost).await? {
-                Ok(Resumption {
-                    journal, workspace, ..
-                }) => (Some(journal), workspace),
+                Ok(ground) => ground,
                 Err(ended) => return self.finish(ended, self.claim.fence).await,
             },
         };
         let budget = self.budget();
         let prepared = tokio::select! {
             biased;
-            prepared = prepare(self.worker, self.claim, budget, &mut workspace, journal) => prepared.map_err(Ended::Failed),
+            prepared = prepare(self.worker, self.claim, budget, &mut ground) => prepared.map_err(Ended::Failed),
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
         let (ended, kept, remains) = match prepared {
-            Ok(start) => self.supervise(start, workspace).await?,
-            Err(ended) => (ended, Ok(self.claim.fence), self.stop(workspace).await),
+            Ok(start) => self.supervise(start, ground.workspace).await?,
+            Err(ended) => (ended, Ok(self.claim.fence), self.stop(ground.workspace).await),
         };
         let goes_on = matches!(ended, Ended::Stopped(StopReason::HandOver | StopReason::Lost));
         let finished = match kept {
@@ -132,7 +132,7 @@ impl Attempt<'_> {
     }
 
     /// Takes the run up from where its lost worker has left it, `recorded` being the cost that this one has told.
-    async fn pick_up(&mut self, recorded: Micros) -> Result<Result<Resumption, Ended>, StoreError> {
+    async fn pick_up(&mut self, recorded: Micros) -> Result<Result<Ground, Ended>, StoreError> {
         self.charge(recorded, Micros::ZERO);
         let picked = tokio::select! {
             biased;
@@ -140,17 +140,27 @@ impl Attempt<'_> {
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
-        if let Ok(Resumption { journal, stored, .. }) = &picked {
-            let spent = self.charge(recorded, journal.spent());
-            self.spent = spent;
-            let resumed = EventType::Resumed {
-                step: journal.last_step(),
-                attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
-            };
-            self.resumed = Some(self.event(&resumed)?);
-            self.recorder.go_on(*stored);
-        }
-        Ok(picked)
+        let Resumption {
+            journal,
+            stored,
+            workspace,
+            files,
+        } = match picked {
+            Ok(picked) => picked,
+            Err(ended) => return Ok(Err(ended)),
+        };
+        self.spent = self.charge(recorded, journal.spent());
+        let resumed = EventType::Resumed {
+            step: journal.last_step(),
+            attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
+        };
+        self.resumed = Some(self.event(&resumed)?);
+        self.recorder.go_on(stored);
+        Ok(Ok(Ground {
+            workspace,
+            files,
+            journal: Some(journal),
+        }))
     }
 
     /// Tells the recorder what the run has cost before this attempt: what the journal or the recorded cost knows of, and
@@ -295,8 +305,7 @@ async fn prepare(
     worker: &Worker,
     claim: &Claim,
     budget: BudgetSpec,
-    workspace: &mut Workspace,
-    resume: Option<Journal>,
+    ground: &mut Ground,
 ) -> Result<Start, String> {
     let request: RunRequest = serde_json::from_str(&claim.definition)
         .map_err(|error| format!("the stored definition cannot be read: {error}"))?;
@@ -318,11 +327,14 @@ async fn prepare(
         let path = RelPath::new(&file.path).map_err(|error| format!("files: {:?}: {error}", file.path))?;
         files.push((path, file.content.unwrap_or_default().into_bytes()));
     }
-    if !files.is_empty() {
-        workspace
+    match ground.files {
+        Files::Laid => ground.workspace.brought(files.iter().map(|(path, _)| path)),
+        Files::ToLay if files.is_empty() => {}
+        Files::ToLay => ground
+            .workspace
             .lay(files)
             .await
-            .map_err(|error| format!("the run's files cannot be laid: {error}"))?;
+            .map_err(|error| format!("the run's files cannot be laid: {error}"))?,
     }
     let shell = if request.shell.unwrap_or(true) {
         Shell::Allowed
@@ -339,7 +351,7 @@ async fn prepare(
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools: Vec::new(),
         redactor: Arc::default(),
-        resume,
+        resume: ground.journal.take(),
     };
     Ok(Start {
         spec,
