@@ -420,7 +420,9 @@ async fn a_directory_that_was_kept_is_taken_over_with_its_input() {
     };
     let recorder = Recorder::refusing_from(3);
     failed(&sortie_agent::run(go(None), &model, &mut first, &recorder).await);
-    first.keep().await.unwrap();
+    let (remains, stopped) = first.stop().await;
+    stopped.unwrap();
+    drop(remains);
     let journal = Journal::new(recorder.entries());
     assert!(journal.uses_directory() && journal.last_step() == 1);
 
