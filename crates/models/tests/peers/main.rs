@@ -4,5 +4,6 @@
 //! `scripts/peers` installs them. A peer that is not there fails its test.
 
 mod aimock;
+mod litellm;
 mod sdks;
 mod support;
