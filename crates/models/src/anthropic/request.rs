@@ -98,7 +98,8 @@ enum Block<'a> {
 impl<'a> Body<'a> {
     pub(super) fn new(entry: &'a Entry, request: &Request<'a>) -> Self {
         let can = |what: &str| entry.info.capabilities.iter().any(|can| can == what);
-        let mut tools: Vec<_> = request.tools.iter().map(tool).collect();
+        let offered = request.tools.iter().filter(|_| can("tools"));
+        let mut tools: Vec<_> = offered.map(tool).collect();
         if let Some(last) = tools.last_mut() {
             last.cache_control = Some(CacheControl::Ephemeral);
         }

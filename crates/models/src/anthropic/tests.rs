@@ -218,6 +218,16 @@ fn thinking_and_the_form_of_the_answer_are_asked_for_only_where_the_model_can() 
 }
 
 #[test]
+fn a_model_without_tools_is_told_of_none() {
+    let request = Request {
+        tools: &[SHELL],
+        ..hello()
+    };
+    let body = serde_json::to_value(request::Body::new(&entry("claude-x", &[]), &request)).unwrap();
+    assert_eq!(body.get("tools"), None);
+}
+
+#[test]
 fn the_reason_to_stop_is_read_in_all_its_forms() {
     for (reason, expected) in [
         ("end_turn", StopReason::EndTurn),

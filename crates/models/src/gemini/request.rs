@@ -104,27 +104,27 @@ enum Response<'a> {
 
 impl<'a> Body<'a> {
     pub(super) fn new(entry: &Entry, request: &Request<'a>) -> Self {
-        let can_shape = entry
-            .info
-            .capabilities
+        let can = |what: &str| entry.info.capabilities.iter().any(|can| can == what);
+        let functions: Vec<_> = request
+            .tools
             .iter()
-            .any(|can| can == "structured_output");
+            .filter(|_| can("tools"))
+            .map(function)
+            .collect();
         // The form of the answer cannot be combined with tools.
         let schema = request
             .task
             .output_schema
-            .filter(|_| can_shape && request.tools.is_empty());
+            .filter(|_| can("structured_output") && functions.is_empty());
         let form = schema.and_then(|schema| {
             Some(Form {
                 response_mime_type: "application/json",
                 response_json_schema: serde_json::from_str(schema).ok()?,
             })
         });
-        let tools = (!request.tools.is_empty()).then(|| {
-            [Tools {
-                function_declarations: request.tools.iter().map(function).collect(),
-            }]
-        });
+        let tools = (!functions.is_empty()).then_some([Tools {
+            function_declarations: functions,
+        }]);
         Self {
             system_instruction: Said {
                 parts: [text(Cow::Borrowed(request.system))],

@@ -192,6 +192,16 @@ fn the_form_of_the_answer_is_asked_for_where_there_are_no_tools() {
 }
 
 #[test]
+fn a_model_without_tools_is_told_of_none() {
+    let request = Request {
+        tools: &[SHELL],
+        ..hello()
+    };
+    let body = serde_json::to_value(request::Body::new(&entry("gemini-x", &[]), &request)).unwrap();
+    assert_eq!(body.get("tools"), None);
+}
+
+#[test]
 fn what_a_reply_holds_is_sent_back_as_it_came() {
     let reply = decode(Candidate::new(0), WHOLE.as_bytes(), &[]).unwrap();
     let transcript = [Turn::Assistant(reply.content)];
