@@ -274,31 +274,31 @@ async fn complete(State(script): State<Arc<Script>>, body: Bytes) -> Response {
             events.push("data: [DONE]\n\n".to_owned());
             turn.stream(events)
         }
-        Err(refusal) => refuse(&refusal),
+        Err(refusal) => refused(&refusal),
     }
 }
 
 async fn respond(State(script): State<Arc<Script>>, body: Bytes) -> Response {
     match script.next(&body, Streaming::InBody).await {
         Ok(turn) => turn.stream(responses::events(&turn).iter().map(named).collect()),
-        Err(refusal) => refuse(&refusal),
+        Err(refusal) => refused(&refusal),
     }
 }
 
-fn refuse(refusal: &Refusal) -> Response {
+fn refused(refusal: &Refusal) -> Response {
     let error = json!({"message": refusal.message, "type": "scripted", "code": refusal.status.as_u16()});
     refusal.answer(&json!({ "error": error }))
-}
-
-/// An event without a name.
-pub(crate) fn data(value: &Value) -> String {
-    format!("data: {value}\n\n")
 }
 
 /// An event that bears the name of its type.
 pub(crate) fn named(event: &Value) -> String {
     let name = event.get("type").and_then(Value::as_str).unwrap_or_default();
     format!("event: {name}\ndata: {event}\n\n")
+}
+
+/// An event without a name.
+pub(crate) fn data(value: &Value) -> String {
+    format!("data: {value}\n\n")
 }
 
 impl Refusal {

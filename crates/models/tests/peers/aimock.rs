@@ -176,7 +176,7 @@ fn understood_whole(body: &Value, calls: &[ToolCall], api: Api) {
     let ids: Vec<&str> = calls.iter().map(|call| &*call.id).collect();
     assert_eq!(answered, ids, "{api:?}");
     let called: Vec<&Value> = of("assistant")
-        .flat_map(|message| message["tool_calls"].as_array())
+        .filter_map(|message| message["tool_calls"].as_array())
         .flatten()
         .collect();
     for (called, call) in called.iter().zip(calls) {

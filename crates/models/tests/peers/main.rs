@@ -3,6 +3,9 @@
 //!
 //! `scripts/peers` installs them. A peer that is not there fails its test.
 
+#![cfg(test)]
+
 mod aimock;
+mod litellm;
 mod sdks;
 mod support;

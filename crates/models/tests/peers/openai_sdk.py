@@ -1,15 +1,14 @@
-"""Reads two streamed answers with the official client and prints what it made of them."""
+"""Reads two streamed answers of each protocol with the official client and prints what it made of them."""
 
 import json
 import sys
 
 from openai import OpenAI
 
-protocol, base_url = sys.argv[1:]
-client = OpenAI(base_url=base_url, api_key="sk-peer", max_retries=0)
+chat_url, responses_url = sys.argv[1:]
 
 
-def chat():
+def chat(client):
     request = {"model": "scripted", "messages": [{"role": "user", "content": "hello"}]}
     with client.chat.completions.stream(**request, stream_options={"include_usage": True}) as stream:
         text = "".join(event.delta for event in stream if event.type == "content.delta")
@@ -20,7 +19,7 @@ def chat():
     return text, calls, (answer.usage.prompt_tokens, answer.usage.completion_tokens)
 
 
-def responses():
+def responses(client):
     with client.responses.stream(model="scripted", input="hello") as stream:
         text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
         answer = stream.get_final_response()
@@ -31,6 +30,10 @@ def responses():
     return text, calls, (answer.usage.input_tokens, answer.usage.output_tokens)
 
 
-read = {"chat": chat, "responses": responses}[protocol]
-answers = [read(), read()]
-print(json.dumps([{"text": text, "calls": calls, "usage": usage} for text, calls, usage in answers]))
+def answers(read, base_url):
+    client = OpenAI(base_url=base_url, api_key="sk-peer", max_retries=0)
+    both = [read(client), read(client)]
+    return [{"text": text, "calls": calls, "usage": usage} for text, calls, usage in both]
+
+
+print(json.dumps({"chat": answers(chat, chat_url), "responses": answers(responses, responses_url)}))

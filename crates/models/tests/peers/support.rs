@@ -16,7 +16,7 @@ use sortie_api::{Credential, Micros, model::ModelPrices};
 use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, catalog};
 
 /// How long a peer may take to start: Python on a busy machine is slow.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A file below the folder of the peers.
 pub(crate) fn peer(path: &str) -> PathBuf {
