@@ -52,6 +52,28 @@ impl Proxy {
         }
         Ok(())
     }
+
+    /// Answers as an HTTP proxy would, with what it was asked for.
+    async fn serve(&mut self) {
+        loop {
+            let (stream, _) = self.0.accept().await.unwrap();
+            let mut lines = BufReader::new(stream).lines();
+            let asked = lines.next_line().await.unwrap().unwrap_or_default();
+            while lines
+                .next_line()
+                .await
+                .unwrap()
+                .is_some_and(|line| !line.is_empty())
+            {}
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{asked}",
+                asked.len()
+            );
+            let mut stream = lines.into_inner();
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+    }
 }
 
 /// Without a network of its own a run cannot be kept to a proxy, so it gets none.
@@ -98,6 +120,38 @@ pub(crate) fn each_run_has_a_proxy_of_its_own(bed: &Bed) -> Section<'_> {
         for run in [one, two, none] {
             run.end().await;
         }
+    })
+}
+
+pub(crate) fn ordinary_clients_find_the_proxy(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        if !bed.has_namespaces() {
+            return refuses_a_way_out(bed).await;
+        }
+        let mut run = bed.open_with("run_1", way_out()).await;
+        let mut proxy = Proxy::of(&mut run).await;
+        let python = "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://a.example/x\").read().decode(), end=\"\")'";
+        for (tool, script) in [
+            ("curl", "curl -s http://a.example/x"),
+            ("wget", "wget -q -O - http://a.example/x"),
+            ("python3", python),
+        ] {
+            let script = format!("command -v {tool} > /dev/null || exit 99; {script}");
+            let finished = tokio::select! {
+                finished = run.sh(&script) => finished,
+                () = proxy.serve() => unreachable!(),
+            };
+            if finished.exit == ExitKind::Code(99) {
+                bed.not_checked(&format!("{tool}: not installed on this host"));
+                continue;
+            }
+            let asked = out(&finished);
+            assert!(
+                asked.starts_with("GET http://a.example/x HTTP/1."),
+                "{tool}: {finished:?}"
+            );
+        }
+        run.end().await;
     })
 }
 

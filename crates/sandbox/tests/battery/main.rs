@@ -67,6 +67,7 @@ macro_rules! battery {
 battery! {
     escapes::nothing_that_must_not_work_works,
     escapes::with_a_way_out_nothing_else_works_either,
+    egress::ordinary_clients_find_the_proxy,
     egress::each_run_has_a_proxy_of_its_own,
     egress::the_way_out_ends_with_the_sandbox_and_comes_back_with_it,
     limits::a_fork_bomb_is_bounded_and_ends_with_its_command,
