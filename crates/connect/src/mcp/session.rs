@@ -174,7 +174,11 @@ impl Session {
             }
             Err(error) => {
                 self.forget(&running).await;
-                Err(CallError::Broken(self.failure(error)))
+                let failure = match (error, meter.broke_off()) {
+                    (ServiceError::TransportClosed, Some(why)) => Failure::Error(why.to_owned()),
+                    (error, _) => self.failure(error),
+                };
+                Err(CallError::Broken(failure))
             }
         }
     }
