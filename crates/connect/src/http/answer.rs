@@ -90,17 +90,16 @@ impl Answer {
             return out;
         }
         out.push('\n');
-        match self.as_text() {
-            Some(body) => out.push_str(&body),
-            None => {
-                let kind = self.content_type();
-                let kind = if kind.is_empty() {
-                    "unknown type"
-                } else {
-                    kind.as_str()
-                };
-                let _ = write!(out, "[{kind}, {} bytes: binary, not shown]", self.body.len());
-            }
+        if let Some(body) = self.as_text() {
+            out.push_str(&body);
+        } else {
+            let kind = self.content_type();
+            let kind = if kind.is_empty() {
+                "unknown type"
+            } else {
+                kind.as_str()
+            };
+            let _ = write!(out, "[{kind}, {} bytes: binary, not shown]", self.body.len());
         }
         if !self.is_whole {
             let _ = write!(

@@ -35,7 +35,7 @@ use super::{
 use crate::{Failure, OPEN_TIMEOUT, outlet::Outlet, text};
 
 /// The longest that a call may take.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
 /// What a call may take beyond that, until its cancellation is sent.
 const CALL_GRACE: Duration = Duration::from_secs(10);
 /// How long closing waits for the server.
@@ -221,7 +221,11 @@ impl Session {
             ServiceError::TransportClosed => {
                 Failure::Error("the connection to the server broke off".to_owned())
             }
-            error => Failure::Error(text::line(&error.to_string(), TOLD_BYTES)),
+            error @ (ServiceError::UnexpectedResponse
+            | ServiceError::SubscriptionLagged { .. }
+            | ServiceError::Cancelled { .. }
+            | ServiceError::InputRequiredRoundsExceeded { .. }
+            | _) => Failure::Error(text::line(&error.to_string(), TOLD_BYTES)),
         }
     }
 
@@ -265,7 +269,14 @@ impl Dial {
             ClientInitializeError::ConnectionClosed(_) => {
                 Failure::Error("the server's answer to the first message cannot be read".to_owned())
             }
-            error => Failure::Error(self.shown(&error.to_string())),
+            ClientInitializeError::ExpectedInitResponse(_)
+            | ClientInitializeError::ExpectedInitResult(_)
+            | ClientInitializeError::ConflictInitResponseId(..)
+            | ClientInitializeError::UncorrelatedErrorResponse { .. }
+            | ClientInitializeError::NoCompatibleProtocolVersion { .. }
+            | ClientInitializeError::NoPreferredProtocolVersion
+            | ClientInitializeError::Cancelled
+            | _ => Failure::Error(self.shown(&error.to_string())),
         }
     }
 

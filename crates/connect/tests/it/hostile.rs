@@ -37,7 +37,8 @@ async fn start_error(router: Router) -> String {
 
 #[tokio::test]
 async fn whatever_is_no_mcp_server_fails_the_start_with_a_sentence() {
-    let answers: [(fn() -> Response, &str); 6] = [
+    type Answer = fn() -> Response;
+    let answers: [(Answer, &str); 6] = [
         (
             || "<html>hello</html>".into_response(),
             "the server's answer is no MCP message",
@@ -203,7 +204,7 @@ async fn ten_thousand_tools_are_a_hundred_and_an_endless_list_ends() {
     let script = Script::handling(OLDER, |request, _| {
         Some(result(
             request,
-            json!({"tools": [tool("same")], "nextCursor": "again"}),
+            &json!({"tools": [tool("same")], "nextCursor": "again"}),
         ))
     })
     .await;
@@ -232,7 +233,7 @@ async fn a_description_with_orders_in_it_is_marked_as_a_strangers_words() {
 #[tokio::test]
 async fn a_stream_that_always_closes_is_not_taken_up_for_ever() {
     let script = Script::handling(OLDER, |request, _| match request["method"].as_str() {
-        Some("tools/list") => Some(result(request, json!({"tools": [tool("t")]}))),
+        Some("tools/list") => Some(result(request, &json!({"tools": [tool("t")]}))),
         // A call, and each GET that takes its stream up again.
         _ => Some(events("retry: 0\nid: 1\ndata: \n\n")),
     })

@@ -124,7 +124,7 @@ async fn a_list_in_pages_is_read_to_its_end() {
             Some("2") => json!({"tools": [tool("b")], "nextCursor": "3"}),
             Some(_) => json!({"tools": [tool("c")]}),
         };
-        Some(result(request, page))
+        Some(result(request, &page))
     })
     .await;
     let run = Run::open(&[mcp(script.serving.url("/mcp"))]).await.unwrap();
@@ -145,13 +145,13 @@ async fn one_strange_tool_does_not_spoil_the_others() {
 async fn results_and_errors_of_every_kind_are_told() {
     let script = Script::start(OLDER, json!([tool("t")]), |request, _| {
         match request["params"]["arguments"]["kind"].as_str().unwrap() {
-            "structured" => result(request, json!({"content": [], "structuredContent": {"a": 1}})),
+            "structured" => result(request, &json!({"content": [], "structuredContent": {"a": 1}})),
             "image" => result(
                 request,
-                json!({"content": [{"type": "image", "mimeType": "image/png", "data": "AAAA"}, {"type": "text", "text": "x"}]}),
+                &json!({"content": [{"type": "image", "mimeType": "image/png", "data": "AAAA"}, {"type": "text", "text": "x"}]}),
             ),
-            "strange" => result(request, json!({"content": [{"type": "hologram"}, {"type": "text", "text": "x"}]})),
-            "error" => result(request, json!({"content": [{"type": "text", "text": "went wrong"}], "isError": true})),
+            "strange" => result(request, &json!({"content": [{"type": "hologram"}, {"type": "text", "text": "x"}]})),
+            "error" => result(request, &json!({"content": [{"type": "text", "text": "went wrong"}], "isError": true})),
             "rpc" => json_response(&json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32602, "message": "bad\nargs"}})),
             "status" => (
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -193,7 +193,7 @@ async fn credentials_go_with_every_request_and_come_back_hidden() {
         let key = seen.header("tools/call", "authorization").unwrap();
         match request["params"]["arguments"]["as"].as_str() {
             Some("escaped") => {
-                let escaped: String = key.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+                let escaped = key.chars().fold(String::new(), |escaped, c| format!("{escaped}\\u{:04x}", u32::from(c)));
                 let body = format!(
                     r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[{{"type":"text","text":"{escaped}"}}]}}}}"#,
                     request["id"]
@@ -360,21 +360,21 @@ async fn a_call_that_breaks_off_is_made_again_only_where_it_only_reads() {
 async fn what_a_server_asks_of_the_client_is_refused() {
     let script = Script::handling(OLDER, |request, seen| {
         if request["method"] == "tools/list" {
-            return Some(result(request, json!({"tools": [tool("t")]})));
+            return Some(result(request, &json!({"tools": [tool("t")]})));
         }
         if request["method"] == "tools/call" {
             // Asks for a sample, for input and for roots before the result comes.
-            let mut stream = String::from(": hello\n\nid: 1\ndata:\n\n");
+            let mut stream = vec![": hello\n\nid: 1\ndata:\n\n".to_owned()];
             for (id, method, params) in [
                 ("s", "sampling/createMessage", json!({"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5})),
                 ("e", "elicitation/create", json!({"message": "key?", "requestedSchema": {"type": "object", "properties": {}}})),
             ] {
                 let ask = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-                stream.push_str(&format!("data: {ask}\n\n"));
+                stream.push(format!("data: {ask}\n\n"));
             }
             let end = json!({"jsonrpc": "2.0", "id": request["id"], "result": {"content": [{"type": "text", "text": "end"}]}});
-            stream.push_str(&format!("event: message\ndata: {end}\n\n"));
-            return Some(events(stream));
+            stream.push(format!("event: message\ndata: {end}\n\n"));
+            return Some(events(stream.concat()));
         }
         drop(seen.requests.lock());
         Some(StatusCode::ACCEPTED.into_response())
@@ -396,12 +396,12 @@ async fn two_connections_with_the_same_tools_are_told_apart() {
         text(request, &seen.header("tools/call", "x-who").unwrap())
     })
     .await;
-    let named = |name: &str, who: &str| Connection {
+    let who_is = |name: &str, who: &str| Connection {
         name: name.to_owned(),
         headers: vec![("x-who".parse().unwrap(), secret(who))],
         ..mcp(script.serving.url("/mcp"))
     };
-    let run = Run::open(&[named("one", "w1"), named("two.x", "w2")])
+    let run = Run::open(&[who_is("one", "w1"), who_is("two.x", "w2")])
         .await
         .unwrap();
     let names = run.names();

@@ -313,95 +313,93 @@ async fn a_callback_that_is_not_ours_is_refused_and_nothing_is_sent() {
     assert!(asked.iter().all(|(path, _, _)| path != "/token"));
 }
 
+async fn is_refused(world: &World, why: &str) {
+    let refused = world.start().await;
+    let error = refused.err().unwrap_or_else(|| panic!("{why} is let through"));
+    assert!(error.to_string().contains(why), "{why}: {error}");
+}
+
 #[tokio::test]
-async fn what_the_protocol_demands_of_a_server_is_demanded() {
-    let metadata = "/.well-known/oauth-authorization-server";
-    let resource = "/.well-known/oauth-protected-resource/mcp";
-    let without = |name: &'static str| {
-        move |world: &World| {
-            let mut document = world.metadata();
-            document.as_object_mut().unwrap().remove(name);
-            world.set(metadata, document);
-        }
-    };
-    let with = |name: &'static str, value: Value| {
-        move |world: &World| {
-            let mut document = world.metadata();
-            document[name] = value.clone();
-            world.set(metadata, document);
-        }
-    };
-    type Change = Box<dyn Fn(&World)>;
-    let cases: Vec<(Change, &str)> = vec![
-        (Box::new(without("code_challenge_methods_supported")), "PKCE"),
+async fn metadata_without_what_the_protocol_demands_are_refused() {
+    for (field, value, why) in [
+        ("code_challenge_methods_supported", None, "PKCE"),
+        ("code_challenge_methods_supported", Some(json!(["plain"])), "PKCE"),
+        ("issuer", Some(json!("https://evil.com")), "another issuer"),
+        ("issuer", None, "another issuer"),
+        ("token_endpoint", None, "names no token_endpoint"),
         (
-            Box::new(with("code_challenge_methods_supported", json!(["plain"]))),
-            "PKCE",
-        ),
-        (
-            Box::new(with("issuer", json!("https://evil.com"))),
-            "another issuer",
-        ),
-        (Box::new(without("issuer")), "another issuer"),
-        (Box::new(without("token_endpoint")), "names no token_endpoint"),
-        (
-            Box::new(with("authorization_endpoint", json!("javascript:alert(1)"))),
+            "authorization_endpoint",
+            Some(json!("javascript:alert(1)")),
             "must be an https URL",
         ),
         (
-            Box::new(with("token_endpoint", json!("http://a:b@127.0.0.1/"))),
+            "token_endpoint",
+            Some(json!("http://a:b@127.0.0.1/")),
             "no user name",
         ),
+        ("registration_endpoint", None, "auth.client_id: required"),
+    ] {
+        let world = World::new().await;
+        let mut metadata = world.metadata();
+        match value {
+            Some(value) => metadata[field] = value,
+            None => _ = metadata.as_object_mut().unwrap().remove(field),
+        }
+        world.set("/.well-known/oauth-authorization-server", metadata);
+        is_refused(&world, why).await;
+    }
+}
+
+#[tokio::test]
+async fn documents_that_are_huge_malformed_or_of_somebody_else_are_refused() {
+    let elsewhere =
+        json!({"resource": "https://evil.com/mcp", "authorization_servers": ["https://evil.com"]});
+    for (path, status, document, why) in [
         (
-            Box::new(without("registration_endpoint")),
-            "auth.client_id: required",
-        ),
-        (
-            Box::new(|world| world.answer("/register", 400, json!({"error": "invalid_client_metadata"}))),
+            "/register",
+            400,
+            json!({"error": "invalid_client_metadata"}),
             "invalid_client_metadata",
         ),
+        ("/register", 200, json!("no json"), "without a JSON object"),
         (
-            Box::new(|world| world.set("/register", json!("no json"))),
-            "without a JSON object",
-        ),
-        (
-            Box::new(|world| world.set(metadata, json!("x".repeat(100_000)))),
+            "/.well-known/oauth-authorization-server",
+            200,
+            json!("x".repeat(100_000)),
             "larger than",
         ),
         (
-            Box::new(|world| world.set(metadata, json!("no json"))),
+            "/.well-known/oauth-authorization-server",
+            200,
+            json!("no json"),
             "no metadata",
         ),
         (
-            Box::new(move |world| {
-                world.set(resource, json!({"resource": "https://evil.com/mcp", "authorization_servers": ["https://evil.com"]}))
-            }),
+            "/.well-known/oauth-protected-resource/mcp",
+            200,
+            elsewhere,
             "another resource",
         ),
+    ] {
+        let world = World::new().await;
+        world.answer(path, status, document);
+        is_refused(&world, why).await;
+    }
+}
+
+#[tokio::test]
+async fn a_challenge_that_leads_to_a_file_or_a_metadata_service_is_refused() {
+    for (url, why) in [
+        ("file:///etc/passwd", "must be an https URL"),
         (
-            Box::new(|world| {
-                *world.documents.challenge.lock().unwrap() =
-                    "Bearer resource_metadata=\"file:///etc/passwd\"".to_owned()
-            }),
-            "must be an https URL",
-        ),
-        (
-            Box::new(|world| {
-                *world.documents.challenge.lock().unwrap() =
-                    "Bearer resource_metadata=\"http://169.254.169.254/latest\"".to_owned()
-            }),
+            "http://169.254.169.254/latest",
             "169.254.169.254 is not a public address",
         ),
-    ];
-    for (change, why) in cases {
+        ("no url", "names no URL"),
+    ] {
         let world = World::new().await;
-        change(&world);
-        let error = world
-            .start()
-            .await
-            .err()
-            .unwrap_or_else(|| panic!("{why} is let through"));
-        assert!(error.to_string().contains(why), "{why}: {error}");
+        *world.documents.challenge.lock().unwrap() = format!("Bearer resource_metadata=\"{url}\"");
+        is_refused(&world, why).await;
     }
 }
 

@@ -55,9 +55,11 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(crate) fn calls(&self) -> Vec<ConnectionCall> {
         let events = self.events.lock().unwrap();
-        let calls = events.iter().map(|event| match event {
-            EventType::ConnectionCall(call) => call.clone(),
-            other => panic!("{} is recorded", other.kind()),
+        let calls = events.iter().map(|event| {
+            let EventType::ConnectionCall(call) = event else {
+                panic!("{} is recorded", event.kind());
+            };
+            call.clone()
         });
         calls.collect()
     }
@@ -108,7 +110,7 @@ impl Run {
         let tool = self.tool(tool);
         let context = Context::new(&self.recorder, OUTPUT_BYTES);
         match tool.call(to_raw_value(arguments).unwrap(), context).await {
-            Ok(content) => Ok(content.text().into_owned()),
+            Ok(output) => Ok(output.text().into_owned()),
             Err(ToolError::ToModel(told)) => Err(told),
             Err(ToolError::Fatal(why)) => panic!("fatal: {why}"),
         }

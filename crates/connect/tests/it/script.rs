@@ -76,7 +76,7 @@ impl Script {
         Self::handling(era, move |request, seen| match request["method"].as_str() {
             Some("tools/list") => Some(result(
                 request,
-                json!({"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}),
+                &json!({"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}),
             )),
             Some("tools/call") => Some(call(request, seen)),
             _ => None,
@@ -133,7 +133,7 @@ async fn answer(
                 "ttlMs": 0,
                 "cacheScope": "private"
             });
-            result(&request, found)
+            result(&request, &found)
         }
         (Some("initialize"), Era::Older(version)) => {
             let session = server.seen.sessions.fetch_add(1, Ordering::SeqCst) + 1;
@@ -142,7 +142,7 @@ async fn answer(
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "script", "version": "1"}
             });
-            let mut response = result(&request, started);
+            let mut response = result(&request, &started);
             response
                 .headers_mut()
                 .insert("mcp-session-id", session.to_string().parse().unwrap());
@@ -164,7 +164,7 @@ pub(crate) fn json_response(value: &Value) -> Response {
 }
 
 /// The JSON-RPC result of a request.
-pub(crate) fn result(request: &Value, result: Value) -> Response {
+pub(crate) fn result(request: &Value, result: &Value) -> Response {
     json_response(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn result(request: &Value, result: Value) -> Response {
 pub(crate) fn text(request: &Value, text: &str) -> Response {
     result(
         request,
-        json!({"resultType": "complete", "content": [{"type": "text", "text": text}]}),
+        &json!({"resultType": "complete", "content": [{"type": "text", "text": text}]}),
     )
 }
 

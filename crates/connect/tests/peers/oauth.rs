@@ -131,9 +131,9 @@ impl Api {
             .unwrap();
         let takes: Arc<Mutex<Option<String>>> = Arc::default();
         let issuer: Arc<Mutex<String>> = Arc::default();
-        let (taken, named, own) = (Arc::clone(&takes), Arc::clone(&issuer), url.clone());
+        let (accepted, named, own) = (Arc::clone(&takes), Arc::clone(&issuer), url.clone());
         let answer = move |request: Request| {
-            let response = answer(&request, &own, &taken, &named);
+            let response = answer(&request, &own, &accepted, &named);
             async move { response }
         };
         let mut task = JoinSet::new();

@@ -110,7 +110,7 @@ impl Peer {
         drop(tell);
         let mut said = String::new();
         loop {
-            match lines.recv_timeout(Duration::from_secs(60)) {
+            match lines.recv_timeout(Duration::from_mins(1)) {
                 Ok(line) if line.contains(ready) => return Self { child, port },
                 Ok(line) => {
                     said.push_str(&line);
@@ -181,7 +181,7 @@ impl Run {
             .unwrap_or_else(|| panic!("no tool {name} among {:?}", self.names()));
         let context = Context::new(&Nothing, 32 * 1024);
         match tool.call(to_raw_value(arguments).unwrap(), context).await {
-            Ok(content) => Ok(content.text().into_owned()),
+            Ok(output) => Ok(output.text().into_owned()),
             Err(ToolError::ToModel(told)) => Err(told),
             Err(ToolError::Fatal(why)) => panic!("fatal: {why}"),
         }
