@@ -83,8 +83,10 @@ pub(crate) struct Session {
 pub(super) enum CallError {
     /// The server says so; the session is fine.
     Server(String),
-    /// The session is not.
+    /// The session is not, and whether the call took place is not known.
     Broken(Failure),
+    /// There is no session: nothing was sent.
+    Unsent(Failure),
 }
 
 impl Session {
@@ -155,7 +157,7 @@ impl Session {
         arguments: JsonObject,
         meter: &Arc<Meter>,
     ) -> Result<Value, CallError> {
-        let running = self.running().await.map_err(CallError::Broken)?;
+        let running = self.running().await.map_err(CallError::Unsent)?;
         let mut request =
             CallToolRequest::new(CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments));
         request.extensions.insert(Arc::clone(meter));

@@ -309,3 +309,20 @@ async fn a_redirect_gets_neither_the_request_nor_the_credentials() {
     );
     assert_eq!(reached.load(Ordering::SeqCst), 0);
 }
+
+#[tokio::test]
+async fn a_call_that_could_not_be_sent_leaves_no_doubt() {
+    let script = Script::start(OLDER, json!([tool("t")]), |_, _| {
+        StatusCode::BAD_GATEWAY.into_response()
+    })
+    .await;
+    let run = Run::open(&[mcp(script.serving.url("/mcp"))]).await.unwrap();
+    let told = run.call("tools__t", &json!({})).await.unwrap_err();
+    assert!(
+        told.ends_with("whether the call took place is not known"),
+        "{told}"
+    );
+    drop(script);
+    let told = run.call("tools__t", &json!({})).await.unwrap_err();
+    assert!(!told.contains("not known"), "{told}");
+}

@@ -290,6 +290,10 @@ async fn an_answer_is_bounded_and_binary_is_told_by_type_and_size() {
         )
         .route("/bytes", get(|| async { vec![0_u8, 159, 146, 150] }))
         .route(
+            "/gzip",
+            get(|| async { ([(header::CONTENT_ENCODING, "gzip")], "\u{1f}squeezed") }),
+        )
+        .route(
             "/missing",
             get(|| async { (StatusCode::NOT_FOUND, "no such thing") }),
         );
@@ -317,6 +321,12 @@ async fn an_answer_is_bounded_and_binary_is_told_by_type_and_size() {
             .await
             .unwrap()
             .ends_with("[application/octet-stream, 4 bytes: binary, not shown]")
+    );
+    assert!(
+        get("gzip")
+            .await
+            .unwrap()
+            .ends_with("[compressed (gzip), 9 bytes: not shown]")
     );
     let missing = get("missing").await.unwrap_err();
     assert!(

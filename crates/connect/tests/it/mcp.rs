@@ -5,8 +5,12 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use axum::{http::StatusCode, response::IntoResponse};
-use futures_util::future::BoxFuture;
+use axum::{
+    body::Body,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use futures_util::{StreamExt, future::BoxFuture, stream};
 use serde_json::{Value, json, value::to_raw_value};
 use sortie_agent::tool::{Effect, Order};
 use sortie_api::Credential;
@@ -358,36 +362,60 @@ async fn a_call_that_breaks_off_is_made_again_only_where_it_only_reads() {
 
 #[tokio::test]
 async fn what_a_server_asks_of_the_client_is_refused() {
-    let script = Script::handling(OLDER, |request, seen| {
-        if request["method"] == "tools/list" {
-            return Some(result(request, &json!({"tools": [tool("t")]})));
+    let (tell, told) = tokio::sync::mpsc::unbounded_channel::<Value>();
+    let told = Arc::new(tokio::sync::Mutex::new(told));
+    let script = Script::handling(OLDER, move |request, _| match request["method"].as_str() {
+        Some("tools/list") => Some(result(request, &json!({"tools": [tool("t")]}))),
+        Some("tools/call") => Some(asking(request, Arc::clone(&told))),
+        Some(_) => None,
+        None => {
+            tell.send(request.clone()).unwrap();
+            Some(StatusCode::ACCEPTED.into_response())
         }
-        if request["method"] == "tools/call" {
-            // Asks for a sample, for input and for roots before the result comes.
-            let mut stream = vec![": hello\n\nid: 1\ndata:\n\n".to_owned()];
-            for (id, method, params) in [
-                ("s", "sampling/createMessage", json!({"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5})),
-                ("e", "elicitation/create", json!({"message": "key?", "requestedSchema": {"type": "object", "properties": {}}})),
-            ] {
-                let ask = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-                stream.push(format!("data: {ask}\n\n"));
-            }
-            let end = json!({"jsonrpc": "2.0", "id": request["id"], "result": {"content": [{"type": "text", "text": "end"}]}});
-            stream.push(format!("event: message\ndata: {end}\n\n"));
-            return Some(events(stream.concat()));
-        }
-        drop(seen.requests.lock());
-        Some(StatusCode::ACCEPTED.into_response())
     })
     .await;
     let run = Run::open(&[mcp(script.serving.url("/mcp"))]).await.unwrap();
-    assert_eq!(run.call("tools__t", &json!({})).await.as_deref(), Ok("end"));
-    run.opened.close().await;
-    let requests = script.seen.requests.lock().unwrap();
-    for (_, answer) in requests.iter().filter(|(_, body)| body.get("method").is_none()) {
-        let refused = answer.get("error").is_some() || answer["result"]["action"] == "decline";
-        assert!(refused || answer == &Value::Null, "{answer}");
+    let answers = run.call("tools__t", &json!({})).await.unwrap();
+    let answers: Vec<Value> = serde_json::from_str(&answers).unwrap();
+    let of = |id: &str| answers.iter().find(|answer| answer["id"] == id).unwrap();
+    assert_eq!(of("sample")["error"]["code"], -32601);
+    assert_eq!(of("input")["result"]["action"], "decline");
+}
+
+/// Asks for a sample and for input in the middle of a call, and returns what it was answered.
+fn asking(
+    request: &Value,
+    told: Arc<tokio::sync::Mutex<tokio::sync::mpsc::UnboundedReceiver<Value>>>,
+) -> Response {
+    let message = json!({"role": "user", "content": {"type": "text", "text": "hi"}});
+    let asks = [
+        (
+            "sample",
+            "sampling/createMessage",
+            json!({"messages": [message], "maxTokens": 5}),
+        ),
+        (
+            "input",
+            "elicitation/create",
+            json!({"message": "key?", "requestedSchema": {"type": "object", "properties": {}}}),
+        ),
+    ];
+    let mut first = ": hello\n\nid: 1\ndata:\n\n".to_owned();
+    for (id, method, params) in asks {
+        let ask = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        first = format!("{first}data: {ask}\n\n");
     }
+    let id = request["id"].clone();
+    let last = async move {
+        let mut told = told.lock().await;
+        let answers = [told.recv().await.unwrap(), told.recv().await.unwrap()];
+        let answers = Value::from(answers.to_vec()).to_string();
+        let end =
+            json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": answers}]}});
+        format!("event: message\ndata: {end}\n\n")
+    };
+    let stream = stream::once(async { first }).chain(stream::once(last));
+    events(Body::from_stream(stream.map(Ok::<_, std::io::Error>)))
 }
 
 #[tokio::test]

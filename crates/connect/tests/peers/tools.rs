@@ -1,9 +1,16 @@
 //! Lists, calls, results, errors, structured and oversized content of MCP servers.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sortie_connect::{Auth, Status};
+use sortie_api::Credential;
+use sortie_connect::{Auth, Connection, Status, StdioLauncher, StdioProcess, Target};
+use tokio::net::unix::pipe;
 
 use crate::rig::{Peer, Run, connector, installed, mcp, server};
 
@@ -133,4 +140,81 @@ async fn the_python_sdk_is_listed_and_called() {
         run.call("peer__add", &json!({"a": 1, "b": 1})).await.is_ok(),
         "the session goes on"
     );
+}
+
+/// Starts programs without a sandbox.
+struct Bare;
+
+/// Ends a program.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl StdioLauncher for Bare {
+    fn launch<'a>(
+        &'a self,
+        command: &'a [String],
+        env: &'a [(String, Credential)],
+    ) -> BoxFuture<'a, Result<StdioProcess, String>> {
+        Box::pin(async move {
+            #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
+            let mut program = Command::new(&command[0]);
+            let mut child = program
+                .args(&command[1..])
+                .envs(env.iter().map(|(name, value)| (name, value.expose())))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .map_err(|error| error.to_string())?;
+            let stdin = std::os::fd::OwnedFd::from(child.stdin.take().unwrap());
+            let stdout = std::os::fd::OwnedFd::from(child.stdout.take().unwrap());
+            Ok(StdioProcess {
+                stdin: Box::new(pipe::Sender::from_owned_fd(stdin).unwrap()),
+                stdout: Box::new(pipe::Receiver::from_owned_fd(stdout).unwrap()),
+                guard: Box::new(Ending(child)),
+            })
+        })
+    }
+}
+
+#[tokio::test]
+async fn the_reference_server_is_called_as_a_program() {
+    let index = installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let connection = Connection {
+        name: "peer".to_owned(),
+        target: Target::McpStdio {
+            command: vec![
+                "node".to_owned(),
+                index.to_str().unwrap().to_owned(),
+                "stdio".to_owned(),
+            ],
+            env: vec![("PEER_KEY".to_owned(), Credential::new("env-secret-1"))],
+            allowed_tools: Some(vec!["echo".to_owned(), "get-env".to_owned()]),
+        },
+        auth: Auth::None,
+        headers: Vec::new(),
+        description: None,
+    };
+    let opened = connector(Some(Arc::new(Bare)))
+        .open(&[connection], &Arc::default())
+        .await
+        .unwrap();
+    let run = Run { opened };
+    assert_eq!(run.names(), ["peer__echo", "peer__get-env"]);
+    assert_eq!(
+        run.call("peer__echo", &json!({"message": "x"})).await.as_deref(),
+        Ok("Echo: x")
+    );
+    let environment = run.call("peer__get-env", &json!({})).await.unwrap();
+    assert!(
+        environment.contains("\"PEER_KEY\": \"[redacted]\""),
+        "{environment}"
+    );
+    run.opened.close().await;
 }
