@@ -199,12 +199,17 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     }
     let model = ModelServer::start().await?;
     for concurrency in [1, 16, 64] {
-        let name = format!("complete tool-free runs with a streamed model, {concurrency} at once");
-        rate(bench, report, &model, (name, concurrency), "hello").await?;
+        rate(bench, report, &model, ("tool-free", "hello"), concurrency).await?;
     }
     for concurrency in [16, 64] {
-        let name = format!("complete two-tool runs with a streamed model, {concurrency} at once");
-        rate(bench, report, &model, (name, concurrency), "tools-to-call-2").await?;
+        rate(
+            bench,
+            report,
+            &model,
+            ("two-tool", "tools-to-call-2"),
+            concurrency,
+        )
+        .await?;
     }
     turns(bench, report, &model).await?;
     waiting(bench, report, &model).await?;
@@ -215,23 +220,29 @@ async fn rate(
     bench: &Bench,
     report: &mut Report,
     model: &ModelServer,
-    (name, concurrency): (String, usize),
-    prompt: &str,
+    (kind, prompt): (&str, &str),
+    concurrency: usize,
 ) -> Result<()> {
     let node = model.node(bench).await?;
     let before = cpu(&node)?;
     let done = complete_for(&node, concurrency, bench.seconds, request(prompt))
         .await?
         .done;
-    // The warm-up is in the CPU time and not in the count: what is told is a little too much.
+    // The warm-up is in the CPU time and not in the count: it is taken for a second like the others.
     let used = cpu(&node)?.saturating_sub(before);
-    let runs = u32::try_from(done.len())?;
-    report.add(name, format!("{:.0}/s", per_second(done.len(), bench.seconds)?));
-    let seconds = u32::try_from(bench.seconds)?;
+    let (runs, seconds) = (u32::try_from(done.len())?, u32::try_from(bench.seconds)?);
     let each = (used * seconds / (seconds + 1)) / runs.max(1);
     report.add(
-        format!("… CPU of the node a run; POST to `done`, p50 / p99, {concurrency} at once"),
-        format!("{}; {done}", Millis(each)),
+        format!("complete {kind} runs with a streamed model, {concurrency} at once"),
+        format!("{:.0}/s", per_second(done.len(), bench.seconds)?),
+    );
+    report.add(
+        format!("… {kind}, {concurrency} at once: CPU of the node a run"),
+        Millis(each).to_string(),
+    );
+    report.add(
+        format!("… {kind}, {concurrency} at once: POST to `done`, p50 / p99"),
+        done.to_string(),
     );
     Ok(())
 }
