@@ -18,14 +18,12 @@ pub(crate) struct NodeWeb {
 impl NodeWeb {
     /// Sets it up. Runs reach public addresses, and none of this host's.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
-        let network = match &options.network {
-            Some(network) => Arc::clone(network),
-            None => {
-                let own = own_addresses().map_err(|error| {
-                    Error::Internal(format!("this host's addresses cannot be read: {error}"))
-                })?;
-                Arc::new(Network::new(Reach::Public, own))
-            }
+        let network = if let Some(network) = &options.network {
+            Arc::clone(network)
+        } else {
+            let own = own_addresses()
+                .map_err(|error| Error::Internal(format!("this host's addresses cannot be read: {error}")))?;
+            Arc::new(Network::new(Reach::Public, own))
         };
         let settings = WebSettings {
             network: Arc::clone(&network),

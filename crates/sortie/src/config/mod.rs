@@ -75,21 +75,13 @@ pub(crate) struct Config {
     pub(crate) models: sortie_models::Settings,
     pub(crate) robots: RobotsTxt,
     pub(crate) search: Option<SearchSettings>,
-    pub(crate) private_addresses: PrivateAddresses,
+    /// How far connections reach.
+    pub(crate) connections_reach: Reach,
     pub(crate) sandbox_minimum: Level,
     pub(crate) sandbox_limits: Limits,
     pub(crate) log_format: LogFormat,
     pub(crate) log_filter: String,
     layers: Layers,
-}
-
-/// What may reach private addresses. Addresses of metadata services are out of reach for all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PrivateAddresses {
-    /// Completion callbacks.
-    pub(crate) callbacks: Reach,
-    /// Connections.
-    pub(crate) connections: Reach,
 }
 
 /// What the command line says: each key with its value and its flag.
@@ -179,7 +171,7 @@ impl Config {
             models: providers::settings(&layers, environment, read.default_model()?)?,
             robots: read.robots()?,
             search: read.search()?,
-            private_addresses: read.private_addresses()?,
+            connections_reach: read.connections_reach()?,
             sandbox_minimum: read.sandbox_minimum()?,
             sandbox_limits: read.sandbox_limits()?,
             log_format: read.log_format()?,
@@ -197,9 +189,7 @@ impl Config {
 
     /// Every key with its value and its source, secrets left out.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        let mut all = print::as_json(&self.layers);
-        all["providers"] = print::providers(&self.models).into_iter().collect();
-        all
+        print::as_json(&self.layers, &self.models)
     }
 }
 

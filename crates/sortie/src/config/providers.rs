@@ -205,7 +205,7 @@ pub(super) fn base_url(text: &str) -> Option<Url> {
 
 fn model(id: String, table: Model) -> Result<ModelSettings, Error> {
     let wrong = |rule: &str| Error(format!("models.{id:?}: {rule}"));
-    let priced = [
+    let all = [
         table.input_micros_per_mtok,
         table.output_micros_per_mtok,
         table.cache_read_micros_per_mtok,
@@ -216,7 +216,7 @@ fn model(id: String, table: Model) -> Result<ModelSettings, Error> {
         table.input_micros_per_mtok,
         table.output_micros_per_mtok,
     ) {
-        (Some(true), ..) if priced.iter().any(Option::is_some) => {
+        (Some(true), ..) if all.iter().any(Option::is_some) => {
             return Err(wrong("free = true and a price cannot both be set"));
         }
         (Some(true), ..) => Some(ModelPrices::default()),
@@ -227,7 +227,7 @@ fn model(id: String, table: Model) -> Result<ModelSettings, Error> {
             cache_read_micros_per_mtok: table.cache_read_micros_per_mtok.unwrap_or(input),
             cache_write_micros_per_mtok: table.cache_write_micros_per_mtok.unwrap_or(input),
         }),
-        (_, None, None) if priced.iter().all(Option::is_none) => None,
+        (_, None, None) if all.iter().all(Option::is_none) => None,
         _ => {
             return Err(wrong(
                 "input_micros_per_mtok and output_micros_per_mtok must be set together",

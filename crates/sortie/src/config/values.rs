@@ -8,7 +8,7 @@ use sortie_sandbox::{Level, Limits};
 use sortie_web::{Backend, RobotsTxt, SearchSettings};
 use toml::Value;
 
-use super::{Error, LogFormat, PrivateAddresses, layers::Layers};
+use super::{Error, LogFormat, layers::Layers};
 
 /// Where records are kept. Its `Debug` and `Display` leave the password out.
 #[derive(Clone, PartialEq, Eq)]
@@ -188,25 +188,22 @@ impl Reader<'_> {
         }
     }
 
-    /// Whose requests may go to private addresses.
-    pub(super) fn private_addresses(&self) -> Result<PrivateAddresses, Error> {
+    /// How far connections reach, of what `private_addresses` says. Callbacks, which it may name as well, are not served yet.
+    pub(super) fn connections_reach(&self) -> Result<Reach, Error> {
         let key = "private_addresses";
         let rule = "must be a list of `callbacks` and `connections`";
         let Some(Value::Array(items)) = self.0.get(key).map(|setting| &setting.value) else {
             return Err(self.wrong(key, rule));
         };
-        let mut allowed = PrivateAddresses {
-            callbacks: Reach::Public,
-            connections: Reach::Public,
-        };
+        let mut reach = Reach::Public;
         for item in items {
             match item.as_str() {
-                Some("callbacks") => allowed.callbacks = Reach::Private,
-                Some("connections") => allowed.connections = Reach::Private,
+                Some("callbacks") => {}
+                Some("connections") => reach = Reach::Private,
                 Some(_) | None => return Err(self.wrong(key, rule)),
             }
         }
-        Ok(allowed)
+        Ok(reach)
     }
 
     pub(super) fn mode(&self) -> Result<Mode, Error> {

@@ -183,7 +183,7 @@ async fn the_cost_grows_while_the_run_runs(database: Database) -> Checked {
         Turn::calls("list_files", json!({})).using(1_000, 1),
         Turn::says(["Late."])
             .using(1_000, 0)
-            .after(Duration::from_secs(600)),
+            .after(Duration::from_mins(10)),
     ];
     let rig = Scripted::start(database, script).await?;
     let client = rig.node.client()?;
