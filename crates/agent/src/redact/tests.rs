@@ -186,6 +186,7 @@ fn secret() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
     fn no_form_of_a_secret_survives(
         secrets in proptest::collection::vec(secret(), 1..4),
