@@ -11,7 +11,7 @@ use url::{Host, Url};
 
 use crate::{Error, Network, Policy, Refused, address::Reach};
 
-/// Makes `ring` the process's TLS provider. To be called once, before the first client is built; a second call
+/// Makes `ring` the process's TLS provider, for whoever else needs one: the clients here do it themselves. A second call
 /// changes nothing.
 pub fn install_crypto() {
     // Err means that a provider is installed already, which is all that is asked for.
@@ -121,6 +121,7 @@ pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     reason = "the one place where HTTP clients are made"
 )]
 fn base(timeouts: Timeouts) -> ClientBuilder {
+    install_crypto();
     // Roots given by us: the platform verifier panics on a machine without a certificate store.
     let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS
         .iter()
