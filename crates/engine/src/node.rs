@@ -276,6 +276,7 @@ mod tests {
             org,
             idempotency_key: None,
             definition: r#"{"prompt":"x"}"#.into(),
+            inline: None,
             max_cost: Micros::new(1).unwrap(),
             timeout_seconds: 60,
             created_at: now,

@@ -5,17 +5,22 @@
 //! worker carries its [`Fence`]: a worker whose run was cancelled or taken over writes nothing and learns it as
 //! [`Error::Fenced`]. Times and identifiers are arguments: nothing here reads a clock or makes a random number.
 
+mod authorizations;
+mod connections;
 mod db;
 mod keys;
 mod nodes;
 mod runs;
+mod sealed;
 #[cfg(test)]
 mod tests;
 mod types;
 
+pub use authorizations::{OauthFlow, SeenTokens};
+pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use types::{
-    Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held, KeyRecord, NewEvent, NewKey,
-    NewNode, NewRun, NodeId, Progress, Result, RunFilter, Sweep,
+    Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held, InlineCredentials, KeyRecord,
+    NewEvent, NewKey, NewNode, NewRun, NodeId, Progress, Result, RunFilter, StoredDefinition, Sweep,
 };
 
 use self::db::{Db, vals};

@@ -24,11 +24,18 @@ pub(super) struct Migration {
 }
 
 /// Every migration, in order. Applied ones are never edited: a change is a new file.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "runs",
-    text: include_str!("../../../../migrations/0001_runs.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "runs",
+        text: include_str!("../../../../migrations/0001_runs.sql"),
+    },
+    Migration {
+        version: 3,
+        name: "connections",
+        text: include_str!("../../../../migrations/0003_connections.sql"),
+    },
+];
 
 /// Where it is recorded what was applied.
 pub(super) const RECORD_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration \
