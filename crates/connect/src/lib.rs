@@ -5,5 +5,8 @@
 //! taken out before the agent, an event, an error or a log line can hold it.
 
 mod connection;
+mod connector;
+pub mod oauth;
 
 pub use connection::{Auth, Connection, Target, TokenError, Tokens};
+pub use connector::{Failure, OPEN_TIMEOUT, OpenError, Opened, Status, TestReport};
