@@ -3,13 +3,37 @@
 //! Opening reaches every MCP server of the run at once and ends within [`OPEN_TIMEOUT`]; a server that cannot be had is
 //! an [`OpenError`] that names its connection. HTTP APIs are not asked at the start.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use futures_util::future::{join_all, try_join_all};
+use reqwest::{Method, header::HeaderMap};
 use serde::Serialize;
-use sortie_agent::Tool;
+use sortie_agent::{Redactor, Tool};
+use sortie_net::{Client, Reach, Timeouts};
+use tokio::time::{Instant, timeout};
+use url::Url;
+
+use crate::{
+    Auth, Connection, Target,
+    http::{HttpTool, REQUEST_TIMEOUT},
+    mcp::{self, CALL_TIMEOUT, Dial, Session, StdioLauncher, Way},
+    outlet::{Outgoing, Outlet},
+};
 
 /// The longest that opening one connection may take.
 pub const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long a connection to a machine may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The node's way to connections.
+pub struct Connector {
+    /// For requests with a short answer.
+    http: Client,
+    /// For MCP, whose answers may be streams: only their silence is bounded here.
+    streams: Client,
+    stdio: Option<Arc<dyn StdioLauncher>>,
+}
 
 /// The connections of a run, open. Dropping it closes the MCP sessions in the background; [`Opened::close`] waits.
 pub struct Opened {
@@ -17,6 +41,267 @@ pub struct Opened {
     pub tools: Vec<Arc<dyn Tool>>,
     /// What was left out of a server's tools and why, in sentences.
     pub notes: Vec<String>,
+    sessions: Vec<Arc<Session>>,
+}
+
+/// One connection, open.
+struct OpenOne {
+    tools: Vec<Arc<dyn Tool>>,
+    notes: Vec<String>,
+    session: Option<Arc<Session>>,
+}
+
+impl Connector {
+    /// A way of the given reach. Without `stdio`, connections to programs are refused.
+    pub fn new(reach: Reach, stdio: Option<Arc<dyn StdioLauncher>>) -> Result<Self, sortie_net::Error> {
+        let timeouts = |read: Duration, total| Timeouts {
+            connect: CONNECT_TIMEOUT,
+            read,
+            total,
+        };
+        Ok(Self {
+            http: Client::new(reach, timeouts(REQUEST_TIMEOUT, Some(REQUEST_TIMEOUT)))?,
+            streams: Client::new(reach, timeouts(CALL_TIMEOUT, None))?,
+            stdio,
+        })
+    }
+
+    /// Opens the connections of a run, all at once. Every credential in them, and every access token they get later, is
+    /// made known to `redactor` before it is sent. Fails with the first that cannot be opened.
+    pub async fn open(
+        &self,
+        connections: &[Connection],
+        redactor: &Arc<Redactor>,
+    ) -> Result<Opened, OpenError> {
+        let opening = connections.iter().map(|connection| async move {
+            self.open_one(connection, redactor)
+                .await
+                .map_err(|failure| OpenError {
+                    connection: connection.name.clone(),
+                    failure,
+                })
+        });
+        let mut opened = Opened {
+            tools: Vec::new(),
+            notes: Vec::new(),
+            sessions: Vec::new(),
+        };
+        let mut names = HashSet::new();
+        for one in try_join_all(opening).await? {
+            for tool in one.tools {
+                let name = tool.definition().name.to_owned();
+                if names.insert(name.clone()) {
+                    opened.tools.push(tool);
+                } else {
+                    // Possible only where a server aims for it.
+                    opened
+                        .notes
+                        .push(format!("tool `{name}` is left out: another has its name"));
+                }
+            }
+            opened.notes.extend(one.notes);
+            opened.sessions.extend(one.session);
+        }
+        Ok(opened)
+    }
+
+    async fn open_one(&self, connection: &Connection, redactor: &Arc<Redactor>) -> Result<OpenOne, Failure> {
+        let allowed_tools = match &connection.target {
+            Target::Http { url, allowed_methods } => {
+                let outlet = self.outlet(connection, url, &self.http, redactor)?;
+                let description = connection.description.as_deref();
+                let tool = HttpTool::new(
+                    &connection.name,
+                    description,
+                    url,
+                    allowed_methods.as_deref(),
+                    outlet,
+                );
+                return Ok(OpenOne {
+                    tools: vec![Arc::new(tool)],
+                    notes: Vec::new(),
+                    session: None,
+                });
+            }
+            Target::Mcp { allowed_tools, .. } | Target::McpStdio { allowed_tools, .. } => {
+                allowed_tools.as_deref()
+            }
+        };
+        let dial = self.dial(connection, redactor)?;
+        let opening = async {
+            let session = Arc::new(Session::open(dial).await?);
+            let (tools, notes) = mcp::tools(&connection.name, allowed_tools, &session).await?;
+            Ok(OpenOne {
+                tools: tools
+                    .into_iter()
+                    .map(|tool| Arc::new(tool) as Arc<dyn Tool>)
+                    .collect(),
+                notes,
+                session: Some(session),
+            })
+        };
+        timeout(OPEN_TIMEOUT, opening)
+            .await
+            .unwrap_or_else(|_| Err(too_slow()))
+    }
+
+    fn dial(&self, connection: &Connection, redactor: &Arc<Redactor>) -> Result<Dial, Failure> {
+        let way = match &connection.target {
+            Target::Http { url, .. } | Target::Mcp { url, .. } => Way::Http {
+                outlet: self.outlet(connection, url, &self.streams, redactor)?,
+                url: url.clone(),
+            },
+            Target::McpStdio { command, env, .. } => {
+                let launcher = self.stdio.as_ref().ok_or_else(|| {
+                    Failure::Error(
+                        "programs as MCP servers are possible on self-hosted engines only".to_owned(),
+                    )
+                })?;
+                for (_, value) in env {
+                    redactor.add(value.expose());
+                }
+                Way::Stdio {
+                    launcher: Arc::clone(launcher),
+                    command: command.clone(),
+                    env: env.clone(),
+                }
+            }
+        };
+        Ok(Dial {
+            redactor: Arc::clone(redactor),
+            way,
+        })
+    }
+
+    /// The outlet of a connection, after a look at its URL: nothing is sent.
+    fn outlet(
+        &self,
+        connection: &Connection,
+        url: &Url,
+        client: &Client,
+        redactor: &Arc<Redactor>,
+    ) -> Result<Arc<Outlet>, Failure> {
+        // Made to see whether it can be, and not sent.
+        let _request = client
+            .request(Method::GET, url)
+            .map_err(|error| Failure::Error(error.to_string()))?;
+        Outlet::new(client.clone(), connection, Arc::clone(redactor))
+            .map(Arc::new)
+            .map_err(Failure::Error)
+    }
+
+    /// Tries a connection: an MCP server is opened and asked for its tools, an HTTP API is sent a `HEAD`.
+    pub async fn test(&self, connection: &Connection) -> TestReport {
+        let began = Instant::now();
+        let redactor = Arc::new(Redactor::default());
+        let tested = timeout(OPEN_TIMEOUT, async {
+            match &connection.target {
+                Target::Http { url, .. } => self.test_http(connection, url, &redactor).await,
+                Target::Mcp { .. } | Target::McpStdio { .. } => self.test_mcp(connection, &redactor).await,
+            }
+        });
+        let mut report = match tested.await.unwrap_or_else(|_| Err(too_slow())) {
+            Ok(report) => report,
+            Err(failure) => TestReport::failed(&failure),
+        };
+        report.detail = redactor.redact(&report.detail).into_owned();
+        report.duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        report
+    }
+
+    async fn test_http(
+        &self,
+        connection: &Connection,
+        url: &Url,
+        redactor: &Arc<Redactor>,
+    ) -> Result<TestReport, Failure> {
+        let outlet = self.outlet(connection, url, &self.http, redactor)?;
+        let request = Outgoing {
+            method: Method::HEAD,
+            url: url.clone(),
+            headers: HeaderMap::new(),
+            body: None,
+        };
+        let status = outlet.send(&request).await?.status();
+        let (verdict, detail) = match status.as_u16() {
+            401 if matches!(connection.auth, Auth::OAuth(_)) => (
+                Status::NeedsAuthorization,
+                "the API refuses the access token".to_owned(),
+            ),
+            401 | 403 | 407 => (
+                Status::Error,
+                format!("the API refuses the credentials (HTTP {status})"),
+            ),
+            500.. => (Status::Error, format!("the API answers HTTP {status}")),
+            _ => (Status::Ready, format!("the API answers HTTP {status}")),
+        };
+        Ok(TestReport {
+            status: verdict,
+            detail,
+            http_status: Some(status.as_u16()),
+            protocol_version: None,
+            tools: None,
+            duration_ms: 0,
+        })
+    }
+
+    async fn test_mcp(
+        &self,
+        connection: &Connection,
+        redactor: &Arc<Redactor>,
+    ) -> Result<TestReport, Failure> {
+        let session = Arc::new(Session::open(self.dial(connection, redactor)?).await?);
+        let listed = mcp::tools(&connection.name, None, &session).await;
+        let version = session.protocol_version().await;
+        session.close().await;
+        let (tools, notes) = listed?;
+        let mut detail = format!("the server offers {} tools", tools.len());
+        for note in notes {
+            detail.push_str("; ");
+            detail.push_str(&note);
+        }
+        Ok(TestReport {
+            status: Status::Ready,
+            detail,
+            http_status: None,
+            protocol_version: version,
+            tools: Some(tools.iter().map(|tool| tool.server_name().to_owned()).collect()),
+            duration_ms: 0,
+        })
+    }
+}
+
+impl Opened {
+    /// Ends the MCP sessions and waits, for some seconds at most, until the servers have been told.
+    pub async fn close(self) {
+        let Self { tools, sessions, .. } = self;
+        drop(tools);
+        join_all(sessions.iter().map(|session| session.close())).await;
+    }
+}
+
+impl TestReport {
+    fn failed(failure: &Failure) -> Self {
+        let status = match failure {
+            Failure::NeedsAuthorization(_) => Status::NeedsAuthorization,
+            Failure::Error(_) => Status::Error,
+        };
+        Self {
+            status,
+            detail: failure.to_string(),
+            http_status: None,
+            protocol_version: None,
+            tools: None,
+            duration_ms: 0,
+        }
+    }
+}
+
+fn too_slow() -> Failure {
+    Failure::Error(format!(
+        "the server did not answer within {} s",
+        OPEN_TIMEOUT.as_secs()
+    ))
 }
 
 /// A connection could not be opened.

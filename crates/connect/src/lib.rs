@@ -4,9 +4,16 @@
 //! the outgoing request and to nothing else; what comes back is bounded in bytes and in time and has the credentials
 //! taken out before the agent, an event, an error or a log line can hold it.
 
+mod call;
 mod connection;
 mod connector;
+mod http;
+mod mcp;
 pub mod oauth;
+mod outlet;
+mod text;
+mod tool_name;
 
 pub use connection::{Auth, Connection, Target, TokenError, Tokens};
-pub use connector::{Failure, OPEN_TIMEOUT, OpenError, Opened, Status, TestReport};
+pub use connector::{Connector, Failure, OPEN_TIMEOUT, OpenError, Opened, Status, TestReport};
+pub use mcp::{StdioLauncher, StdioProcess};

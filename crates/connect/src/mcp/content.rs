@@ -1,0 +1,133 @@
+//! The result of a tool as text: what is text is kept, what is not is told by its type and size.
+
+use serde_json::Value;
+
+use crate::text;
+
+/// How much of a URI or a type is told, in bytes.
+const LABEL_BYTES: usize = 300;
+
+/// A result as the model reads it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rendered {
+    pub(super) text: String,
+    pub(super) is_error: bool,
+}
+
+/// Renders a `tools/call` result. Whatever shape it has, something is told.
+pub(super) fn render(result: &Value) -> Rendered {
+    let blocks = result.get("content").and_then(Value::as_array);
+    let mut parts: Vec<String> = blocks.into_iter().flatten().map(block).collect();
+    if let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null()) {
+        // Servers repeat it as text for older clients: the model needs it once.
+        let is_repeated = parts
+            .iter()
+            .any(|part| serde_json::from_str::<Value>(part).is_ok_and(|value| value == *structured));
+        if !is_repeated {
+            parts.push(structured.to_string());
+        }
+    }
+    if parts.is_empty() {
+        parts.push("[the tool returned nothing]".to_owned());
+    }
+    Rendered {
+        text: parts.join("\n").replace('\0', "\u{fffd}"),
+        is_error: result.get("isError").and_then(Value::as_bool) == Some(true),
+    }
+}
+
+fn block(block: &Value) -> String {
+    let field = |name: &str| block.get(name).and_then(Value::as_str);
+    match field("type") {
+        Some("text") => field("text").unwrap_or_default().to_owned(),
+        Some(kind @ ("image" | "audio")) => format!(
+            "[{kind}, {}, {} bytes: not shown]",
+            label(field("mimeType")),
+            decoded_bytes(field("data"))
+        ),
+        Some("resource_link") => format!("[resource {}: {}]", label(field("name")), label(field("uri"))),
+        Some("resource") => block.get("resource").map_or_else(String::new, resource),
+        Some(other) => format!("[{}: not shown]", text::line(other, LABEL_BYTES)),
+        None => "[content without a type: not shown]".to_owned(),
+    }
+}
+
+fn resource(resource: &Value) -> String {
+    let field = |name: &str| resource.get(name).and_then(Value::as_str);
+    let uri = label(field("uri"));
+    match field("text") {
+        Some(words) => format!("[resource {uri}]\n{words}"),
+        None => format!(
+            "[resource {uri}, {}, {} bytes: not shown]",
+            label(field("mimeType")),
+            decoded_bytes(field("blob"))
+        ),
+    }
+}
+
+fn label(value: Option<&str>) -> String {
+    value.map_or_else(
+        || "of unknown type".to_owned(),
+        |value| text::line(value, LABEL_BYTES),
+    )
+}
+
+/// The size of what base64 text stands for, in bytes.
+fn decoded_bytes(base64: Option<&str>) -> usize {
+    let text = base64.unwrap_or_default().trim_end_matches('=');
+    text.len() / 4 * 3 + [0, 0, 1, 2].get(text.len() % 4).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(result: &Value) -> String {
+        render(result).text
+    }
+
+    #[test]
+    fn texts_are_joined_and_everything_else_is_told_by_type_and_size() {
+        let result = json!({"content": [
+            {"type": "text", "text": "one"},
+            {"type": "image", "mimeType": "image/png", "data": "AAAA"},
+            {"type": "audio", "mimeType": "audio/wav", "data": "AAA="},
+            {"type": "resource", "resource": {"uri": "a:1", "text": "inside"}},
+            {"type": "resource", "resource": {"uri": "a:2", "mimeType": "x/y", "blob": "AA=="}},
+            {"type": "resource_link", "uri": "a:3", "name": "n"},
+            {"type": "hologram", "data": "?"},
+            {"type": "text", "text": "two"}
+        ]});
+        assert_eq!(
+            text(&result),
+            "one\n[image, image/png, 3 bytes: not shown]\n[audio, audio/wav, 2 bytes: not shown]\n[resource a:1]\n\
+             inside\n[resource a:2, x/y, 1 bytes: not shown]\n[resource n: a:3]\n[hologram: not shown]\ntwo"
+        );
+    }
+
+    #[test]
+    fn structured_content_is_told_once() {
+        let structured = json!({"a": 1});
+        assert_eq!(text(&json!({"structuredContent": structured})), "{\"a\":1}");
+        let repeated =
+            json!({"content": [{"type": "text", "text": "{ \"a\": 1 }"}], "structuredContent": structured});
+        assert_eq!(text(&repeated), "{ \"a\": 1 }");
+        let beside = json!({"content": [{"type": "text", "text": "one"}], "structuredContent": structured});
+        assert_eq!(text(&beside), "one\n{\"a\":1}");
+    }
+
+    #[test]
+    fn an_empty_or_strange_result_is_told_and_an_error_is_one() {
+        for result in [
+            json!({}),
+            json!(7),
+            json!({"content": "x"}),
+            json!({"content": []}),
+        ] {
+            assert_eq!(text(&result), "[the tool returned nothing]");
+        }
+        assert!(render(&json!({"content": [], "isError": true})).is_error);
+    }
+}

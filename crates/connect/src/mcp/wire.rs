@@ -1,0 +1,421 @@
+//! The streamable HTTP transport of MCP over our own guarded client.
+//!
+//! Credentials are added to each request anew, no redirect is followed, bodies and events are bounded, and what the
+//! server sends has the credentials taken out before the protocol's machinery, its errors and its log lines see it. The
+//! long-lived stream for messages that nobody asked for is never opened: the client offers nothing to ask for.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use futures_util::stream::{BoxStream, StreamExt, unfold};
+use reqwest::{
+    Method, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+};
+use rmcp::{
+    model::{ClientJsonRpcMessage, ClientRequest, ErrorData, GetExtensions, ServerJsonRpcMessage},
+    transport::{
+        common::http_header::{HEADER_LAST_EVENT_ID, HEADER_SESSION_ID},
+        streamable_http_client::{
+            SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+        },
+    },
+};
+use sortie_net::{read_body, sse};
+use sse_stream::Sse;
+use url::Url;
+
+use crate::{
+    Failure,
+    outlet::{Outgoing, Outlet},
+    text,
+};
+
+/// The largest JSON answer and the largest event, in bytes.
+pub(super) const MESSAGE_BYTES: usize = 4 << 20;
+/// The most that one stream of events may bring, in bytes.
+const STREAM_BYTES: u64 = 16 << 20;
+/// How much of an error's body is read, in bytes.
+const ERROR_BYTES: usize = 64 * 1024;
+/// How much of an error's body is told, in bytes.
+const ERROR_TOLD_BYTES: usize = 300;
+/// How often broken streams are taken up again in one session.
+const RESUMPTIONS: u32 = 20;
+/// The bounds of the pause that a server may ask for before a stream is taken up again.
+const RETRY: std::ops::RangeInclusive<u64> = 100..=5_000;
+
+/// The HTTP side of one session.
+#[derive(Clone)]
+pub(super) struct Wire {
+    outlet: Arc<Outlet>,
+    url: Url,
+    resumptions: Arc<AtomicU32>,
+}
+
+/// What one call brought over the wire; travels with the request.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    status: AtomicU16,
+    bytes: AtomicU64,
+}
+
+impl Meter {
+    /// The status of the answer, if one came.
+    pub(super) fn status(&self) -> Option<u16> {
+        Some(self.status.load(Ordering::Relaxed)).filter(|status| *status > 0)
+    }
+
+    /// How much of its body was read, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self, status: StatusCode) {
+        self.status.store(status.as_u16(), Ordering::Relaxed);
+    }
+
+    fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// Why a request got no answer that can be used.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) struct WireError(pub(super) Failure);
+
+type Error = StreamableHttpError<WireError>;
+
+fn fails(why: impl Into<String>) -> Error {
+    Error::Client(WireError(Failure::Error(why.into())))
+}
+
+impl Wire {
+    pub(super) fn new(outlet: Arc<Outlet>, url: Url) -> Self {
+        Self {
+            outlet,
+            url,
+            resumptions: Arc::default(),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        session: Option<&str>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        body: Option<Bytes>,
+    ) -> Result<Response, Error> {
+        let mut all: HeaderMap = headers.into_iter().collect();
+        all.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        if body.is_some() {
+            all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if let Some(session) = session {
+            let session =
+                HeaderValue::from_str(session).map_err(|_| fails("the session id cannot be sent"))?;
+            all.insert(HeaderName::from_static(SESSION_ID), session);
+        }
+        let request = Outgoing {
+            method,
+            url: self.url.clone(),
+            headers: all,
+            body,
+        };
+        let response = self
+            .outlet
+            .send(&request)
+            .await
+            .map_err(|error| Error::Client(WireError(error.into())))?;
+        match response.status() {
+            StatusCode::UNAUTHORIZED => Err(Error::Client(WireError(self.outlet.refused_401()))),
+            status if status.is_redirection() => Err(fails(format!(
+                "the server redirects elsewhere (HTTP {}): give the URL it leads to",
+                status.as_u16()
+            ))),
+            _ => Ok(response),
+        }
+    }
+
+    async fn post(
+        &self,
+        message: &ClientJsonRpcMessage,
+        session: Option<&str>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let meter = meter_of(message);
+        let body = serde_json::to_vec(message)?;
+        let response = self
+            .send(Method::POST, session, headers, Some(body.into()))
+            .await?;
+        let status = response.status();
+        meter.begin(status);
+        let is_request = matches!(message, ClientJsonRpcMessage::Request(_));
+        if !status.is_success() {
+            return self.refused(message, session.is_some(), response, &meter).await;
+        }
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        let new_session = header(&response, SESSION_ID);
+        let kind = header(&response, "content-type").unwrap_or_default();
+        if kind.starts_with("text/event-stream") {
+            let events = self.events(response, meter);
+            return Ok(StreamableHttpPostResponse::Sse(events, new_session));
+        }
+        let body = read_body(response, MESSAGE_BYTES)
+            .await
+            .map_err(|error| fails(error.to_string()))?;
+        meter.add(body.len());
+        let answer = String::from_utf8_lossy(&body);
+        let answer = self.outlet.redactor().redact(&answer);
+        match serde_json::from_str::<ServerJsonRpcMessage>(&answer) {
+            Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, new_session)),
+            // Nothing is waited for: some servers say something to a notification.
+            Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
+            Err(error) => Err(fails(format!("the server's answer is no MCP message: {error}"))),
+        }
+    }
+
+    /// What an error status means: a session that is gone, an older server, a JSON-RPC error, or just a failure.
+    async fn refused(
+        &self,
+        message: &ClientJsonRpcMessage,
+        has_session: bool,
+        response: Response,
+        meter: &Meter,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let status = response.status();
+        if status == StatusCode::NOT_FOUND && has_session {
+            return Err(Error::SessionExpired);
+        }
+        let body = read_body(response, ERROR_BYTES).await.unwrap_or_default();
+        meter.add(body.len());
+        let body = String::from_utf8_lossy(&body);
+        let body = self.outlet.redactor().redact(&body);
+        let error = match serde_json::from_str::<ServerJsonRpcMessage>(&body) {
+            Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
+            Ok(_) | Err(_) => None,
+        };
+        let told = format!(
+            "HTTP {}: {}",
+            status.as_u16(),
+            text::line(&body, ERROR_TOLD_BYTES)
+        );
+        if let Some(id) = discovery(message)
+            && is_older(status)
+        {
+            // The server may not have read the id: the answer gets it, so that the client falls back to `initialize`.
+            let error = error.map_or_else(|| ErrorData::invalid_request(told, None), |error| error.error);
+            let answer = ServerJsonRpcMessage::error(error, Some(id));
+            return Ok(StreamableHttpPostResponse::Json(answer, None));
+        }
+        match error {
+            // Not every server answers 404 for a session it does not know.
+            Some(error)
+                if has_session && status == StatusCode::BAD_REQUEST && is_about_session(&error.error) =>
+            {
+                Err(Error::SessionExpired)
+            }
+            Some(error) if status != StatusCode::FORBIDDEN => Ok(StreamableHttpPostResponse::Json(
+                ServerJsonRpcMessage::Error(error),
+                None,
+            )),
+            Some(_) | None => Err(fails(told)),
+        }
+    }
+
+    /// The events of an answer, redacted, until the server ends it or has sent too much.
+    fn events(&self, response: Response, meter: Arc<Meter>) -> BoxStream<'static, Result<Sse, SseError>> {
+        let start = Events {
+            outlet: Arc::clone(&self.outlet),
+            response,
+            meter,
+            parser: sse::Parser::new(MESSAGE_BYTES),
+            ready: VecDeque::new(),
+            read: 0,
+            failed: false,
+        };
+        unfold(
+            start,
+            |mut events| async move { Some((events.next().await?, events)) },
+        )
+        .boxed()
+    }
+}
+
+/// An answer that comes as events.
+struct Events {
+    outlet: Arc<Outlet>,
+    response: Response,
+    meter: Arc<Meter>,
+    parser: sse::Parser,
+    ready: VecDeque<sse::Message>,
+    read: u64,
+    failed: bool,
+}
+
+impl Events {
+    async fn next(&mut self) -> Option<Result<Sse, SseError>> {
+        loop {
+            if self.failed {
+                return None;
+            }
+            if let Some(message) = self.ready.pop_front() {
+                return Some(Ok(self.event(&message)));
+            }
+            let chunk = match self.response.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => return None,
+                Err(error) => return Some(self.fail(sortie_net::Error::from(error))),
+            };
+            self.meter.add(chunk.len());
+            self.read += chunk.len() as u64;
+            if self.read > STREAM_BYTES {
+                let limit = usize::try_from(STREAM_BYTES).unwrap_or(usize::MAX);
+                return Some(self.fail(sortie_net::Error::TooLarge { limit }));
+            }
+            match self.parser.push(&chunk) {
+                Ok(messages) => self.ready.extend(messages),
+                Err(error) => return Some(self.fail(error)),
+            }
+        }
+    }
+
+    fn fail(&mut self, error: impl std::error::Error + Send + Sync + 'static) -> Result<Sse, SseError> {
+        self.failed = true;
+        Err(SseError::Body(Box::new(error)))
+    }
+
+    fn event(&self, message: &sse::Message) -> Sse {
+        Sse {
+            event: Some(message.event.clone()),
+            data: Some(self.outlet.redactor().redact(&message.data).into_owned()),
+            id: Some(message.last_id.clone()).filter(|id| !id.is_empty()),
+            retry: self
+                .parser
+                .retry_millis()
+                .map(|millis| millis.clamp(*RETRY.start(), *RETRY.end())),
+        }
+    }
+}
+
+impl StreamableHttpClient for Wire {
+    type Error = WireError;
+
+    async fn post_message(
+        &self,
+        _uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        self.post(&message, session.as_deref(), headers).await
+    }
+
+    async fn delete_session(
+        &self,
+        _uri: Arc<str>,
+        session: Arc<str>,
+        _auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Error> {
+        let response = self.send(Method::DELETE, Some(&session), headers, None).await?;
+        if response.status().is_success() {
+            Ok(())
+        } else {
+            Err(Error::ServerDoesNotSupportDeleteSession)
+        }
+    }
+
+    /// Takes up a broken stream. The stream of unasked messages is not opened.
+    async fn get_stream(
+        &self,
+        _uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        _auth: Option<String>,
+        mut headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
+        let Some(last) = last_event_id else {
+            return Err(Error::ServerDoesNotSupportSse);
+        };
+        if self.resumptions.fetch_add(1, Ordering::Relaxed) >= RESUMPTIONS {
+            return Err(Error::ServerDoesNotSupportSse);
+        }
+        let last = HeaderValue::from_str(&last).map_err(|_| Error::ServerDoesNotSupportSse)?;
+        headers.insert(HeaderName::from_static(LAST_EVENT_ID), last);
+        let response = self.send(Method::GET, session.as_deref(), headers, None).await?;
+        let is_stream =
+            header(&response, "content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+        if response.status() != StatusCode::OK || !is_stream {
+            return Err(Error::ServerDoesNotSupportSse);
+        }
+        Ok(self.events(response, Arc::default()))
+    }
+}
+
+/// The names of the protocol's headers in lower case, as `HeaderName` wants them.
+const SESSION_ID: &str = "mcp-session-id";
+const LAST_EVENT_ID: &str = "last-event-id";
+const _: () = assert!(
+    HEADER_SESSION_ID.eq_ignore_ascii_case(SESSION_ID)
+        && HEADER_LAST_EVENT_ID.eq_ignore_ascii_case(LAST_EVENT_ID)
+);
+
+fn header(response: &Response, name: &str) -> Option<String> {
+    Some(response.headers().get(name)?.to_str().ok()?.to_owned())
+}
+
+fn meter_of(message: &ClientJsonRpcMessage) -> Arc<Meter> {
+    match message {
+        ClientJsonRpcMessage::Request(request) => request
+            .request
+            .extensions()
+            .get::<Arc<Meter>>()
+            .map(Arc::clone)
+            .unwrap_or_default(),
+        ClientJsonRpcMessage::Response(_)
+        | ClientJsonRpcMessage::Notification(_)
+        | ClientJsonRpcMessage::Error(_) => Arc::default(),
+    }
+}
+
+/// The id of the request that asks a server whether it speaks the newest revision.
+fn discovery(message: &ClientJsonRpcMessage) -> Option<rmcp::model::RequestId> {
+    match message {
+        ClientJsonRpcMessage::Request(request)
+            if matches!(request.request, ClientRequest::DiscoverRequest(_)) =>
+        {
+            Some(request.id.clone())
+        }
+        ClientJsonRpcMessage::Request(_)
+        | ClientJsonRpcMessage::Response(_)
+        | ClientJsonRpcMessage::Notification(_)
+        | ClientJsonRpcMessage::Error(_) => None,
+    }
+}
+
+/// Whether a server that answers the discovery like this may still speak an older revision.
+fn is_older(status: StatusCode) -> bool {
+    let is_final = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
+    (status.is_client_error() && !is_final)
+        || matches!(
+            status,
+            StatusCode::INTERNAL_SERVER_ERROR | StatusCode::NOT_IMPLEMENTED
+        )
+}
+
+fn is_about_session(error: &ErrorData) -> bool {
+    error.message.to_ascii_lowercase().contains("session")
+}

@@ -1,0 +1,101 @@
+//! Names of tools: what a connection and its tool are called in front of the model.
+//!
+//! `<connection>__<tool>` fits `[a-zA-Z0-9_-]{1,64}` and is a function of the two names alone, so that a run that goes
+//! on elsewhere finds its tools again. Names that had to be changed, or could be read in two ways, end with a piece of
+//! a hash of both, so that two different tools share no name unless a server aims for it.
+
+use sha2::{Digest, Sha256};
+
+/// The longest name of a tool that every provider takes, in bytes.
+const LONGEST: usize = 64;
+/// What is left of a connection's name when the whole is too long, in bytes.
+const CONNECTION_PART: usize = 24;
+/// Hexadecimal digits of the hash.
+const HASH_DIGITS: usize = 8;
+
+/// The name of `tool` of `connection`.
+pub(crate) fn tool_name(connection: &str, tool: &str) -> String {
+    let plain = format!("{connection}__{tool}");
+    let is_clear = !connection.contains("__") && !connection.ends_with('_') && !tool.is_empty();
+    if is_clear && plain.len() <= LONGEST && plain.bytes().all(is_allowed) {
+        return plain;
+    }
+    let mut hash = Sha256::new();
+    hash.update((connection.len() as u64).to_be_bytes());
+    hash.update(connection);
+    hash.update(tool);
+    let digits: String = hash
+        .finalize()
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|nibble| char::from_digit(nibble.into(), 16))
+        .take(HASH_DIGITS)
+        .collect();
+    let connection = mapped(connection, CONNECTION_PART);
+    // Two underscores between the parts, one before the hash.
+    let tool = mapped(tool, LONGEST - connection.len() - HASH_DIGITS - 3);
+    format!("{connection}__{tool}_{digits}")
+}
+
+/// The beginning of `name`, with `_` for what a name may not hold.
+fn mapped(name: &str, limit: usize) -> String {
+    let allowed = |c: char| u8::try_from(c).is_ok_and(is_allowed);
+    name.chars()
+        .map(|c| if allowed(c) { c } else { '_' })
+        .take(limit)
+        .collect()
+}
+
+fn is_allowed(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ordinary_names_are_kept() {
+        assert_eq!(tool_name("github", "create_issue"), "github__create_issue");
+        assert_eq!(tool_name("my-api", "request"), "my-api__request");
+    }
+
+    #[test]
+    fn what_had_to_be_changed_ends_with_a_hash() {
+        let name = tool_name("api.example.com", "a/b");
+        assert!(name.starts_with("api_example_com__a_b_"), "{name}");
+        assert_eq!(name.len(), "api_example_com__a_b_".len() + HASH_DIGITS);
+        assert_eq!(name, tool_name("api.example.com", "a/b"));
+    }
+
+    #[test]
+    fn names_that_could_be_read_in_two_ways_stay_apart() {
+        for ((c1, t1), (c2, t2)) in [
+            (("a", "b__c"), ("a__b", "c")),
+            (("a_", "b"), ("a", "_b")),
+            (("a.b", "c"), ("a_b", "c")),
+            (("a", "b.c"), ("a", "b_c")),
+        ] {
+            assert_ne!(tool_name(c1, t1), tool_name(c2, t2));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_names_make_a_name_that_providers_take(connection in "[a-z0-9][a-z0-9._-]{0,99}", tool in any::<String>()) {
+            let name = tool_name(&connection, &tool);
+            prop_assert!(name.len() <= LONGEST && name.bytes().all(is_allowed), "{}", name);
+        }
+
+        #[test]
+        fn different_tools_have_different_names(
+            connections in ("[a-b][a-b._-]{0,4}", "[a-b][a-b._-]{0,4}"),
+            tools in ("[a-b_./]{1,4}", "[a-b_./]{1,4}"),
+        ) {
+            let same = connections.0 == connections.1 && tools.0 == tools.1;
+            prop_assert_eq!(tool_name(&connections.0, &tools.0) == tool_name(&connections.1, &tools.1), same);
+        }
+    }
+}
