@@ -6,9 +6,27 @@
 //! authorization server that was discovered has to offer it. Every answer is bounded in bytes and in time, and no
 //! redirect is followed.
 
+mod challenge;
+mod discovery;
+mod registration;
+mod token;
+mod wire;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use sortie_api::Credential;
+use sortie_net::Reach;
 use url::Url;
+
+pub use self::registration::client_document;
+use self::{token::Terms, wire::Wire};
+use crate::{Target, text};
+
+/// Bytes of a `state` and of a code verifier before they are encoded.
+const RANDOM_BYTES: usize = 32;
+/// How much of an authorization server's own words an error keeps, in bytes.
+const TOLD_BYTES: usize = 200;
 
 /// What a connection's definition says of OAuth. What it leaves out is discovered.
 #[derive(Clone, Debug, Default)]
@@ -124,6 +142,224 @@ pub enum Error {
     /// The server could not be had this time.
     #[error("{0}")]
     Unavailable(String),
+}
+
+/// The client of authorization servers.
+#[derive(Clone, Debug)]
+pub struct Client {
+    wire: Wire,
+}
+
+impl Client {
+    /// A client of the given reach. With [`Reach::Public`] everything has to be https.
+    pub fn new(reach: Reach) -> Result<Self, sortie_net::Error> {
+        Ok(Self {
+            wire: Wire::new(reach)?,
+        })
+    }
+
+    /// Begins a flow for what `target` leads to.
+    pub async fn start(&self, target: &Target, settings: &Settings, home: &Home) -> Result<Started, Error> {
+        let plan = match &settings.endpoints {
+            Some(endpoints) => self.given(target, settings, endpoints)?,
+            None => self.discovered(target, settings, home).await?,
+        };
+        let state = random()?;
+        let code_verifier = random()?;
+        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(code_verifier.expose()));
+        let mut url = plan.authorization_url;
+        {
+            let mut query = url.query_pairs_mut();
+            query
+                .append_pair("response_type", "code")
+                .append_pair("client_id", &plan.identity.client_id)
+                .append_pair("redirect_uri", home.redirect_uri.as_str())
+                .append_pair("state", state.expose())
+                .append_pair("code_challenge", &challenge)
+                .append_pair("code_challenge_method", "S256");
+            if let Some(scope) = &plan.scope {
+                query.append_pair("scope", scope);
+            }
+            if let Some(resource) = &plan.resource {
+                query.append_pair("resource", resource);
+            }
+            // OpenID providers give a refresh token for this scope only to those who ask for consent.
+            let scopes = plan.scope.as_deref().unwrap_or_default();
+            if scopes.split(' ').any(|scope| scope == OFFLINE_ACCESS) {
+                query.append_pair("prompt", "consent");
+            }
+        }
+        let pending = Pending {
+            state,
+            code_verifier,
+            redirect_uri: home.redirect_uri.as_str().to_owned(),
+            issuer: plan.issuer,
+            names_issuer: plan.names_issuer,
+            token_url: plan.token_url,
+            identity: plan.identity,
+            resource: plan.resource,
+            scope: plan.scope,
+        };
+        Ok(Started {
+            authorization_url: url,
+            pending,
+        })
+    }
+
+    fn given(&self, target: &Target, settings: &Settings, endpoints: &Endpoints) -> Result<Plan, Error> {
+        self.wire
+            .check("auth.authorization_url", &endpoints.authorization_url)?;
+        self.wire.check("auth.token_url", &endpoints.token_url)?;
+        let client_id = settings.client_id.as_deref().ok_or_else(|| {
+            Error::Refused("auth.client_id: required with authorization_url and token_url".to_owned())
+        })?;
+        let resource = match target {
+            Target::Mcp { url, .. } => Some(url.as_str().to_owned()),
+            // Plain APIs may refuse a parameter they do not know.
+            Target::Http { .. } | Target::McpStdio { .. } => None,
+        };
+        Ok(Plan {
+            authorization_url: endpoints.authorization_url.clone(),
+            token_url: endpoints.token_url.clone(),
+            identity: registration::given(client_id, settings.client_secret.as_ref(), &[]),
+            scope: Some(settings.scopes.join(" ")).filter(|scope| !scope.is_empty()),
+            resource,
+            issuer: None,
+            names_issuer: false,
+        })
+    }
+
+    async fn discovered(&self, target: &Target, settings: &Settings, home: &Home) -> Result<Plan, Error> {
+        let found = discovery::discover(&self.wire, target).await?;
+        let server = found.server;
+        let scope = if settings.scopes.is_empty() {
+            with_offline_access(found.scope, &server.scopes)
+        } else {
+            Some(settings.scopes.join(" "))
+        };
+        let identity = registration::identify(&self.wire, &server, settings, home, scope.as_deref()).await?;
+        Ok(Plan {
+            authorization_url: server.authorization_url,
+            token_url: server.token_url,
+            identity,
+            scope,
+            resource: Some(found.resource),
+            issuer: Some(server.issuer),
+            names_issuer: server.names_issuer,
+        })
+    }
+
+    /// Ends a flow with the query the person came back with (without `?`).
+    pub async fn finish(&self, pending: Pending, query: &str) -> Result<Grant, Error> {
+        let code = code(&pending, query)?;
+        let form = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code.expose()),
+            ("redirect_uri", &pending.redirect_uri),
+            ("code_verifier", pending.code_verifier.expose()),
+        ];
+        let terms = Terms {
+            token_url: pending.token_url.clone(),
+            identity: pending.identity.clone(),
+            resource: pending.resource.clone(),
+            issuer: pending.issuer.clone(),
+            refresh_token: None,
+            scope: pending.scope.clone(),
+        };
+        token::ask(&self.wire, form, terms).await
+    }
+
+    /// Renews a grant. The caller holds the connection's lock: a refresh token may be good for one use only, and the
+    /// grant that comes back takes the place of the old one.
+    pub async fn refresh(&self, grant: &Grant) -> Result<Grant, Error> {
+        let refresh_token = grant.refresh_token.as_ref().ok_or_else(|| {
+            Error::NeedsAuthorization("the authorization server gave no refresh token".to_owned())
+        })?;
+        let form = vec![
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh_token.expose()),
+        ];
+        let terms = Terms {
+            token_url: grant.token_url.clone(),
+            identity: grant.identity.clone(),
+            resource: grant.resource.clone(),
+            issuer: grant.issuer.clone(),
+            refresh_token: Some(refresh_token.clone()),
+            scope: grant.scope.clone(),
+        };
+        token::ask(&self.wire, form, terms).await
+    }
+}
+
+/// The scope that stands for a refresh token.
+const OFFLINE_ACCESS: &str = "offline_access";
+
+/// What a flow needs to know.
+struct Plan {
+    authorization_url: Url,
+    token_url: Url,
+    identity: Identity,
+    scope: Option<String>,
+    resource: Option<String>,
+    issuer: Option<String>,
+    names_issuer: bool,
+}
+
+/// The resource's scopes, and the one for a refresh token where the server has it.
+fn with_offline_access(scope: Option<String>, offered: &[String]) -> Option<String> {
+    let scope = scope?;
+    let has_it = scope.split(' ').any(|one| one == OFFLINE_ACCESS);
+    if has_it || !offered.iter().any(|one| one == OFFLINE_ACCESS) {
+        return Some(scope);
+    }
+    Some(format!("{scope} {OFFLINE_ACCESS}"))
+}
+
+/// The code in a callback, after its `state` and its `iss` were compared. What is named twice is refused.
+fn code(pending: &Pending, query: &str) -> Result<Credential, Error> {
+    let one = |name: &str| {
+        let mut values = url::form_urlencoded::parse(query.as_bytes()).filter(|(other, _)| other == name);
+        let value = values.next().map(|(_, value)| value.into_owned());
+        match values.next() {
+            Some(_) => Err(Error::Refused(format!("the callback names `{name}` twice"))),
+            None => Ok(value),
+        }
+    };
+    if one("state")?.as_deref() != Some(pending.state.expose()) {
+        return Err(Error::Refused("the callback belongs to another flow".to_owned()));
+    }
+    // RFC 9207: compared before anything else is believed, in errors too.
+    match (one("iss")?, &pending.issuer) {
+        (Some(named), Some(issuer)) if named != *issuer => {
+            return Err(Error::Refused(
+                "the callback comes from another authorization server".to_owned(),
+            ));
+        }
+        (None, _) if pending.names_issuer => {
+            return Err(Error::Refused(
+                "the callback does not name its authorization server".to_owned(),
+            ));
+        }
+        _ => {}
+    }
+    if let Some(error) = one("error")? {
+        let words = one("error_description")?.unwrap_or_default();
+        let told = text::line(
+            &format!("the authorization server says {error} {words}"),
+            TOLD_BYTES,
+        );
+        return Err(Error::NeedsAuthorization(told));
+    }
+    one("code")?
+        .filter(|code| !code.is_empty())
+        .map(Credential::new)
+        .ok_or_else(|| Error::Refused("the callback brings no code".to_owned()))
+}
+
+fn random() -> Result<Credential, Error> {
+    let mut bytes = [0; RANDOM_BYTES];
+    getrandom::fill(&mut bytes).map_err(|_| Error::Unavailable("there is no randomness".to_owned()))?;
+    Ok(Credential::new(URL_SAFE_NO_PAD.encode(bytes)))
 }
 
 /// Credentials as text, for what is sealed right afterwards.

@@ -1,0 +1,281 @@
+//! From the URL of an API or MCP server to the endpoints of its authorization server.
+//!
+//! The resource's challenge or its well-known documents (RFC 9728) name the authorization server; that one's metadata
+//! (RFC 8414 or OpenID Connect, path inserted or appended) names the endpoints. The issuer has to be the one that was
+//! asked for, and PKCE with S256 has to be offered: otherwise the flow is refused.
+
+use bytes::Bytes;
+use reqwest::{Method, StatusCode, header::WWW_AUTHENTICATE};
+use serde_json::json;
+use url::Url;
+
+use super::{
+    Error,
+    challenge::{self, Challenge},
+    wire::{Answer, Wire, place},
+};
+use crate::Target;
+
+/// How many authorization servers of a resource are tried.
+const SERVERS: usize = 3;
+
+/// What was found.
+pub(super) struct Discovered {
+    pub(super) server: Server,
+    /// The resource's own name for itself, for `resource` (RFC 8707).
+    pub(super) resource: String,
+    /// The scopes the resource asks for.
+    pub(super) scope: Option<String>,
+}
+
+/// An authorization server's metadata, as far as it is used.
+pub(super) struct Server {
+    pub(super) issuer: String,
+    pub(super) authorization_url: Url,
+    pub(super) token_url: Url,
+    pub(super) registration_url: Option<Url>,
+    pub(super) token_methods: Vec<String>,
+    pub(super) scopes: Vec<String>,
+    pub(super) names_issuer: bool,
+    pub(super) takes_client_documents: bool,
+}
+
+/// Finds the authorization server of what a connection leads to.
+pub(super) async fn discover(wire: &Wire, target: &Target) -> Result<Discovered, Error> {
+    let (method, url, body) = match target {
+        Target::Http { url, .. } => (Method::GET, url, None),
+        Target::Mcp { url, .. } => (Method::POST, url, Some(Bytes::from(first_message()))),
+        Target::McpStdio { .. } => {
+            return Err(Error::Refused(
+                "a program as MCP server has no authorization".to_owned(),
+            ));
+        }
+    };
+    wire.check("url", url)?;
+    let challenge = knock(wire, method, url, body).await?;
+    let protected = protected_resource(wire, url, &challenge).await?;
+    let (issuers, resource, scopes) = match &protected {
+        Some(metadata) => {
+            let issuers = metadata.texts("authorization_servers");
+            let resource = metadata.text("resource").unwrap_or(url.as_str()).to_owned();
+            (issuers, resource, metadata.texts("scopes_supported").join(" "))
+        }
+        // Before RFC 9728 the server's own origin was its authorization server.
+        None => (Vec::new(), canonical(url), String::new()),
+    };
+    let own = url.origin().ascii_serialization();
+    let issuers = if issuers.is_empty() {
+        vec![own.as_str()]
+    } else {
+        issuers
+    };
+    let mut last = None;
+    for issuer in issuers.into_iter().take(SERVERS) {
+        match server(wire, issuer).await {
+            Ok(server) => {
+                let scope = challenge
+                    .scope
+                    .or(Some(scopes))
+                    .filter(|scope| !scope.trim().is_empty());
+                return Ok(Discovered {
+                    server,
+                    resource,
+                    scope,
+                });
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| Error::Refused("no authorization server is named".to_owned())))
+}
+
+/// Asks the resource without credentials.
+async fn knock(wire: &Wire, method: Method, url: &Url, body: Option<Bytes>) -> Result<Challenge, Error> {
+    let response = wire.knock(method, url, body).await?;
+    if response.status() != StatusCode::UNAUTHORIZED {
+        return Ok(Challenge::default());
+    }
+    let headers = response.headers().get_all(WWW_AUTHENTICATE);
+    Ok(challenge::parse(
+        headers.iter().filter_map(|value| value.to_str().ok()),
+    ))
+}
+
+/// What every MCP client says first; most servers ask for authorization before they read it.
+fn first_message() -> String {
+    json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "sortie", "version": env!("CARGO_PKG_VERSION")}
+        }
+    })
+    .to_string()
+}
+
+/// The resource's metadata: where the challenge says, then at the two well-known places.
+async fn protected_resource(wire: &Wire, url: &Url, challenge: &Challenge) -> Result<Option<Answer>, Error> {
+    const WELL_KNOWN: &str = "oauth-protected-resource";
+    let mut places = Vec::new();
+    if let Some(named) = &challenge.resource_metadata {
+        let named: Url = named
+            .parse()
+            .map_err(|_| Error::Refused("resource_metadata: the challenge names no URL".to_owned()))?;
+        places.push(named);
+    }
+    places.extend(well_known(url, WELL_KNOWN, url.path()));
+    places.extend(well_known(url, WELL_KNOWN, ""));
+    for at in places {
+        wire.check("resource_metadata", &at)?;
+        let Some(metadata) = wire.find(&at).await? else {
+            continue;
+        };
+        let is_for_url = metadata
+            .text("resource")
+            .and_then(|resource| resource.parse::<Url>().ok())
+            .is_some_and(|resource| covers(&resource, url));
+        if !is_for_url {
+            return Err(Error::Refused(format!(
+                "{}: the metadata is of another resource than {}",
+                place(&at),
+                place(url)
+            )));
+        }
+        return Ok(Some(metadata));
+    }
+    Ok(None)
+}
+
+/// Whether metadata of `resource` holds for `url`: the same origin, and its path or one above it.
+fn covers(resource: &Url, url: &Url) -> bool {
+    let above = resource.path().trim_end_matches('/');
+    let below = url.path().strip_prefix(above);
+    resource.origin() == url.origin() && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The authorization server's metadata, at the places where its issuer may have put it.
+async fn server(wire: &Wire, issuer: &str) -> Result<Server, Error> {
+    let url: Url = issuer
+        .parse()
+        .map_err(|_| Error::Refused("authorization_servers: names no URL".to_owned()))?;
+    wire.check("issuer", &url)?;
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(Error::Refused(
+            "issuer: must have no query and no fragment".to_owned(),
+        ));
+    }
+    let mut places = Vec::new();
+    places.extend(well_known(&url, "oauth-authorization-server", url.path()));
+    places.extend(well_known(&url, "openid-configuration", url.path()));
+    let mut appended = url.clone();
+    appended.set_path(&format!(
+        "{}/.well-known/openid-configuration",
+        url.path().trim_end_matches('/')
+    ));
+    if !places.contains(&appended) {
+        places.push(appended);
+    }
+    for at in places {
+        if let Some(metadata) = wire.find(&at).await? {
+            return read(wire, issuer, &metadata);
+        }
+    }
+    Err(Error::Refused(format!(
+        "{}: no metadata of an authorization server",
+        place(&url)
+    )))
+}
+
+fn read(wire: &Wire, issuer: &str, metadata: &Answer) -> Result<Server, Error> {
+    let named = metadata.text("issuer").unwrap_or_default();
+    // Some servers spell themselves with a slash at the end in one place and without in the other.
+    if named.trim_end_matches('/') != issuer.trim_end_matches('/') {
+        return Err(Error::Refused(
+            "the metadata names another issuer than was asked for".to_owned(),
+        ));
+    }
+    if !metadata
+        .texts("code_challenge_methods_supported")
+        .contains(&"S256")
+    {
+        return Err(Error::Refused(
+            "the authorization server does not offer PKCE with S256 (code_challenge_methods_supported)"
+                .to_owned(),
+        ));
+    }
+    let registration_url = match metadata.text("registration_endpoint") {
+        Some(_) => Some(metadata.url("registration_endpoint", wire)?),
+        None => None,
+    };
+    let owned = |texts: Vec<&str>| texts.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    Ok(Server {
+        issuer: named.to_owned(),
+        authorization_url: metadata.url("authorization_endpoint", wire)?,
+        token_url: metadata.url("token_endpoint", wire)?,
+        registration_url,
+        token_methods: owned(metadata.texts("token_endpoint_auth_methods_supported")),
+        scopes: owned(metadata.texts("scopes_supported")),
+        names_issuer: metadata.is_true("authorization_response_iss_parameter_supported"),
+        takes_client_documents: metadata.is_true("client_id_metadata_document_supported"),
+    })
+}
+
+/// `/.well-known/NAME` with `path` behind it, on the origin of `url`.
+fn well_known(url: &Url, name: &str, path: &str) -> Option<Url> {
+    let path = path.trim_end_matches('/');
+    let mut at = url.clone();
+    at.set_query(None);
+    at.set_fragment(None);
+    at.set_path(&format!("/.well-known/{name}{path}"));
+    (at.origin() == url.origin()).then_some(at)
+}
+
+/// The URL as a resource's name: without query and fragment.
+fn canonical(url: &Url) -> String {
+    let mut name = url.clone();
+    name.set_query(None);
+    name.set_fragment(None);
+    name.as_str().trim_end_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn well_known_paths_are_inserted_between_host_and_path() {
+        let issuer = url("https://a.b/tenant/");
+        assert_eq!(
+            well_known(&issuer, "x", issuer.path()).unwrap().as_str(),
+            "https://a.b/.well-known/x/tenant"
+        );
+        let issuer = url("https://a.b?c#d");
+        assert_eq!(
+            well_known(&issuer, "x", issuer.path()).unwrap().as_str(),
+            "https://a.b/.well-known/x"
+        );
+    }
+
+    #[test]
+    fn metadata_holds_for_its_own_origin_at_or_below_its_path() {
+        for (resource, of, holds) in [
+            ("https://a.b/mcp", "https://a.b/mcp", true),
+            ("https://a.b", "https://a.b/mcp", true),
+            ("https://a.b/", "https://a.b/mcp", true),
+            ("https://a.b/mcp/", "https://a.b/mcp", true),
+            ("https://a.b/mc", "https://a.b/mcp", false),
+            ("https://a.b/mcp/x", "https://a.b/mcp", false),
+            ("https://evil.com/mcp", "https://a.b/mcp", false),
+            ("http://a.b/mcp", "https://a.b/mcp", false),
+        ] {
+            assert_eq!(covers(&url(resource), &url(of)), holds, "{resource} {of}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Who the client is to an authorization server: what an administrator gave, else its metadata document, else what a
+//! dynamic registration (RFC 7591) brings.
+
+use serde_json::{Value, json};
+use sortie_api::Credential;
+use url::{Host, Url};
+
+use super::{Error, Home, Identity, Method, Settings, discovery::Server, wire::Wire};
+
+/// The document that a client is known by where authorization servers read such documents: to be served as JSON at
+/// [`Home::client_document`].
+pub fn client_document(document: &Url, redirect_uri: &Url) -> Value {
+    let mut about = about(redirect_uri);
+    if let Value::Object(members) = &mut about {
+        members.insert("client_id".to_owned(), Value::from(document.as_str()));
+        members.insert(
+            "client_uri".to_owned(),
+            Value::from(document.origin().ascii_serialization()),
+        );
+    }
+    about
+}
+
+fn about(redirect_uri: &Url) -> Value {
+    let is_loopback = match redirect_uri.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    json!({
+        "client_name": "Sortie",
+        "redirect_uris": [redirect_uri.as_str()],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": if is_loopback { "native" } else { "web" }
+    })
+}
+
+/// The identity of a given client; `methods` are those the server takes, empty where it does not say.
+pub(super) fn given(client_id: &str, secret: Option<&Credential>, methods: &[String]) -> Identity {
+    let takes = |name: &str| methods.iter().any(|method| method == name);
+    let method = match secret {
+        None => Method::None,
+        // What RFC 8414 says a server means that says nothing.
+        Some(_) if methods.is_empty() || takes("client_secret_basic") => Method::ClientSecretBasic,
+        Some(_) => Method::ClientSecretPost,
+    };
+    Identity {
+        client_id: client_id.to_owned(),
+        client_secret: secret.cloned(),
+        method,
+    }
+}
+
+/// The identity at a discovered server.
+pub(super) async fn identify(
+    wire: &Wire,
+    server: &Server,
+    settings: &Settings,
+    home: &Home,
+    scope: Option<&str>,
+) -> Result<Identity, Error> {
+    if let Some(client_id) = &settings.client_id {
+        return Ok(given(
+            client_id,
+            settings.client_secret.as_ref(),
+            &server.token_methods,
+        ));
+    }
+    if let Some(document) = home
+        .client_document
+        .as_ref()
+        .filter(|_| server.takes_client_documents)
+    {
+        return Ok(given(document.as_str(), None, &[]));
+    }
+    let Some(registration) = &server.registration_url else {
+        return Err(Error::Refused(
+            "auth.client_id: required, because the authorization server registers no clients by itself"
+                .to_owned(),
+        ));
+    };
+    let mut about = about(&home.redirect_uri);
+    if let (Value::Object(members), Some(scope)) = (&mut about, scope) {
+        members.insert("scope".to_owned(), Value::from(scope));
+    }
+    let answer = wire.post_json(registration, &about).await?;
+    let Some(client_id) = answer.text("client_id").filter(|_| answer.status.is_success()) else {
+        let why = answer
+            .error()
+            .unwrap_or_else(|| format!("HTTP {}", answer.status.as_u16()));
+        return Err(Error::Refused(format!(
+            "the authorization server did not register the client: {why}"
+        )));
+    };
+    let secret = answer.text("client_secret").map(Credential::new);
+    let method = match (answer.text("token_endpoint_auth_method"), &secret) {
+        (Some("none"), _) | (_, None) => Method::None,
+        (Some("client_secret_post"), Some(_)) => Method::ClientSecretPost,
+        (Some(_) | None, Some(_)) => Method::ClientSecretBasic,
+    };
+    Ok(Identity {
+        client_id: client_id.to_owned(),
+        client_secret: secret,
+        method,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_names_itself_and_where_people_come_back_to() {
+        let document = "https://sortie.example/client.json".parse().unwrap();
+        let redirect = "https://sortie.example/v1/oauth/callback".parse().unwrap();
+        assert_eq!(
+            client_document(&document, &redirect),
+            json!({
+                "client_id": "https://sortie.example/client.json",
+                "client_name": "Sortie",
+                "client_uri": "https://sortie.example",
+                "redirect_uris": ["https://sortie.example/v1/oauth/callback"],
+                "grant_types": ["authorization_code", "refresh_token"],
+                "response_types": ["code"],
+                "token_endpoint_auth_method": "none",
+                "application_type": "web"
+            })
+        );
+    }
+
+    #[test]
+    fn a_secret_is_sent_the_way_the_server_takes_it() {
+        let secret = Credential::new("s");
+        let post = ["client_secret_post".to_owned()];
+        let both = ["client_secret_post".to_owned(), "client_secret_basic".to_owned()];
+        assert_eq!(given("c", None, &post).method, Method::None);
+        assert_eq!(given("c", Some(&secret), &[]).method, Method::ClientSecretBasic);
+        assert_eq!(given("c", Some(&secret), &post).method, Method::ClientSecretPost);
+        assert_eq!(given("c", Some(&secret), &both).method, Method::ClientSecretBasic);
+    }
+}

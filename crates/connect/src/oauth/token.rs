@@ -1,0 +1,97 @@
+//! The token endpoint: a code or a refresh token for an access token.
+
+use sortie_api::Credential;
+use url::Url;
+
+use super::{
+    Error, Grant, Identity, Method,
+    wire::{Answer, Wire, place},
+};
+
+/// What stays the same from one grant to the next.
+pub(super) struct Terms {
+    pub(super) token_url: Url,
+    pub(super) identity: Identity,
+    pub(super) resource: Option<String>,
+    pub(super) issuer: Option<String>,
+    /// What is kept where the server says nothing new.
+    pub(super) refresh_token: Option<Credential>,
+    /// Likewise.
+    pub(super) scope: Option<String>,
+}
+
+/// Asks for a token; `form` says by what.
+pub(super) async fn ask(wire: &Wire, mut form: Vec<(&str, &str)>, terms: Terms) -> Result<Grant, Error> {
+    let identity = &terms.identity;
+    let secret = identity.client_secret.as_ref().map(Credential::expose);
+    let basic = match (identity.method, secret) {
+        (Method::ClientSecretBasic, Some(secret)) => Some((identity.client_id.as_str(), secret)),
+        (Method::ClientSecretPost, Some(secret)) => {
+            form.push(("client_id", &identity.client_id));
+            form.push(("client_secret", secret));
+            None
+        }
+        (Method::None | Method::ClientSecretBasic | Method::ClientSecretPost, _) => {
+            form.push(("client_id", &identity.client_id));
+            None
+        }
+    };
+    if let Some(resource) = &terms.resource {
+        form.push(("resource", resource));
+    }
+    wire.check("token_url", &terms.token_url)?;
+    let answer = wire.post_form(&terms.token_url, &form, basic).await?;
+    grant(&answer, terms)
+}
+
+fn grant(answer: &Answer, terms: Terms) -> Result<Grant, Error> {
+    let place = place(&terms.token_url);
+    // Some servers answer errors with 200.
+    if let Some(why) = answer.error() {
+        let told = format!("{place} says {why}");
+        return Err(match answer.text("error") {
+            Some("invalid_grant") => Error::NeedsAuthorization(told),
+            Some("temporarily_unavailable" | "server_error" | "slow_down") => Error::Unavailable(told),
+            Some(_) | None => Error::Refused(told),
+        });
+    }
+    if !answer.status.is_success() {
+        let told = format!("{place} answers HTTP {}", answer.status.as_u16());
+        return Err(if answer.status.is_server_error() {
+            Error::Unavailable(told)
+        } else {
+            Error::Refused(told)
+        });
+    }
+    let access_token = answer
+        .text("access_token")
+        .ok_or_else(|| Error::Refused(format!("{place} gives no access token")))?;
+    let kind = answer.text("token_type").unwrap_or("bearer");
+    if !kind.eq_ignore_ascii_case("bearer") {
+        return Err(Error::Refused(format!(
+            "{place} gives a token that is no bearer token"
+        )));
+    }
+    Ok(Grant {
+        access_token: Credential::new(access_token),
+        expires_in_seconds: seconds(answer),
+        scope: answer.text("scope").map(str::to_owned).or(terms.scope),
+        issuer: terms.issuer,
+        refresh_token: answer
+            .text("refresh_token")
+            .map(Credential::new)
+            .or(terms.refresh_token),
+        token_url: terms.token_url,
+        identity: terms.identity,
+        resource: terms.resource,
+    })
+}
+
+/// `expires_in`, which some servers write as text.
+fn seconds(answer: &Answer) -> Option<u64> {
+    let value = answer.object.get("expires_in")?;
+    value
+        .as_u64()
+        .or_else(|| value.as_str()?.parse().ok())
+        .filter(|seconds| *seconds > 0)
+}
