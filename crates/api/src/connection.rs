@@ -209,6 +209,13 @@ pub struct ConnectionDefinition {
     pub description: Option<String>,
 }
 
+impl ConnectionDefinition {
+    /// How the engine proves itself; `none` where nothing is said.
+    pub fn auth_type(&self) -> AuthType {
+        self.auth.as_ref().map_or(AuthType::None, |auth| auth.kind)
+    }
+}
+
 /// How the engine proves itself: `type`, and the fields that go with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -326,20 +333,23 @@ pub struct ShownAuth {
 /// What a test of a connection found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConnectionTest {
-    /// Whether the other side answered as it should.
-    pub ok: bool,
+    /// Whether it can be used.
+    pub status: ConnectionStatus,
+    /// What was found, in a sentence.
+    #[schema(example = "the server offers 12 tools")]
+    pub detail: String,
     /// `http`: the status of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub status: Option<u16>,
-    /// `mcp`: the names of the tools that runs may use.
+    pub http_status: Option<u16>,
+    /// `mcp`: the revision of the protocol that the server speaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub protocol_version: Option<String>,
+    /// `mcp`: the tools that the server offers, by its own names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub tools: Option<Vec<String>>,
-    /// What went wrong.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub error: Option<String>,
     /// How long it took, in milliseconds.
     #[schema(minimum = 0)]
     pub duration_ms: u64,

@@ -4,6 +4,7 @@
 //! node. Channels carry hints only: what is true is in the store, and is read again from there.
 
 mod clock;
+mod connections;
 mod error;
 mod hub;
 mod intake;
@@ -12,9 +13,10 @@ mod models;
 mod no_sandbox;
 mod node;
 mod options;
+mod sealing;
 mod worker;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
 use sortie_api::{
@@ -24,17 +26,20 @@ use sortie_api::{
     secret::Secret,
 };
 use sortie_sandbox::{Backend, Level};
-use sortie_store::{Cancelled, Created, KeyRecord, NewRun, Store};
+use sortie_store::{Cancelled, Created, InlineCredentials, KeyRecord, NewRun, Store};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use clock::Clock;
+pub use connections::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH, Connections, Put};
 pub use error::Error;
 pub use hub::Frame;
 pub use options::{Options, Serves};
+pub use sealing::{InvalidKey, MasterKey};
 
 use crate::{
     clock::random,
+    connections::secrets::Secrets,
     hub::Hub,
     intake::{Intake, idempotency_key},
     keys::Keys,
@@ -56,6 +61,7 @@ struct Inner {
     store: Store,
     keys: Keys,
     models: Arc<Models>,
+    connections: Connections,
     hub: Hub,
     active: Active,
     /// A sentence for people where commands cannot be run.
@@ -91,12 +97,14 @@ impl Engine {
             .as_ref()
             .map(|backend| backend.capabilities().level)
             .map_err(Clone::clone);
+        let tracker = TaskTracker::new();
         let engine = Self(Arc::new(Inner {
+            connections: Connections::new(&options, store.clone(), tracker.clone())?,
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models: Arc::new(Models::offline()),
             own: Own::default(),
             work: Arc::new(Notify::new()),
-            tracker: TaskTracker::new(),
+            tracker,
             closing: CancellationToken::new(),
             dispatched: CancellationToken::new(),
             closed,
@@ -121,6 +129,7 @@ impl Engine {
             hub: node.hub.clone(),
             clock: node.options.clock.clone(),
             models: Arc::clone(&node.models),
+            connections: node.connections.clone(),
             active: node.active.clone(),
             options: Arc::clone(&node.options),
             sandbox,
@@ -196,6 +205,11 @@ impl Engine {
         self.0.models.catalog()
     }
 
+    /// Saved connections.
+    pub fn connections(&self) -> &Connections {
+        &self.0.connections
+    }
+
     /// The deployment mode.
     pub fn mode(&self) -> Mode {
         self.0.options.mode
@@ -217,6 +231,8 @@ impl Engine {
             options: &node.options,
             models: &node.models,
             commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
+            connections: &node.connections,
+            org,
         };
         let accepted = match (intake.accept(request).await, &idempotency) {
             (Err(Error::Invalid(rule)), Some(key)) => {
@@ -229,11 +245,13 @@ impl Engine {
             (accepted, _) => accepted?,
         };
         let now = node.options.clock.now();
+        let id = RunId::new(now, random()?);
         let run = NewRun {
-            id: RunId::new(now, random()?),
+            id,
             org,
             idempotency_key: idempotency,
             definition: accepted.definition,
+            inline: self.sealed((org, id), &accepted.inline).await?,
             max_cost: accepted.max_cost,
             timeout_seconds: accepted.timeout_seconds,
             created_at: now,
@@ -246,6 +264,21 @@ impl Engine {
             node.work.notify_one();
         }
         Ok(created)
+    }
+
+    /// The credentials that a run brings, as they are stored.
+    async fn sealed(
+        &self,
+        run: (OrgId, RunId),
+        inline: &BTreeMap<String, Secrets>,
+    ) -> Result<Option<InlineCredentials>, Error> {
+        if inline.is_empty() {
+            return Ok(None);
+        }
+        let names: Vec<&String> = inline.keys().collect();
+        let names = serde_json::to_string(&names).map_err(|error| Error::Internal(error.to_string()))?;
+        let sealed = self.0.connections.seal_inline(run, inline).await?;
+        Ok(Some(InlineCredentials { sealed, names }))
     }
 
     /// Cancels a run and stops its worker; a final run is returned unchanged.

@@ -3,9 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use sortie_api::{Micros, Mode};
+use sortie_net::Reach;
 use sortie_sandbox::Limits;
 
-use crate::Clock;
+use crate::{Clock, MasterKey};
 
 /// Whose runs an engine works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,12 @@ pub struct Options {
     pub default_max_cost: Micros,
     /// What one run's commands may use.
     pub sandbox_limits: Limits,
+    /// What credentials are sealed with, the newest first. Without one, none can be kept.
+    pub master_keys: Vec<MasterKey>,
+    /// How far connections may reach.
+    pub connections_reach: Reach,
+    /// The address that browsers and authorization servers reach this engine under, without a slash at its end.
+    pub base_url: Option<String>,
     /// How long a node may be silent before its runs are given up.
     pub lease: Duration,
     /// How often a node renews its lease.
@@ -62,6 +69,9 @@ impl Default for Options {
             compute_micros_per_second: Micros::ZERO,
             default_max_cost: Micros::new(1_000_000).unwrap_or_default(),
             sandbox_limits: Limits::default(),
+            master_keys: Vec::new(),
+            connections_reach: Reach::Private,
+            base_url: None,
             lease: Duration::from_secs(10),
             heartbeat: Duration::from_secs(3),
             shutdown_grace: Duration::from_secs(30),
