@@ -130,6 +130,8 @@ ids! {
     FileId = "file";
     /// A schedule.
     ScheduleId = "sched";
+    /// A saved connection.
+    ConnectionId = "conn";
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! No I/O, no clock and no randomness of its own: times and random bytes are arguments. The server, the
 //! command line, the store and the tests share these types, so a field exists in one place.
 
+pub mod connection;
 mod credential;
 pub mod error;
 pub mod event;
@@ -20,10 +21,11 @@ pub mod secret;
 pub mod status;
 pub mod time;
 
+pub use connection::{Connection, ConnectionStatus};
 pub use credential::Credential;
 pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
-pub use id::{KeyId, OrgId, RunId, ScheduleId};
+pub use id::{ConnectionId, KeyId, OrgId, RunId, ScheduleId};
 pub use money::Micros;
 pub use organization::{Mode, OrganizationInfo, Role};
 pub use request::RunRequest;

@@ -14,6 +14,26 @@ pub const INLINE_FILES_BYTES: usize = 8 * 1024 * 1024;
 pub const WEB_DOMAINS: usize = 100;
 /// Entries of `connections`.
 pub const CONNECTIONS: usize = 16;
+/// Saved connections of one organization.
+pub const SAVED_CONNECTIONS: u32 = 1_000;
+/// A connection's `url`, `authorization_url` and `token_url`, in characters.
+pub const CONNECTION_URL_CHARS: usize = 2_048;
+/// Entries of a connection's `headers` and `env`.
+pub const CONNECTION_HEADERS: usize = 32;
+/// The name of a header, a query parameter, a variable or a tool of a connection, in bytes.
+pub const CONNECTION_NAME_BYTES: usize = 128;
+/// One credential of a connection: a token, a password, the value of a header; in bytes.
+pub const CREDENTIAL_BYTES: usize = 8 * 1024;
+/// Entries of a connection's `allowed_tools`.
+pub const ALLOWED_TOOLS: usize = 100;
+/// Entries of a connection's `command`.
+pub const COMMAND_PARTS: usize = 64;
+/// One entry of a connection's `command`, in bytes.
+pub const COMMAND_PART_BYTES: usize = 4 * 1024;
+/// Entries of a connection's `scopes`.
+pub const SCOPES: usize = 50;
+/// How long a person has to authorize a connection, in seconds.
+pub const AUTHORIZATION_SECONDS: u64 = 600;
 /// `description`, in characters.
 pub const DESCRIPTION_CHARS: usize = 500;
 /// A workflow's or connection's name, in characters.

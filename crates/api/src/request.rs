@@ -6,7 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::object::objects;
+use crate::{
+    Credential,
+    connection::{ConnectionAuth, ConnectionType, names_only},
+    object::objects,
+};
 
 objects!(RunRequest RunFile RunConnection Callback);
 
@@ -20,7 +24,7 @@ where
 }
 
 /// Reads a map in which no name stands twice: the last one would win in silence.
-fn unique<'de, D, T>(deserializer: D) -> Result<Option<BTreeMap<String, T>>, D::Error>
+pub(crate) fn unique<'de, D, T>(deserializer: D) -> Result<Option<BTreeMap<String, T>>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -215,7 +219,7 @@ pub struct RunFile {
 }
 
 /// A connection of a run: a saved one by `ref`, or an inline definition by `type` and `url`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunConnection {
     /// Name of a saved connection.
@@ -227,7 +231,7 @@ pub struct RunConnection {
     )]
     #[schema(nullable = false)]
     pub reference: Option<String>,
-    /// Kind of an inline definition: `http`.
+    /// Kind of an inline definition.
     #[serde(
         rename = "type",
         default,
@@ -235,16 +239,34 @@ pub struct RunConnection {
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false)]
-    pub kind: Option<String>,
-    /// Base URL of an inline definition.
+    pub kind: Option<ConnectionType>,
+    /// Base URL of an inline HTTP API, or the endpoint of an MCP server. User info and query are credentials: they are used
+    /// and not kept.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, max_length = 2_048, pattern = "^https?://")]
+    pub url: Option<String>,
+    /// How the engine proves itself in an inline definition; every type but `oauth`. Used and not kept.
     #[serde(
         default,
         deserialize_with = "present",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false)]
-    pub url: Option<String>,
-    /// The only HTTP methods the agent may use.
+    pub auth: Option<ConnectionAuth>,
+    /// Headers added to every request of an inline definition, by name; at most 32. The values are used and not kept.
+    #[serde(
+        default,
+        deserialize_with = "unique",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "names_only"
+    )]
+    #[schema(nullable = false, value_type = Option<BTreeMap<String, String>>)]
+    pub headers: Option<BTreeMap<String, Credential>>,
+    /// The only HTTP methods the agent may use; beside `ref`, of those the saved connection allows.
     #[serde(
         default,
         deserialize_with = "present",
@@ -252,7 +274,7 @@ pub struct RunConnection {
     )]
     #[schema(nullable = false)]
     pub allowed_methods: Option<Vec<String>>,
-    /// The only MCP tools the agent may use.
+    /// The only MCP tools the agent may use; beside `ref`, of those the saved connection allows.
     #[serde(
         default,
         deserialize_with = "present",

@@ -4,6 +4,7 @@
 //! node. Channels carry hints only: what is true is in the store, and is read again from there.
 
 mod clock;
+mod connections;
 mod error;
 mod hub;
 mod intake;
@@ -12,12 +13,13 @@ mod models;
 mod no_sandbox;
 mod node;
 mod options;
+mod sealing;
 #[cfg(test)]
 mod testing;
 mod web;
 mod worker;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
 use sortie_api::{
@@ -27,17 +29,20 @@ use sortie_api::{
     secret::Secret,
 };
 use sortie_sandbox::{Backend, Level};
-use sortie_store::{Cancelled, Created, Expired, KeyRecord, NewRun, Store};
+use sortie_store::{Cancelled, Created, Expired, InlineCredentials, KeyRecord, NewRun, Store};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use clock::Clock;
+pub use connections::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH, Connections, Put};
 pub use error::Error;
 pub use hub::{Deltas, Frame};
 pub use options::{Options, Serves};
+pub use sealing::{InvalidKey, MasterKey};
 
 use crate::{
     clock::random,
+    connections::secrets::Secrets,
     hub::Hub,
     intake::{Intake, idempotency_key},
     keys::Keys,
@@ -61,6 +66,7 @@ struct Inner {
     keys: Keys,
     models: Arc<Models>,
     web: NodeWeb,
+    connections: Connections,
     hub: Hub,
     active: Active,
     places: Places,
@@ -94,18 +100,20 @@ impl Engine {
             .map_err(Clone::clone);
         let models = Arc::new(Models::new(&options.models)?);
         let web = NodeWeb::new(&options)?;
+        let tracker = TaskTracker::new();
+        let connections = Connections::new(&options, store.clone(), tracker.clone())?;
         let active = Active::default();
         let worker = Arc::new(Worker {
             store: store.clone(),
             hub: hub.clone(),
             clock: options.clock.clone(),
             models: Arc::clone(&models),
+            connections: connections.clone(),
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
             web: web.clone(),
         });
-        let tracker = TaskTracker::new();
         let places = Places::new(worker, tracker.clone(), closing.clone());
         let lifeline = Lifeline {
             identity: Identity::begin(&store, &options).await?,
@@ -116,6 +124,7 @@ impl Engine {
         };
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
+            connections,
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
             web,
@@ -152,6 +161,9 @@ impl Engine {
             stop: node.closing.clone(),
         };
         node.tracker.spawn(dispatcher.run());
+        let connections = node.connections.clone();
+        node.tracker
+            .spawn(connections.forget_settled(node.options.heartbeat, node.closed.clone()));
         node.tracker.spawn(lifeline.run(node.closed.clone()));
         node.tracker.spawn(node::clean_up(
             node.store.clone(),
@@ -213,6 +225,11 @@ impl Engine {
         self.0.models.catalog()
     }
 
+    /// Saved connections.
+    pub fn connections(&self) -> &Connections {
+        &self.0.connections
+    }
+
     /// The deployment mode.
     pub fn mode(&self) -> Mode {
         self.0.options.mode
@@ -235,6 +252,8 @@ impl Engine {
             models: &node.models,
             web: &node.web,
             commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
+            connections: &node.connections,
+            org,
         };
         let accepted = match (intake.accept(request).await, &idempotency) {
             (Err(Error::Invalid(rule)), Some(key)) => {
@@ -247,11 +266,13 @@ impl Engine {
             (accepted, _) => accepted?,
         };
         let now = node.options.clock.now();
+        let id = RunId::new(now, random()?);
         let run = NewRun {
-            id: RunId::new(now, random()?),
+            id,
             org,
             idempotency_key: idempotency,
             definition: accepted.definition,
+            inline: self.sealed((org, id), &accepted.inline).await?,
             max_cost: accepted.max_cost,
             timeout_seconds: accepted.timeout_seconds,
             created_at: now,
@@ -264,6 +285,21 @@ impl Engine {
             node.work.notify_one();
         }
         Ok(created)
+    }
+
+    /// The credentials that a run brings, as they are stored.
+    async fn sealed(
+        &self,
+        run: (OrgId, RunId),
+        inline: &BTreeMap<String, Secrets>,
+    ) -> Result<Option<InlineCredentials>, Error> {
+        if inline.is_empty() {
+            return Ok(None);
+        }
+        let names: Vec<&String> = inline.keys().collect();
+        let names = serde_json::to_string(&names).map_err(|error| Error::Internal(error.to_string()))?;
+        let sealed = self.0.connections.seal_inline(run, inline).await?;
+        Ok(Some(InlineCredentials { sealed, names }))
     }
 
     /// Cancels a run and stops its worker; a final run is returned unchanged.

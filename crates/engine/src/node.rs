@@ -317,6 +317,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        connections::Connections,
         models::Models,
         no_sandbox::NoSandbox,
         testing::{Held, held},
@@ -342,6 +343,7 @@ mod tests {
             hub: hub.clone(),
             clock: options.clock.clone(),
             models: Arc::new(Models::new(&sortie_models::Settings::default()).unwrap()),
+            connections: Connections::new(&options, store.clone(), TaskTracker::new()).unwrap(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             web: NodeWeb::new(&options).unwrap(),
             active: Active::default(),

@@ -3,11 +3,11 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use sortie_api::{Micros, Mode};
-use sortie_net::Network;
+use sortie_net::{Network, Reach};
 use sortie_sandbox::Limits;
 use sortie_web::{RobotsTxt, SearchSettings};
 
-use crate::Clock;
+use crate::{Clock, MasterKey};
 
 /// Whose runs an engine works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,12 @@ pub struct Options {
     pub network: Option<Arc<Network>>,
     /// Providers and models.
     pub models: sortie_models::Settings,
+    /// What credentials are sealed with, the newest first. Without one, none can be kept.
+    pub master_keys: Vec<MasterKey>,
+    /// How far connections may reach.
+    pub connections_reach: Reach,
+    /// The address that browsers and authorization servers reach this engine under, without a slash at its end.
+    pub base_url: Option<String>,
     /// How long a node may be silent before its runs are given up.
     pub lease: Duration,
     /// How often a node renews its lease.
@@ -76,6 +82,9 @@ impl Default for Options {
             robots: RobotsTxt::Honoured,
             search: None,
             network: None,
+            master_keys: Vec::new(),
+            connections_reach: Reach::Private,
+            base_url: None,
             lease: Duration::from_secs(10),
             heartbeat: Duration::from_secs(3),
             shutdown_grace: Duration::from_secs(30),

@@ -38,6 +38,7 @@ pub(crate) async fn held() -> Held {
         org,
         idempotency_key: None,
         definition: r#"{"prompt":"x","shell":false}"#.into(),
+        inline: None,
         max_cost: Micros::new(1).unwrap(),
         timeout_seconds: 60,
         created_at: now,

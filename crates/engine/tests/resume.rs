@@ -100,6 +100,7 @@ impl Left {
             org,
             idempotency_key: None,
             definition: r#"{"prompt":"hello","shell":false}"#.into(),
+            inline: None,
             max_cost: Micros::new(1_000_000).unwrap(),
             timeout_seconds: 60,
             created_at: at,

@@ -55,6 +55,7 @@ impl Bench {
             org: self.org,
             idempotency_key: None,
             definition: format!(r#"{{"prompt":"{}"}}"#, "x".repeat(200)).into(),
+            inline: None,
             max_cost: Micros::new(1_000_000)?,
             timeout_seconds: 300,
             created_at: at,

@@ -5,17 +5,23 @@
 //! worker carries its [`Fence`]: a worker whose run was cancelled or taken over writes nothing and learns it as
 //! [`Error::Fenced`]. Times and identifiers are arguments: nothing here reads a clock or makes a random number.
 
+mod authorizations;
+mod connections;
 mod db;
 mod keys;
 mod nodes;
 mod runs;
+mod sealed;
 #[cfg(test)]
 mod tests;
 mod types;
 
+pub use authorizations::{OauthFlow, SeenTokens};
+pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use types::{
-    Append, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held, Journal, KeyRecord,
-    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Origin, Progress, Result, RunFilter, Sweep, Swept,
+    Append, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held, InlineCredentials,
+    Journal, KeyRecord, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Origin, Progress, Result,
+    RunFilter, StoredDefinition, Sweep, Swept,
 };
 
 use self::db::{Db, vals};

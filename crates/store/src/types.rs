@@ -130,14 +130,34 @@ pub struct NewRun {
     pub org: OrgId,
     /// The client's idempotency key.
     pub idempotency_key: Option<String>,
-    /// The JSON of the resolved `RunRequest`.
+    /// The JSON of the resolved `RunRequest`, without the credentials of its inline connections.
     pub definition: Arc<str>,
+    /// What was left out of it.
+    pub inline: Option<InlineCredentials>,
     /// The budget.
     pub max_cost: Micros,
     /// The time limit from the claim, in seconds.
     pub timeout_seconds: u32,
     /// When it was accepted.
     pub created_at: Timestamp,
+}
+
+/// The credentials of a run's inline connections.
+#[derive(Clone, Debug)]
+pub struct InlineCredentials {
+    /// The credentials, sealed.
+    pub sealed: Vec<u8>,
+    /// The names of the connections that had some, as a JSON array.
+    pub names: String,
+}
+
+/// The definition that a run used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDefinition {
+    /// The JSON of the resolved `RunRequest`.
+    pub request: String,
+    /// The names of the inline connections whose credentials were not kept, as a JSON array, where there are any.
+    pub requires_credentials: Option<String>,
 }
 
 /// What `create_run` found.

@@ -206,6 +206,7 @@ mod tests {
             org,
             idempotency_key: None,
             definition: r#"{"prompt":"x"}"#.into(),
+            inline: None,
             max_cost: Micros::new(1).unwrap(),
             timeout_seconds: 60,
             created_at: now,

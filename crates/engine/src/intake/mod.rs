@@ -3,28 +3,35 @@
 //! Nothing is written here. The first rule that is broken is told with the name of its field; the order is that of the
 //! contract's table.
 
+mod connections;
 mod files;
 mod schemas;
 mod text;
 mod unavailable;
 mod web;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use sortie_api::{Micros, RunRequest, limits};
+use sortie_api::{Micros, OrgId, RunRequest, limits};
 use sortie_sandbox::Level;
 
-use crate::{Error, Options, models::Models, web::NodeWeb};
+use crate::{
+    Error, Options,
+    connections::{Connections, secrets::Secrets},
+    models::Models,
+    web::NodeWeb,
+};
 
-pub(crate) use text::idempotency_key;
+pub(crate) use text::{idempotency_key, name};
 
 /// A request that has passed every rule.
-#[derive(Debug)]
 pub(crate) struct Accepted {
     /// The definition the run will use, defaults filled in, as JSON.
     pub(crate) definition: Arc<str>,
     pub(crate) max_cost: Micros,
     pub(crate) timeout_seconds: u32,
+    /// The credentials of inline connections, by name; they are not in the definition.
+    pub(crate) inline: BTreeMap<String, Secrets>,
 }
 
 /// What intake checks a request against.
@@ -35,6 +42,9 @@ pub(crate) struct Intake<'a> {
     pub(crate) web: &'a NodeWeb,
     /// Whether this node can run commands; the sentence says why not.
     pub(crate) commands: Result<Level, &'a str>,
+    pub(crate) connections: &'a Connections,
+    /// Whose request it is.
+    pub(crate) org: OrgId,
 }
 
 /// A broken rule: `field: rule`.
@@ -61,7 +71,7 @@ impl Intake<'_> {
         }
         self.resolve_model(&mut request)?;
         files::check(request.files.as_deref().unwrap_or_default())?;
-        unavailable::connections(&request)?;
+        let inline = connections::check(self.connections, self.org, &mut request).await?;
         if let Some(description) = &request.description {
             text::description(description)?;
         }
@@ -78,6 +88,7 @@ impl Intake<'_> {
             definition: definition.into(),
             max_cost,
             timeout_seconds,
+            inline,
         })
     }
 

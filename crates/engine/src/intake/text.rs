@@ -29,7 +29,7 @@ pub(super) fn description(description: &str) -> Result<(), Error> {
 }
 
 /// A workflow's or connection's name: `[a-z0-9][a-z0-9._-]{0,99}`.
-pub(super) fn name(field: &str, name: &str) -> Result<(), Error> {
+pub(crate) fn name(field: &str, name: &str) -> Result<(), Error> {
     let mut bytes = name.bytes();
     let starts_well = bytes
         .next()

@@ -17,31 +17,6 @@ pub(super) fn workflow(request: &RunRequest) -> Result<(), Error> {
     Err(broken("workflow", format!("no workflow {name:?}")))
 }
 
-pub(super) fn connections(request: &RunRequest) -> Result<(), Error> {
-    let Some(connections) = &request.connections else {
-        return Ok(());
-    };
-    if connections.len() > limits::CONNECTIONS {
-        return Err(broken(
-            "connections",
-            format!("must have at most {} entries", limits::CONNECTIONS),
-        ));
-    }
-    let Some((name, connection)) = connections.iter().next() else {
-        return Ok(());
-    };
-    let field = format!("connections.{name}");
-    text::name(&field, name)?;
-    match (&connection.reference, &connection.kind) {
-        (Some(reference), None) => Err(broken(
-            format!("{field}.ref"),
-            format!("no connection {reference:?}"),
-        )),
-        (None, Some(_)) => Err(broken(field, NOT_YET)),
-        (Some(_), Some(_)) | (None, None) => Err(broken(field, "must have either ref, or type and url")),
-    }
-}
-
 pub(super) fn zero_data_retention(request: &RunRequest) -> Result<(), Error> {
     if request.zero_data_retention == Some(true) {
         return Err(broken("zero_data_retention", NOT_YET));

@@ -3,8 +3,11 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use sortie_agent::{BudgetSpec, Model, Outcome, Remains, RunSpec, Shell, Workspace, schema::Schema};
+use sortie_agent::{
+    BudgetSpec, Model, Outcome, Redactor, Remains, RunSpec, Shell, Workspace, schema::Schema,
+};
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
+use sortie_connect::Opened;
 use sortie_sandbox::{Backend, RelPath};
 use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
 use tokio::time::Instant;
@@ -17,7 +20,7 @@ use super::{
     web::{self, RunWeb},
     writes::until_stored,
 };
-use crate::{Clock, Options, hub::Hub, models::Models, web::NodeWeb};
+use crate::{Clock, Options, connections::Connections, hub::Hub, models::Models, web::NodeWeb};
 
 /// What every run on this node needs.
 pub(crate) struct Worker {
@@ -25,6 +28,7 @@ pub(crate) struct Worker {
     pub(crate) hub: Hub,
     pub(crate) clock: Clock,
     pub(crate) models: Arc<Models>,
+    pub(crate) connections: Connections,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) web: NodeWeb,
     pub(crate) active: Active,
@@ -49,6 +53,8 @@ struct Attempt<'a> {
 struct Start {
     spec: RunSpec,
     model: Arc<dyn Model>,
+    /// The run's connections: their sessions live as long as this.
+    opened: Option<Opened>,
 }
 
 impl Worker {
@@ -200,7 +206,7 @@ impl Attempt<'_> {
         start: Start,
         mut workspace: Workspace,
     ) -> Result<(Ended, Result<Fence, StoreError>, Remains), StoreError> {
-        let Start { spec, model } = start;
+        let Start { spec, model, opened } = start;
         let opening = self.opening(spec.shell)?;
         let mut keep = self.recorder.keep(self.claim.fence, opening).boxed();
         let (ended, kept) = {
@@ -218,6 +224,8 @@ impl Attempt<'_> {
             }
         };
         self.recorder.end();
+        // Servers are told in the background: a slow one does not hold up the end of the run.
+        drop(opened);
         if let Some(kept) = kept {
             // Taken over by this very node, it may need its directory again.
             let ended = self.place.told().map_or(ended, Ended::Stopped);
@@ -338,18 +346,27 @@ async fn prepare(
             .await
             .map_err(|error| format!("the run's files cannot be laid: {error}"))?,
     }
+    let redactor = Arc::new(Redactor::default());
+    let opened = match &request.connections {
+        Some(wanted) if !wanted.is_empty() => {
+            let run = (claim.org, claim.fence.run);
+            Some(worker.connections.open_for_run(run, wanted, &redactor).await?)
+        }
+        Some(_) | None => None,
+    };
     let shell = if request.shell.unwrap_or(true) {
         Shell::Allowed
     } else {
         Shell::Denied
     };
-    let RunWeb { tools, egress } = web::set_up(
+    let RunWeb { mut tools, egress } = web::set_up(
         worker,
         claim.fence.run,
         request.web.as_ref(),
         shell,
         &mut ground.workspace,
     )?;
+    tools.extend(opened.iter().flat_map(|opened| opened.tools.iter().cloned()));
     let spec = RunSpec {
         prompt: request.prompt.unwrap_or_default(),
         input: request.input,
@@ -359,11 +376,12 @@ async fn prepare(
         budget,
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
-        redactor: Arc::default(),
+        redactor,
         resume: ground.journal.take(),
     };
     Ok(Start {
         spec,
         model: Arc::clone(model),
+        opened,
     })
 }

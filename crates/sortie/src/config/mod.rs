@@ -17,6 +17,7 @@ use std::{
 };
 
 use sortie_api::{Micros, Mode};
+use sortie_engine::MasterKey;
 use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
 use sortie_web::{RobotsTxt, SearchSettings};
@@ -64,6 +65,8 @@ pub(crate) struct Config {
     pub(crate) database_url: DatabaseUrl,
     pub(crate) node_name: Option<String>,
     pub(crate) advertise_url: Option<String>,
+    /// What credentials are sealed with, the newest first; none: the key of the data folder.
+    pub(crate) master_keys: Option<Vec<MasterKey>>,
     pub(crate) concurrency: u32,
     pub(crate) organization_concurrency: Option<u32>,
     pub(crate) compute_micros_per_second: Micros,
@@ -156,6 +159,7 @@ impl Config {
             database_url: read.database_url(&data_dir)?,
             node_name: read.node_name()?,
             advertise_url: read.advertise_url()?,
+            master_keys: read.master_keys()?,
             concurrency: read.at_least_one("concurrency")?,
             organization_concurrency: read.optional_at_least_one("organization_concurrency")?,
             compute_micros_per_second: read.micros("compute_micros_per_second", 0, i64::MAX)?,

@@ -35,6 +35,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "journal",
         text: include_str!("../../../../migrations/0002_journal.sql"),
     },
+    Migration {
+        version: 3,
+        name: "connections",
+        text: include_str!("../../../../migrations/0003_connections.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

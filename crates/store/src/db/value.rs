@@ -5,7 +5,9 @@
 
 use std::{borrow::Cow, str::FromStr};
 
-use sortie_api::{Micros, OrgId, Role, RunId, RunStatus, ScheduleId, Timestamp, id::KeyId};
+use sortie_api::{
+    ConnectionId, ConnectionStatus, Micros, OrgId, Role, RunId, RunStatus, ScheduleId, Timestamp, id::KeyId,
+};
 
 use crate::types::{Error, NodeId, Result};
 
@@ -58,7 +60,7 @@ macro_rules! texts {
     )+};
 }
 
-texts!(RunId OrgId KeyId ScheduleId);
+texts!(RunId OrgId KeyId ScheduleId ConnectionId);
 
 impl<'a> From<&'a str> for Val<'a> {
     fn from(text: &'a str) -> Self {
@@ -74,6 +76,12 @@ impl From<String> for Val<'_> {
 
 impl From<RunStatus> for Val<'_> {
     fn from(status: RunStatus) -> Self {
+        Self::Text(Cow::Borrowed(status.as_str()))
+    }
+}
+
+impl From<ConnectionStatus> for Val<'_> {
+    fn from(status: ConnectionStatus) -> Self {
         Self::Text(Cow::Borrowed(status.as_str()))
     }
 }
@@ -142,6 +150,20 @@ impl Row {
     /// A text.
     pub(crate) fn text(&self, column: usize) -> Result<&str> {
         self.opt_text(column)?.ok_or_else(|| unexpected(column, "a text"))
+    }
+
+    /// Bytes, or nothing where the column is empty.
+    pub(crate) fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>> {
+        match self.get(column)? {
+            Val::Blob(bytes) => Ok(Some(bytes)),
+            Val::Null => Ok(None),
+            Val::Int(_) | Val::Text(_) => Err(unexpected(column, "bytes")),
+        }
+    }
+
+    /// Bytes.
+    pub(crate) fn blob(&self, column: usize) -> Result<&[u8]> {
+        self.opt_blob(column)?.ok_or_else(|| unexpected(column, "bytes"))
     }
 
     /// A text in the form of `T`: an identifier, a status, a role.

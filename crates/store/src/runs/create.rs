@@ -1,4 +1,4 @@
-//! `create_run`: the run, its definition, its place in the queue and its first event, or the run that already
+//! `create_run`: the run, its definition, its place in the queue, its first event and what it must keep to itself, or the run that already
 //! has the idempotency key.
 
 use sortie_api::{Micros, Run, RunStatus};
@@ -41,8 +41,13 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
             ],
         ),
         Stmt::new(
-            "INSERT INTO run_definition (run_id, definition) SELECT id, $2 FROM run WHERE id = $1",
-            vals![run.id, &*run.definition],
+            "INSERT INTO run_definition (run_id, definition, requires_credentials) \
+             SELECT id, $2, $3 FROM run WHERE id = $1",
+            vals![
+                run.id,
+                &*run.definition,
+                run.inline.as_ref().map(|inline| inline.names.as_str())
+            ],
         ),
         Stmt::new(
             "INSERT INTO queue (run_id, org_id, enqueued_at) \
@@ -55,6 +60,12 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
             vals![run.id, event.kind, event.data.as_str()],
         ),
     ];
+    if let Some(inline) = &run.inline {
+        statements.push(Stmt::new(
+            "INSERT INTO run_secret (run_id, credentials) SELECT id, CAST($2 AS {BLOB}) FROM run WHERE id = $1",
+            vals![run.id, inline.sealed.as_slice()],
+        ));
+    }
     if key.is_some() {
         statements.push(Stmt::new(
             concat!(select_runs!(), "r.org_id = $1 AND r.idempotency_key = $2"),

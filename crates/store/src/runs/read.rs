@@ -6,7 +6,7 @@ use super::{run_columns, run_with_output, select_runs};
 use crate::{
     Store,
     db::{Row, Stmt, Tx, Val, batch, vals},
-    types::{Error, EventRow, Result, RunFilter},
+    types::{Error, EventRow, Result, RunFilter, StoredDefinition},
 };
 
 impl Store {
@@ -34,17 +34,20 @@ impl Store {
         self.db.read(move |tx| list(tx, org, &filter)).await
     }
 
-    /// The stored definition: the JSON of a resolved `RunRequest`.
-    pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<String> {
+    /// The definition that a run used.
+    pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition> {
         self.db
             .read(move |tx| {
-                tx.query_one(
-                    "SELECT (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id) FROM run r \
+                let row = tx.query_one(
+                    "SELECT (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), \
+                     (SELECT d.requires_credentials FROM run_definition d WHERE d.run_id = r.id) FROM run r \
                      WHERE r.id = $2 AND r.org_id = $1",
                     vals![org, id],
-                )?
-                .text(0)
-                .map(str::to_owned)
+                )?;
+                Ok(StoredDefinition {
+                    request: row.text(0)?.to_owned(),
+                    requires_credentials: row.opt_text(1)?.map(str::to_owned),
+                })
             })
             .await
     }

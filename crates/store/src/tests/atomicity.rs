@@ -1,23 +1,31 @@
 //! Every command that writes is one transaction: whichever of its statements fails, or its commit, nothing of it is
 //! seen afterwards, and another try does the whole.
 
-use sortie_api::{Micros, OrgId, Role};
+use sortie_api::{ConnectionStatus, Micros, OrgId, Role};
 
 use super::{
     both,
     fixture::{Fixture, entries, sweep},
 };
-use crate::{Append, Error, NewNode, NodeId, Result, Sweep, db::vals};
+use crate::{
+    Append, Error, InlineCredentials, NewNode, NodeId, OauthFlow, OldTokens, Result, SeenTokens, Sweep,
+    db::vals,
+};
 
 /// Everything that is stored, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
-    const TABLES: [&str; 10] = [
+    const TABLES: [&str; 14] = [
         "SELECT id, name FROM organization ORDER BY id",
         "SELECT id, org_id, role FROM api_key ORDER BY id",
         "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
         "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
          error, resumes FROM run ORDER BY id",
-        "SELECT run_id, definition FROM run_definition ORDER BY run_id",
+        "SELECT run_id, definition, requires_credentials FROM run_definition ORDER BY run_id",
+        "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
+        "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, status, error, revision \
+         FROM connection ORDER BY id",
+        "SELECT state_hash, connection_id, revision, pending, expires_at FROM oauth_flow ORDER BY state_hash",
+        "SELECT id, sealed FROM seal_check",
         "SELECT run_id, output FROM run_output ORDER BY run_id",
         "SELECT run_id, seq, kind, data, created_at FROM event ORDER BY run_id, seq",
         "SELECT run_id, seq, data FROM journal ORDER BY run_id, seq",
@@ -90,6 +98,41 @@ both! {
         let mut run = fixture.new_run(fixture.org().await);
         run.idempotency_key = Some("once".to_owned());
         proves_atomic(fixture, async || fixture.store.create_run(run.clone()).await).await;
+    }
+
+    async fn create_run_with_credentials_of_its_own_is_one_transaction(fixture: &Fixture) {
+        let mut run = fixture.new_run(fixture.org().await);
+        run.inline = Some(InlineCredentials { sealed: b"x".to_vec(), names: "[]".to_owned() });
+        proves_atomic(fixture, async || fixture.store.create_run(run.clone()).await).await;
+        let cancelled = fixture.store.cancel_run(run.org, run.id, fixture.now()).await;
+        cancelled.unwrap();
+        proves_atomic(fixture, async || fixture.store.forget_run_secrets().await).await;
+        proves_atomic(fixture, async || fixture.store.seal_check(b"x".to_vec()).await).await;
+    }
+
+    async fn the_commands_of_connections_are_one_transaction_each(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        let new = fixture.new_connection(org, "a");
+        proves_atomic(fixture, async || store.create_connection(new.clone(), 5).await).await;
+        let old = fixture.flow(&new, 1);
+        store.begin_authorization(old.clone(), new.at).await.unwrap();
+        let flow = fixture.flow(&new, 2);
+        let later = old.expires_at + std::time::Duration::from_secs(1);
+        proves_atomic(fixture, async || store.begin_authorization(flow.clone(), later).await).await;
+        proves_atomic(fixture, async || store.take_authorization([2; 32], later).await).await;
+        proves_atomic(fixture, async || store.save_authorization(org, (new.id, 1), b"x".to_vec()).await).await;
+        let seen = SeenTokens { org, connection: new.id, version: 1 };
+        proves_atomic(fixture, async || store.lease_refresh(seen, later, later).await).await;
+        proves_atomic(fixture, async || store.save_refreshed(seen, b"y".to_vec()).await).await;
+        let seen = SeenTokens { version: 2, ..seen };
+        proves_atomic(fixture, async || store.drop_refused(seen, "x".to_owned()).await).await;
+        proves_atomic(fixture, async || {
+            store.set_connection_status(org, (new.id, 1), ConnectionStatus::Error, None).await
+        })
+        .await;
+        proves_atomic(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop).await).await;
+        store.begin_authorization(OauthFlow { revision: 2, ..old.clone() }, new.at).await.unwrap();
+        proves_atomic(fixture, async || store.delete_connection(org, "a").await).await;
     }
 
     async fn claim_runs_is_one_transaction(fixture: &Fixture) {

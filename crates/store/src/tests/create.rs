@@ -18,7 +18,7 @@ both! {
         assert!(run.billing_pending);
         assert_eq!((run.output, run.error, run.started_at, run.finished_at), (None, None, None, None));
         let definition = fixture.store.run_definition(org, new.id).await.unwrap();
-        assert_eq!(definition, &*new.definition);
+        assert_eq!(definition.request, &*new.definition);
         let events = fixture.events(org, new.id).await;
         assert_eq!(events.len(), 1);
         assert_eq!((events[0].seq, &*events[0].kind, &*events[0].data), (1, "status", r#"{"status":"queued"}"#));
@@ -79,7 +79,7 @@ both! {
         let mut run = fixture.new_run(org);
         run.definition = format!("{{\"prompt\":\"{}\"}}", "ä\u{10FFFF}".repeat(1_500_000)).into();
         fixture.store.create_run(run.clone()).await.unwrap();
-        assert_eq!(fixture.store.run_definition(org, run.id).await.unwrap(), &*run.definition);
+        assert_eq!(fixture.store.run_definition(org, run.id).await.unwrap().request, &*run.definition);
     }
 
     async fn a_text_with_u0000_is_an_error_and_nothing_is_written(fixture: &Fixture) {

@@ -91,6 +91,7 @@ impl Fixture {
             org,
             idempotency_key: None,
             definition: r#"{"prompt":"hello"}"#.into(),
+            inline: None,
             max_cost: Micros::new(1_000_000).expect("an amount"),
             timeout_seconds: 300,
             created_at: self.now(),

@@ -2,6 +2,7 @@
 mod atomicity;
 mod backend;
 mod claim;
+mod connections;
 mod create;
 mod fixture;
 mod keys;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use sortie_api::{Event, Run, RunStatus};

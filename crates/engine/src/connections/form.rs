@@ -1,0 +1,437 @@
+//! The rules of a connection's definition, saved or inline: what may stand where, and what is secret of it.
+//!
+//! A definition that has passed is in two halves: one without anything secret, which is stored and shown, and
+//! [`Secrets`], which are sealed. Every message names the field and the rule, and repeats no value.
+
+use std::{collections::BTreeMap, fmt::Display, net::IpAddr};
+
+use percent_encoding::percent_decode_str;
+use reqwest::header::{HeaderName, HeaderValue};
+use sortie_api::{
+    Credential,
+    connection::{AuthType, ConnectionAuth, ConnectionDefinition, ConnectionType},
+    limits,
+};
+use sortie_net::Reach;
+use url::{Host, Url};
+
+use super::{
+    auth,
+    secrets::{AuthSecret, Secrets},
+};
+use crate::Error;
+
+/// Headers that belong to the transport, or have a place of their own in a definition.
+const RESERVED: [&str; 18] = [
+    "host",
+    "content-length",
+    "content-encoding",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "authorization",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "mcp-method",
+    "last-event-id",
+];
+
+/// The methods an agent may be allowed.
+pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
+
+/// Where a definition stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Saved under a name.
+    Saved,
+    /// In the request of one run.
+    Inline,
+}
+
+/// What definitions are checked against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) reach: Reach,
+    pub(crate) usage: Use,
+    /// Whether a connection may be a program, or the sentence that says why not.
+    pub(crate) programs: Result<(), &'static str>,
+}
+
+/// A definition that has passed.
+pub(crate) struct Checked {
+    /// Without anything secret.
+    pub(crate) definition: ConnectionDefinition,
+    pub(crate) secrets: Secrets,
+}
+
+/// Where in a request a definition stands: names its fields.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a>(pub(crate) &'a str);
+
+impl At<'_> {
+    /// `field: rule`, with the place before it.
+    pub(crate) fn broken(self, field: impl Display, rule: impl Display) -> Error {
+        let dot = if self.0.is_empty() { "" } else { "." };
+        Error::Invalid(format!("{}{dot}{field}: {rule}", self.0))
+    }
+}
+
+/// Checks a definition and parts it from what is secret of it.
+pub(crate) fn check(
+    at: At<'_>,
+    rules: Rules,
+    mut definition: ConnectionDefinition,
+) -> Result<Checked, Error> {
+    let mut secrets = Secrets::default();
+    let auth = definition.auth.take().unwrap_or_default();
+    secrets.auth = auth::check(at, &auth)?;
+    check_target(at, rules, &mut definition, &mut secrets)?;
+    check_oauth(at, rules, &definition, &secrets)?;
+    if let Some(given) = &definition.headers {
+        secrets.headers = headers(at, given, &secrets.auth)?;
+    }
+    if let Some(methods) = &definition.allowed_methods {
+        if definition.kind != ConnectionType::Http {
+            return Err(at.broken("allowed_methods", "is for type http"));
+        }
+        allowed_methods(at, methods)?;
+    }
+    if let Some(tools) = &definition.allowed_tools {
+        if definition.kind != ConnectionType::Mcp {
+            return Err(at.broken("allowed_tools", "is for type mcp"));
+        }
+        allowed_tools(at, tools)?;
+    }
+    if let Some(description) = &definition.description
+        && description.chars().count() > limits::DESCRIPTION_CHARS
+    {
+        let rule = format!("must be at most {} characters", limits::DESCRIPTION_CHARS);
+        return Err(at.broken("description", rule));
+    }
+    let kind = secrets.auth.kind();
+    definition.auth = (kind != AuthType::None).then(|| ConnectionAuth {
+        kind,
+        ..ConnectionAuth::default()
+    });
+    hide(&mut definition.headers);
+    hide(&mut definition.env);
+    Ok(Checked { definition, secrets })
+}
+
+/// Empties the values of a map, which is dropped where it has none.
+fn hide(values: &mut Option<BTreeMap<String, Credential>>) {
+    if values.as_ref().is_some_and(BTreeMap::is_empty) {
+        *values = None;
+    }
+    for value in values.iter_mut().flat_map(BTreeMap::values_mut) {
+        *value = Credential::new("");
+    }
+}
+
+/// Either a URL or a program.
+fn check_target(
+    at: At<'_>,
+    rules: Rules,
+    definition: &mut ConnectionDefinition,
+    secrets: &mut Secrets,
+) -> Result<(), Error> {
+    match (&definition.url, &definition.command) {
+        (Some(text), None) => {
+            if definition.env.is_some() {
+                return Err(at.broken("env", "is for a connection with a command"));
+            }
+            definition.url = Some(target_url(at, rules, text, secrets)?);
+            Ok(())
+        }
+        (None, Some(command)) => {
+            if definition.kind != ConnectionType::Mcp {
+                return Err(at.broken("command", "is for type mcp"));
+            }
+            rules.programs.map_err(|reason| at.broken("command", reason))?;
+            program(at, command)?;
+            if secrets.auth != AuthSecret::None {
+                return Err(at.broken(
+                    "auth",
+                    "is for a connection with a url: a program gets its credentials by env",
+                ));
+            }
+            if definition.headers.is_some() {
+                return Err(at.broken("headers", "is for a connection with a url"));
+            }
+            secrets.env = environment(at, definition.env.as_ref())?;
+            Ok(())
+        }
+        (Some(_), Some(_)) => Err(at.broken("command", "is there beside url: one of the two")),
+        (None, None) => Err(at.broken("url", "required")),
+    }
+}
+
+/// The URL without its user info and its query, which become secrets.
+fn target_url(at: At<'_>, rules: Rules, text: &str, secrets: &mut Secrets) -> Result<String, Error> {
+    let mut url = web_url(at, "url", rules.reach, text)?;
+    if !url.username().is_empty() || url.password().is_some() {
+        if rules.usage == Use::Saved {
+            return Err(at.broken("url", "must not contain user info: use auth"));
+        }
+        if secrets.auth != AuthSecret::None {
+            return Err(at.broken("url", "must not contain user info beside auth"));
+        }
+        secrets.auth = user_info(at, &url)?;
+        // Neither can fail for a URL that has a host.
+        let _cleared = url.set_username("").and_then(|()| url.set_password(None));
+    }
+    secrets.query = url.query().filter(|query| !query.is_empty()).map(str::to_owned);
+    url.set_query(None);
+    Ok(url.to_string())
+}
+
+fn user_info(at: At<'_>, url: &Url) -> Result<AuthSecret, Error> {
+    let decoded = |text: &str| {
+        let text = percent_decode_str(text).decode_utf8().ok()?;
+        (!text.contains(char::is_control)).then(|| text.into_owned())
+    };
+    let username = decoded(url.username()).filter(|name| !name.contains(':'));
+    let password = decoded(url.password().unwrap_or_default());
+    match (username, password) {
+        (Some(username), Some(password)) => Ok(AuthSecret::Basic { username, password }),
+        _ => Err(at.broken(
+            "url",
+            "has user info that is not UTF-8 without control characters",
+        )),
+    }
+}
+
+/// An http or https URL that `reach` does not forbid as it stands. What its name resolves to is judged when it is called.
+pub(crate) fn web_url(at: At<'_>, field: &str, reach: Reach, text: &str) -> Result<Url, Error> {
+    if text.chars().count() > limits::CONNECTION_URL_CHARS {
+        let rule = format!("must be at most {} characters", limits::CONNECTION_URL_CHARS);
+        return Err(at.broken(field, rule));
+    }
+    // The parser would leave them out in silence.
+    if text.contains(|character: char| character.is_control() || character.is_whitespace()) {
+        return Err(at.broken(field, "must not contain spaces or control characters"));
+    }
+    let url = Url::parse(text).map_err(|error| at.broken(field, error))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(at.broken(field, "must be http or https"));
+    }
+    if url.fragment().is_some() {
+        return Err(at.broken(field, "must not contain a fragment"));
+    }
+    let refused = match url.host() {
+        Some(Host::Ipv4(ip)) => !reach.allows(IpAddr::V4(ip)),
+        Some(Host::Ipv6(ip)) => !reach.allows(IpAddr::V6(ip)),
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            reach == Reach::Public && (name == "localhost" || name.ends_with(".localhost"))
+        }
+        None => return Err(at.broken(field, "must name a host")),
+    };
+    if refused {
+        return Err(at.broken(field, "leads to an address that connections must not reach"));
+    }
+    Ok(url)
+}
+
+fn check_oauth(
+    at: At<'_>,
+    rules: Rules,
+    definition: &ConnectionDefinition,
+    secrets: &Secrets,
+) -> Result<(), Error> {
+    let AuthSecret::OAuth(client) = &secrets.auth else {
+        return Ok(());
+    };
+    if rules.usage == Use::Inline {
+        return Err(at.broken(
+            "auth.type",
+            "oauth needs a person: save the connection, authorize it and use its ref",
+        ));
+    }
+    match &client.endpoints {
+        Some((authorization_url, token_url)) => {
+            web_url(at, "auth.authorization_url", rules.reach, authorization_url)?;
+            web_url(at, "auth.token_url", rules.reach, token_url)?;
+            if client.client_id.is_none() {
+                return Err(at.broken("auth.client_id", "required beside authorization_url"));
+            }
+        }
+        None if definition.kind == ConnectionType::Http => {
+            return Err(at.broken("auth.authorization_url", "required for type http"));
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+fn headers(
+    at: At<'_>,
+    given: &BTreeMap<String, Credential>,
+    auth: &AuthSecret,
+) -> Result<BTreeMap<String, String>, Error> {
+    if given.len() > limits::CONNECTION_HEADERS {
+        return Err(at.broken(
+            "headers",
+            format!("must have at most {} entries", limits::CONNECTION_HEADERS),
+        ));
+    }
+    let mut seen = Vec::new();
+    for (text, value) in given {
+        let name = header_name(at, "headers", text)?;
+        let field = format!("headers.{}", short(text));
+        if RESERVED.contains(&name.as_str()) {
+            let rule = if name == "authorization" {
+                "is set by auth"
+            } else {
+                "belongs to the engine"
+            };
+            return Err(at.broken(field, rule));
+        }
+        if matches!(auth, AuthSecret::Header { name: own, .. } if own.eq_ignore_ascii_case(text)) {
+            return Err(at.broken(field, "is set by auth"));
+        }
+        if seen.contains(&name) {
+            return Err(at.broken(field, "is there twice, in capitals and without"));
+        }
+        seen.push(name);
+        header_value(at, field, value.expose())?;
+    }
+    Ok(given
+        .iter()
+        .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+        .collect())
+}
+
+/// A name as messages may repeat it.
+fn short(name: &str) -> String {
+    name.chars().take(40).collect()
+}
+
+/// The name of a header.
+pub(super) fn header_name(at: At<'_>, field: &str, name: &str) -> Result<HeaderName, Error> {
+    HeaderName::from_bytes(name.as_bytes())
+        .ok()
+        .filter(|_| name.len() <= limits::CONNECTION_NAME_BYTES)
+        .ok_or_else(|| {
+            let rule = format!("{:?} is not the name of a header", short(name));
+            at.broken(field, rule)
+        })
+}
+
+/// The value of a header: visible ASCII, spaces and tabs, with neither at its ends.
+pub(super) fn header_value(at: At<'_>, field: impl Display, value: &str) -> Result<(), Error> {
+    let fits = (1..=limits::CREDENTIAL_BYTES).contains(&value.len());
+    let is_value = HeaderValue::from_str(value).is_ok() && value.trim_ascii().len() == value.len();
+    if fits && is_value && value.is_ascii() {
+        return Ok(());
+    }
+    let rule = format!(
+        "must be 1 to {} visible ASCII characters",
+        limits::CREDENTIAL_BYTES
+    );
+    Err(at.broken(field, rule))
+}
+
+/// Methods to allow: at least one, each once, in capitals.
+pub(crate) fn allowed_methods(at: At<'_>, methods: &[String]) -> Result<(), Error> {
+    at_least_one(at, "allowed_methods", methods)?;
+    for (number, method) in methods.iter().enumerate() {
+        if !METHODS.contains(&method.as_str()) {
+            let field = format!("allowed_methods[{number}]");
+            return Err(at.broken(field, format!("must be one of {}", METHODS.join(", "))));
+        }
+    }
+    each_once(at, "allowed_methods", methods)
+}
+
+/// Tools to allow: at least one, each once.
+pub(crate) fn allowed_tools(at: At<'_>, tools: &[String]) -> Result<(), Error> {
+    at_least_one(at, "allowed_tools", tools)?;
+    if tools.len() > limits::ALLOWED_TOOLS {
+        return Err(at.broken(
+            "allowed_tools",
+            format!("must have at most {} entries", limits::ALLOWED_TOOLS),
+        ));
+    }
+    for (number, tool) in tools.iter().enumerate() {
+        if !is_name(tool) {
+            return Err(at.broken(format!("allowed_tools[{number}]"), NAME_RULE));
+        }
+    }
+    each_once(at, "allowed_tools", tools)
+}
+
+const NAME_RULE: &str = "must be 1 to 128 bytes without control characters";
+
+/// Whether a text may name a tool, a parameter or a variable.
+pub(super) fn is_name(text: &str) -> bool {
+    (1..=limits::CONNECTION_NAME_BYTES).contains(&text.len()) && !text.contains(char::is_control)
+}
+
+fn at_least_one(at: At<'_>, field: &str, items: &[String]) -> Result<(), Error> {
+    if items.is_empty() {
+        return Err(at.broken(field, "must have at least one entry: leave it out to allow all"));
+    }
+    Ok(())
+}
+
+fn each_once(at: At<'_>, field: &str, items: &[String]) -> Result<(), Error> {
+    for (number, item) in items.iter().enumerate() {
+        if items.iter().take(number).any(|before| before == item) {
+            return Err(at.broken(format!("{field}[{number}]"), "is there twice"));
+        }
+    }
+    Ok(())
+}
+
+fn program(at: At<'_>, command: &[String]) -> Result<(), Error> {
+    if !(1..=limits::COMMAND_PARTS).contains(&command.len()) {
+        return Err(at.broken(
+            "command",
+            format!("must have 1 to {} entries", limits::COMMAND_PARTS),
+        ));
+    }
+    for (number, part) in command.iter().enumerate() {
+        if (number == 0 && part.trim().is_empty()) || part.len() > limits::COMMAND_PART_BYTES {
+            let rule = format!("must be 1 to {} bytes", limits::COMMAND_PART_BYTES);
+            return Err(at.broken(format!("command[{number}]"), rule));
+        }
+    }
+    Ok(())
+}
+
+fn environment(
+    at: At<'_>,
+    given: Option<&BTreeMap<String, Credential>>,
+) -> Result<BTreeMap<String, String>, Error> {
+    let given = given.into_iter().flatten();
+    let mut env = BTreeMap::new();
+    for (name, value) in given {
+        if !is_name(name) || name.contains('=') {
+            return Err(at.broken("env", format!("{:?} is not the name of a variable", short(name))));
+        }
+        if !(1..=limits::CREDENTIAL_BYTES).contains(&value.expose().len()) {
+            let rule = format!("must be 1 to {} bytes", limits::CREDENTIAL_BYTES);
+            return Err(at.broken(format!("env.{}", short(name)), rule));
+        }
+        env.insert(name.clone(), value.expose().to_owned());
+    }
+    if env.len() > limits::CONNECTION_HEADERS {
+        return Err(at.broken(
+            "env",
+            format!("must have at most {} entries", limits::CONNECTION_HEADERS),
+        ));
+    }
+    Ok(env)
+}
+
+#[cfg(test)]
+#[path = "form_tests.rs"]
+mod tests;

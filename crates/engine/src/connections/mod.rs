@@ -1,0 +1,412 @@
+//! Saved connections: kept, shown without what is secret, tested, authorized, and handed to the runs that name them.
+//!
+//! Credentials are sealed before they reach the store and opened where a call needs them, nowhere else. What a client
+//! gets back is made from the half of a definition that holds nothing secret.
+
+mod auth;
+mod authorize;
+mod catalog;
+pub(crate) mod form;
+mod resolve;
+pub(crate) mod secrets;
+mod tokens;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, Weak},
+    time::{Duration, Instant},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use sortie_api::{
+    Connection, ConnectionId, ConnectionStatus, Mode, OrgId,
+    connection::{AuthType, ConnectionDefinition, ConnectionTest, ConnectionType, KnownService, ShownAuth},
+    limits,
+};
+use sortie_connect::{Connector, Status, oauth};
+use sortie_net::Reach;
+use sortie_store::{ConnectionRow, OldTokens, SaveConnection, Store};
+use tokio::{sync::OnceCell, time::MissedTickBehavior};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use self::{
+    form::{At, Checked, Rules, Use},
+    secrets::{AuthSecret, Secrets},
+};
+use crate::{
+    Clock, Error, Options,
+    clock::random,
+    sealing::{Place, SealError, Sealer},
+};
+
+/// Why a program cannot be a connection of a hosted engine.
+const NO_PROGRAMS: &str = "programs are for self-hosted engines";
+
+/// How often a definition is put again where somebody else puts the same one.
+const PUT_TRIES: u32 = 5;
+
+/// The connections of every organization, as one node handles them. Cheap to clone.
+#[derive(Clone)]
+pub struct Connections(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: Clock,
+    sealer: Sealer,
+    /// Filled once this node is known to have the keys that this database was first sealed with.
+    sealer_fits: OnceCell<()>,
+    reach: Reach,
+    programs: Result<(), &'static str>,
+    connector: Connector,
+    oauth: oauth::Client,
+    home: Option<oauth::Home>,
+    /// One refresh at a time of each connection on this node.
+    refreshes: Mutex<HashMap<ConnectionId, Weak<tokio::sync::Mutex<()>>>>,
+    tracker: TaskTracker,
+}
+
+pub use authorize::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH};
+
+/// What a `PUT` did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// There was none of the name.
+    Created,
+    /// There was one.
+    Replaced,
+}
+
+impl Connections {
+    pub(crate) fn new(options: &Options, store: Store, tracker: TaskTracker) -> Result<Self, Error> {
+        let failed =
+            |error: sortie_net::Error| Error::Internal(format!("connections cannot be made: {error}"));
+        sortie_net::install_crypto();
+        let reach = options.connections_reach;
+        Ok(Self(Arc::new(Inner {
+            store,
+            clock: options.clock.clone(),
+            sealer: Sealer::new(options.master_keys.clone()),
+            sealer_fits: OnceCell::new(),
+            reach,
+            programs: match options.mode {
+                Mode::SelfHosted => Ok(()),
+                Mode::Hosted => Err(NO_PROGRAMS),
+            },
+            connector: Connector::new(reach, None).map_err(failed)?,
+            oauth: oauth::Client::new(reach).map_err(failed)?,
+            home: options.base_url.as_deref().and_then(authorize::home),
+            refreshes: Mutex::default(),
+            tracker,
+        })))
+    }
+
+    /// Forgets the credentials of runs that have ended, again and again until `stop`.
+    pub(crate) async fn forget_settled(self, every: Duration, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(every);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = stop.cancelled() => return,
+            }
+            if let Err(error) = self.0.store.forget_run_secrets().await {
+                tracing::warn!(%error, "credentials of ended runs could not be forgotten");
+            }
+        }
+    }
+
+    /// The rules that a definition is checked against.
+    pub(crate) fn rules(&self, usage: Use) -> Rules {
+        Rules {
+            reach: self.0.reach,
+            usage,
+            programs: self.0.programs,
+        }
+    }
+
+    /// Saves a connection under `name`, or replaces the one that has it. Tokens stay where the new definition is for the
+    /// same place and the same client. `Invalid` names the field and the rule.
+    pub async fn put(
+        &self,
+        org: OrgId,
+        name: &str,
+        definition: ConnectionDefinition,
+    ) -> Result<(Connection, Put), Error> {
+        check_name(name)?;
+        let checked = form::check(At(""), self.rules(Use::Saved), definition)?;
+        for _ in 0..PUT_TRIES {
+            let (put, done) = match self.0.store.get_connection(org, name).await {
+                Ok(old) => (Put::Replaced, self.replace(org, &old, &checked).await?),
+                Err(sortie_store::Error::NotFound) => (Put::Created, self.create(org, name, &checked).await?),
+                Err(error) => return Err(error.into()),
+            };
+            if done {
+                return Ok((self.get(org, name).await?, put));
+            }
+        }
+        Err(Error::Conflict(
+            "the connection is being changed by others, try again".to_owned(),
+        ))
+    }
+
+    async fn create(&self, org: OrgId, name: &str, checked: &Checked) -> Result<bool, Error> {
+        let now = self.0.clock.now();
+        let id = ConnectionId::new(now, random()?);
+        let new = self.to_save(org, (id, name), checked).await?;
+        Ok(self
+            .0
+            .store
+            .create_connection(new, limits::SAVED_CONNECTIONS)
+            .await?)
+    }
+
+    async fn replace(&self, org: OrgId, old: &ConnectionRow, checked: &Checked) -> Result<bool, Error> {
+        let old_tokens = if self.is_same_client(org, old, checked) {
+            OldTokens::Keep
+        } else {
+            OldTokens::Drop
+        };
+        let new = self.to_save(org, (old.id, &old.name), checked).await?;
+        Ok(self
+            .0
+            .store
+            .replace_connection(new, old.revision, old_tokens)
+            .await?)
+    }
+
+    /// Whether tokens of the old definition are tokens of the new one. One that cannot be opened any more has none.
+    fn is_same_client(&self, org: OrgId, old: &ConnectionRow, new: &Checked) -> bool {
+        let (Ok(definition), Ok(secrets)) = (definition_of(old), self.secrets_of(org, old)) else {
+            return false;
+        };
+        matches!(secrets.auth, AuthSecret::OAuth(_))
+            && secrets.auth == new.secrets.auth
+            && (definition.kind, &definition.url) == (new.definition.kind, &new.definition.url)
+    }
+
+    async fn to_save(
+        &self,
+        org: OrgId,
+        (id, name): (ConnectionId, &str),
+        checked: &Checked,
+    ) -> Result<SaveConnection, Error> {
+        let row = id.to_string();
+        let status = match checked.secrets.auth {
+            AuthSecret::OAuth(_) => ConnectionStatus::NeedsAuthorization,
+            AuthSecret::None
+            | AuthSecret::Bearer { .. }
+            | AuthSecret::Basic { .. }
+            | AuthSecret::Header { .. }
+            | AuthSecret::Query { .. } => ConnectionStatus::Ready,
+        };
+        Ok(SaveConnection {
+            id,
+            org,
+            name: name.to_owned(),
+            definition: to_json(&checked.definition)?,
+            credentials: self.seal(credentials_at(&row, org), &checked.secrets).await?,
+            status,
+            at: self.0.clock.now(),
+        })
+    }
+
+    /// A connection by its name.
+    pub async fn get(&self, org: OrgId, name: &str) -> Result<Connection, Error> {
+        shown(&self.row(org, name).await?)
+    }
+
+    /// The organization's connections, by name.
+    pub async fn list(&self, org: OrgId) -> Result<Vec<Connection>, Error> {
+        self.0
+            .store
+            .list_connections(org)
+            .await?
+            .iter()
+            .map(shown)
+            .collect()
+    }
+
+    /// Deletes a connection and forgets its credentials. Runs that name it fail when they start.
+    pub async fn delete(&self, org: OrgId, name: &str) -> Result<(), Error> {
+        check_name(name).map_err(|_| Error::NotFound)?;
+        Ok(self.0.store.delete_connection(org, name).await?)
+    }
+
+    /// Services that are known well enough to be connected by name and credential alone.
+    pub fn catalog(&self) -> Vec<KnownService> {
+        catalog::services()
+    }
+
+    /// Calls the other side as a run would begin to, and records what came of it.
+    pub async fn test(&self, org: OrgId, name: &str) -> Result<ConnectionTest, Error> {
+        let row = self.row(org, name).await?;
+        let began = Instant::now();
+        let found = match self.saved(org, &row.name, &row) {
+            Ok(connection) => {
+                let report = self.0.connector.test(&connection).await;
+                ConnectionTest {
+                    status: status_of(report.status, definition_of(&row)?.auth_type()),
+                    detail: report.detail,
+                    http_status: report.http_status,
+                    protocol_version: report.protocol_version,
+                    tools: report.tools,
+                    duration_ms: report.duration_ms,
+                }
+            }
+            Err(sentence) => ConnectionTest {
+                status: ConnectionStatus::Error,
+                detail: sentence,
+                http_status: None,
+                protocol_version: None,
+                tools: None,
+                duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            },
+        };
+        let error = (found.status != ConnectionStatus::Ready).then(|| found.detail.clone());
+        let at = (row.id, row.revision);
+        self.0
+            .store
+            .set_connection_status(org, at, found.status, error)
+            .await?;
+        Ok(found)
+    }
+
+    /// What the named connections lead to, of those that there are.
+    pub(crate) async fn kinds(
+        &self,
+        org: OrgId,
+        names: Vec<String>,
+    ) -> Result<HashMap<String, ConnectionType>, Error> {
+        let rows = self.0.store.connections_named(org, names).await?;
+        rows.into_iter()
+            .map(|row| Ok((definition_of(&row)?.kind, row.name)))
+            .map(|found| found.map(|(kind, name)| (name, kind)))
+            .collect()
+    }
+
+    async fn row(&self, org: OrgId, name: &str) -> Result<ConnectionRow, Error> {
+        // What cannot be a name is the name of nothing.
+        check_name(name).map_err(|_| Error::NotFound)?;
+        Ok(self.0.store.get_connection(org, name).await?)
+    }
+
+    /// Seals a value for its place, once it is known that this node has the keys of the database.
+    async fn seal(&self, place: Place<'_>, value: &(impl Serialize + Sync)) -> Result<Vec<u8>, Error> {
+        self.0.sealer_fits.get_or_try_init(|| self.check_keys()).await?;
+        let text = to_json(value)?;
+        self.0
+            .sealer
+            .seal(place, text.as_bytes(), random()?)
+            .map_err(sealing_failed)
+    }
+
+    /// Two nodes with different keys on one database could not read what the other has sealed.
+    async fn check_keys(&self) -> Result<(), Error> {
+        let place = Place {
+            table: "seal_check",
+            column: "sealed",
+            row: "1",
+            org: None,
+        };
+        if !self.0.sealer.has_key() {
+            return Err(sealing_failed(SealError::NoKey));
+        }
+        let mine = self
+            .0
+            .sealer
+            .seal(place, b"sortie", random()?)
+            .map_err(sealing_failed)?;
+        let first = self.0.store.seal_check(mine).await?;
+        self.0
+            .sealer
+            .open(place, &first)
+            .map(drop)
+            .map_err(sealing_failed)
+    }
+
+    /// Opens what was sealed for a place.
+    fn open<T: DeserializeOwned>(&self, place: Place<'_>, sealed: &[u8]) -> Result<T, Error> {
+        let text = self.0.sealer.open(place, sealed).map_err(sealing_failed)?;
+        // The error would repeat parts of the text.
+        serde_json::from_slice(&text)
+            .map_err(|_| Error::Internal("a sealed text is not of its form".to_owned()))
+    }
+
+    fn secrets_of(&self, org: OrgId, row: &ConnectionRow) -> Result<Secrets, Error> {
+        self.open(credentials_at(&row.id.to_string(), org), &row.credentials)
+    }
+}
+
+fn sealing_failed(error: SealError) -> Error {
+    match error {
+        SealError::NoKey | SealError::UnknownKey => Error::Unavailable(format!(
+            "credentials cannot be kept or read: {error}; give every node of this database the same SORTIE_MASTER_KEY"
+        )),
+        SealError::Broken => Error::Internal("a sealed text does not open".to_owned()),
+    }
+}
+
+fn credentials_at(row: &str, org: OrgId) -> Place<'_> {
+    Place {
+        table: "connection",
+        column: "credentials",
+        row,
+        org: Some(org),
+    }
+}
+
+/// A name that a connection can be saved under.
+fn check_name(name: &str) -> Result<(), Error> {
+    crate::intake::name("name", name)?;
+    if name == "catalog" {
+        return Err(Error::Invalid(
+            "name: `catalog` is the name of a route".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+fn to_json(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::Internal(format!("cannot be serialized: {error}")))
+}
+
+/// The stored half of a definition.
+fn definition_of(row: &ConnectionRow) -> Result<ConnectionDefinition, Error> {
+    serde_json::from_str(&row.definition)
+        .map_err(|error| Error::Internal(format!("a stored connection cannot be read: {error}")))
+}
+
+/// What a client sees of a connection.
+fn shown(row: &ConnectionRow) -> Result<Connection, Error> {
+    let definition = definition_of(row)?;
+    let names = |values: Option<std::collections::BTreeMap<String, _>>| {
+        values.into_iter().flatten().map(|(name, _)| name)
+    };
+    Ok(Connection {
+        name: row.name.clone(),
+        kind: definition.kind,
+        auth: ShownAuth {
+            kind: definition.auth_type(),
+        },
+        url: definition.url,
+        command: definition.command,
+        env: names(definition.env).collect(),
+        headers: names(definition.headers).collect(),
+        allowed_methods: definition.allowed_methods,
+        allowed_tools: definition.allowed_tools,
+        description: definition.description,
+        status: row.status,
+        error: row.error.clone(),
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    })
+}
+
+/// Only what a person can authorize waits for one.
+fn status_of(found: Status, auth: AuthType) -> ConnectionStatus {
+    match found {
+        Status::Ready => ConnectionStatus::Ready,
+        Status::NeedsAuthorization if auth == AuthType::OAuth => ConnectionStatus::NeedsAuthorization,
+        Status::NeedsAuthorization | Status::Error => ConnectionStatus::Error,
+    }
+}

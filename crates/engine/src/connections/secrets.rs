@@ -1,0 +1,151 @@
+//! What is secret of a connection: parted from its definition when it comes in, sealed, and joined to it again for the
+//! call that needs it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+/// The shortest value in a query that is taken out of what a run shows. A shorter one is no secret, and would be found
+/// everywhere.
+const LEAST_BYTES: usize = 6;
+
+/// How the engine proves itself, with what it takes.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AuthSecret {
+    /// Not at all.
+    #[default]
+    None,
+    /// A bearer token.
+    Bearer { token: String },
+    /// User name and password.
+    Basic { username: String, password: String },
+    /// A header of its own.
+    Header { name: String, value: String },
+    /// A parameter in the query.
+    Query { name: String, value: String },
+    /// OAuth: what is known of the client and the server before anybody authorizes.
+    OAuth(OAuthClient),
+}
+
+/// What a definition says of OAuth.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OAuthClient {
+    pub(crate) client_id: Option<String>,
+    pub(crate) client_secret: Option<String>,
+    /// Where to authorize, and where tokens come from.
+    pub(crate) endpoints: Option<(String, String)>,
+    pub(crate) scopes: Vec<String>,
+}
+
+/// Everything secret of one connection. It has no `Debug`: it is never shown.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Secrets {
+    pub(crate) auth: AuthSecret,
+    /// Headers, by name.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The query of the URL, as it stands in it.
+    pub(crate) query: Option<String>,
+    /// The environment of the program, by name.
+    pub(crate) env: BTreeMap<String, String>,
+}
+
+impl Secrets {
+    /// Whether there is nothing to keep.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The texts that must not come out of a run: beside what is sent as a credential as it stands, its parts.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let mut texts = match &self.auth {
+            AuthSecret::None => Vec::new(),
+            AuthSecret::Bearer { token } => vec![token.clone()],
+            // Some services take a key as the user name, with nothing behind it.
+            AuthSecret::Basic { username, password } if password.is_empty() => {
+                vec![username.clone(), format!("{username}:")]
+            }
+            AuthSecret::Basic { username, password } => {
+                vec![password.clone(), format!("{username}:{password}")]
+            }
+            AuthSecret::Header { value, .. } | AuthSecret::Query { value, .. } => {
+                // `Token abc`: the word before is not the secret, what is behind it is.
+                let last = value.rsplit(' ').next().unwrap_or_default();
+                vec![value.clone(), last.to_owned()]
+            }
+            AuthSecret::OAuth(client) => client.client_secret.iter().cloned().collect(),
+        };
+        texts.extend(self.headers.values().chain(self.env.values()).cloned());
+        texts.extend(self.query_values().filter(|text| text.len() >= LEAST_BYTES));
+        texts.retain(|text| !text.is_empty());
+        texts
+    }
+
+    /// The values in the query, decoded.
+    fn query_values(&self) -> impl Iterator<Item = String> {
+        let query = self.query.as_deref().unwrap_or_default();
+        url::form_urlencoded::parse(query.as_bytes()).map(|(_, value)| value.into_owned())
+    }
+
+    /// `url` with the query that was taken out of it.
+    pub(crate) fn whole_url(&self, mut url: Url) -> Url {
+        if self.query.is_some() {
+            url.set_query(self.query.as_deref());
+        }
+        url
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_secret_is_taken_out_and_what_is_not_stays() {
+        let secrets = Secrets {
+            auth: AuthSecret::Header {
+                name: "Authorization".to_owned(),
+                value: "Token hush-1".to_owned(),
+            },
+            headers: [("X-Key".to_owned(), "hush-2".to_owned())].into(),
+            query: Some("key=hush%2D3&v=1".to_owned()),
+            env: [("TOKEN".to_owned(), "hush-4".to_owned())].into(),
+        };
+        let mut texts = secrets.texts();
+        texts.sort();
+        assert_eq!(texts, ["Token hush-1", "hush-1", "hush-2", "hush-3", "hush-4"]);
+        let url = "https://a.example/v1".parse().unwrap();
+        assert_eq!(
+            secrets.whole_url(url).as_str(),
+            "https://a.example/v1?key=hush%2D3&v=1"
+        );
+    }
+
+    #[test]
+    fn a_user_name_without_a_password_is_the_secret() {
+        let basic = |username: &str, password: &str| Secrets {
+            auth: AuthSecret::Basic {
+                username: username.to_owned(),
+                password: password.to_owned(),
+            },
+            ..Secrets::default()
+        };
+        assert_eq!(basic("sk_live", "").texts(), ["sk_live", "sk_live:"]);
+        assert_eq!(basic("ann", "hush").texts(), ["hush", "ann:hush"]);
+        assert!(Secrets::default().is_empty() && !basic("a", "").is_empty());
+    }
+
+    #[test]
+    fn secrets_survive_their_sealed_form() {
+        let secrets = Secrets {
+            auth: AuthSecret::OAuth(OAuthClient {
+                endpoints: Some(("https://a.example/a".to_owned(), "https://a.example/t".to_owned())),
+                ..OAuthClient::default()
+            }),
+            ..Secrets::default()
+        };
+        let text = serde_json::to_string(&secrets).unwrap();
+        assert!(serde_json::from_str::<Secrets>(&text).unwrap() == secrets);
+    }
+}

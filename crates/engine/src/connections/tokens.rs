@@ -1,0 +1,223 @@
+//! Access tokens of OAuth connections: the one that is stored, or a fresh one.
+//!
+//! A refresh token may be good for one use, so it is used once: under a lock on this node and under a lease across nodes.
+//! The renewal is a task of the node's own, so that no run which ends in its midst takes the new tokens with it. Each use
+//! reads the store: what another node has renewed is seen at once.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, Weak},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use sortie_api::{ConnectionId, Credential, OrgId, Timestamp};
+use sortie_connect::{TokenError, Tokens, oauth};
+use sortie_store::{ConnectionRow, SeenTokens};
+use tokio::time::Instant;
+
+use super::Connections;
+use crate::{Error, sealing::Place};
+
+/// How long a node has to renew tokens before another may try.
+const LEASE: Duration = Duration::from_mins(2);
+
+/// How long a call waits for somebody else's renewal, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(45);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How long renewed tokens are tried to be stored: without them the connection would be lost.
+const STORING: Duration = Duration::from_mins(1);
+
+/// How long before its end a token is renewed, in seconds; a short-lived one at half its life.
+const MARGIN_SECONDS: u64 = 60;
+
+/// A grant as it is sealed.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Held {
+    pub(super) grant: oauth::Grant,
+    /// When the authorization server gave it.
+    pub(super) given_at: Timestamp,
+}
+
+impl Held {
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        let Some(seconds) = self.grant.expires_in_seconds else {
+            return true;
+        };
+        let margin = MARGIN_SECONDS.min(seconds / 2);
+        now < self.given_at + Duration::from_secs((seconds - margin).min(u64::from(u32::MAX)))
+    }
+}
+
+/// Where the tokens of one connection come from.
+pub(super) struct ConnectionTokens {
+    connections: Connections,
+    org: OrgId,
+    id: ConnectionId,
+}
+
+impl ConnectionTokens {
+    pub(super) const fn new(connections: Connections, org: OrgId, id: ConnectionId) -> Self {
+        Self { connections, org, id }
+    }
+}
+
+impl Tokens for ConnectionTokens {
+    fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>> {
+        Box::pin(self.connections.token(self.org, self.id, refused))
+    }
+}
+
+fn unavailable(error: impl std::fmt::Display) -> TokenError {
+    TokenError::Unavailable(error.to_string())
+}
+
+pub(super) fn tokens_at(row: &str, org: OrgId) -> Place<'_> {
+    Place {
+        table: "connection",
+        column: "tokens",
+        row,
+        org: Some(org),
+    }
+}
+
+impl Connections {
+    async fn token(
+        &self,
+        org: OrgId,
+        id: ConnectionId,
+        refused: Option<&Credential>,
+    ) -> Result<Credential, TokenError> {
+        let lock = self.lock_of(id);
+        let _one_at_a_time = lock.lock().await;
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            let (held, seen) = self.held(org, id).await?;
+            let now = self.0.clock.now();
+            if held.is_fresh(now) && refused != Some(&held.grant.access_token) {
+                return Ok(held.grant.access_token);
+            }
+            if !held.grant.is_refreshable() {
+                let why = "the access token is over, and the server gave none to renew it with";
+                self.give_up_grant(seen, why).await?;
+                return Err(TokenError::NeedsAuthorization(why.to_owned()));
+            }
+            let leased = self.0.store.lease_refresh(seen, now, now + LEASE).await;
+            if leased.map_err(|error| unavailable(Error::from(error)))? {
+                let connections = self.clone();
+                let renewal = self
+                    .0
+                    .tracker
+                    .spawn(async move { connections.renew(seen, held.grant).await });
+                return renewal
+                    .await
+                    .map_err(|_| unavailable("the renewal did not end"))?;
+            }
+            if Instant::now() > give_up {
+                return Err(unavailable("another node has been renewing it for too long"));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn lock_of(&self, id: ConnectionId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = self.0.refreshes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = all.get(&id).and_then(Weak::upgrade) {
+            return lock;
+        }
+        forget_unused(&mut all);
+        let lock = Arc::default();
+        all.insert(id, Arc::downgrade(&lock));
+        lock
+    }
+
+    /// The stored grant of a connection, and which one it is.
+    async fn held(&self, org: OrgId, id: ConnectionId) -> Result<(Held, SeenTokens), TokenError> {
+        let row: ConnectionRow = match self.0.store.connection_by_id(org, id).await {
+            Ok(row) => row,
+            Err(sortie_store::Error::NotFound) => {
+                return Err(TokenError::NeedsAuthorization(
+                    "the connection was deleted".to_owned(),
+                ));
+            }
+            Err(error) => return Err(unavailable(Error::from(error))),
+        };
+        let Some(sealed) = &row.tokens else {
+            let why = row
+                .error
+                .unwrap_or_else(|| "nobody has authorized it yet".to_owned());
+            return Err(TokenError::NeedsAuthorization(why));
+        };
+        let held = self
+            .open(tokens_at(&id.to_string(), org), sealed)
+            .map_err(unavailable)?;
+        let seen = SeenTokens {
+            org,
+            connection: id,
+            version: row.tokens_version,
+        };
+        Ok((held, seen))
+    }
+
+    /// Renews a grant under its lease, and stores what came of it.
+    async fn renew(&self, seen: SeenTokens, grant: oauth::Grant) -> Result<Credential, TokenError> {
+        match self.0.oauth.refresh(&grant).await {
+            Ok(grant) => {
+                let token = grant.access_token.clone();
+                self.keep(seen, grant).await?;
+                Ok(token)
+            }
+            Err(oauth::Error::NeedsAuthorization(why)) => {
+                self.give_up_grant(seen, &why).await?;
+                Err(TokenError::NeedsAuthorization(why))
+            }
+            Err(error @ (oauth::Error::Refused(_) | oauth::Error::Unavailable(_))) => {
+                if let Err(error) = self.0.store.release_refresh(seen).await {
+                    tracing::warn!(connection = %seen.connection, %error, "a lease could not be given back: it ends by itself");
+                }
+                Err(unavailable(error))
+            }
+        }
+    }
+
+    /// Stores a renewed grant. Where the database is away this goes on for a while: the old one may be worth nothing now.
+    async fn keep(&self, seen: SeenTokens, grant: oauth::Grant) -> Result<(), TokenError> {
+        let held = Held {
+            grant,
+            given_at: self.0.clock.now(),
+        };
+        let row = seen.connection.to_string();
+        let sealed = self
+            .seal(tokens_at(&row, seen.org), &held)
+            .await
+            .map_err(unavailable)?;
+        let give_up = Instant::now() + STORING;
+        let mut pause = LOOK;
+        loop {
+            match self.0.store.save_refreshed(seen, sealed.clone()).await {
+                // False: authorized anew or deleted meanwhile, so that these are not needed, or stored by a try whose
+                // answer was lost.
+                Ok(_) => return Ok(()),
+                Err(sortie_store::Error::Unavailable(_)) if Instant::now() < give_up => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                Err(error) => {
+                    tracing::error!(connection = %seen.connection, %error, "renewed tokens could not be stored");
+                    return Err(unavailable(Error::from(error)));
+                }
+            }
+        }
+    }
+
+    async fn give_up_grant(&self, seen: SeenTokens, why: &str) -> Result<(), TokenError> {
+        let dropped = self.0.store.drop_refused(seen, why.to_owned()).await;
+        dropped.map(drop).map_err(|error| unavailable(Error::from(error)))
+    }
+}
+
+fn forget_unused(locks: &mut HashMap<ConnectionId, Weak<tokio::sync::Mutex<()>>>) {
+    locks.retain(|_, lock| lock.strong_count() > 0);
+}

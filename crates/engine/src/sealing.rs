@@ -1,0 +1,312 @@
+//! Sealing: what is secret in the database is unreadable without the node's master key, and opens only in its own place.
+//!
+//! A sealed text is a version byte, the id of its key, a random nonce and the output of `XChaCha20-Poly1305`, which also
+//! vouches for the table, column, row and organization it was made for: moved to another row, it does not open. Several
+//! keys may be known; the first seals. Neither keys nor what was opened are ever shown.
+
+use std::{fmt, str::FromStr};
+
+use base64::{
+    Engine as _,
+    alphabet::{STANDARD, URL_SAFE},
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use chacha20poly1305::{
+    XChaCha20Poly1305,
+    aead::{Aead as _, KeyInit as _, Payload},
+};
+use sha2::{Digest as _, Sha256};
+use sortie_api::OrgId;
+
+/// The form of a sealed text. Another one is another number.
+const VERSION: u8 = 1;
+const KEY_ID: usize = 8;
+const NONCE: usize = 24;
+
+/// A key that everything is sealed with: 32 random bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MasterKey {
+    bytes: [u8; 32],
+    id: [u8; KEY_ID],
+}
+
+/// A text that is not a master key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a master key is 32 bytes in base64 or in hexadecimal")]
+pub struct InvalidKey;
+
+impl MasterKey {
+    /// The key of these bytes.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        let mut id = [0; KEY_ID];
+        let hash = Sha256::new()
+            .chain_update(b"sortie master key\0")
+            .chain_update(bytes)
+            .finalize();
+        for (to, from) in id.iter_mut().zip(hash) {
+            *to = from;
+        }
+        Self { bytes, id }
+    }
+
+    /// The key as it is kept in a file, in hexadecimal.
+    pub fn to_hex(&self) -> String {
+        self.bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl FromStr for MasterKey {
+    type Err = InvalidKey;
+
+    fn from_str(text: &str) -> Result<Self, InvalidKey> {
+        from_hex(text)
+            .or_else(|| from_base64(text))
+            .map(Self::new)
+            .ok_or(InvalidKey)
+    }
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+fn from_base64(text: &str) -> Option<[u8; 32]> {
+    let any_padding = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    [STANDARD, URL_SAFE].iter().find_map(|alphabet| {
+        let bytes = GeneralPurpose::new(alphabet, any_padding).decode(text).ok()?;
+        bytes.try_into().ok()
+    })
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MasterKey(hidden)")
+    }
+}
+
+/// Where a sealed text belongs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) column: &'a str,
+    /// The row's id.
+    pub(crate) row: &'a str,
+    /// Whose it is; none for what belongs to the installation.
+    pub(crate) org: Option<OrgId>,
+}
+
+/// Why a sealed text does not open, or none can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SealError {
+    /// The node was given no key.
+    #[error("this node has no master key")]
+    NoKey,
+    /// Sealed with a key this node was not given.
+    #[error("it was sealed with another master key than this node has")]
+    UnknownKey,
+    /// Not what was sealed, or not for this place.
+    #[error("it is not what was sealed here")]
+    Broken,
+}
+
+/// Seals and opens.
+#[derive(Clone, Debug)]
+pub(crate) struct Sealer {
+    keys: Vec<MasterKey>,
+}
+
+impl Sealer {
+    /// With these keys, the newest first.
+    pub(crate) const fn new(keys: Vec<MasterKey>) -> Self {
+        Self { keys }
+    }
+
+    /// Whether it was given any key.
+    pub(crate) const fn has_key(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// `text`, sealed with the newest key for its place. No nonce may be given twice.
+    pub(crate) fn seal(
+        &self,
+        place: Place<'_>,
+        text: &[u8],
+        nonce: [u8; NONCE],
+    ) -> Result<Vec<u8>, SealError> {
+        let key = self.keys.first().ok_or(SealError::NoKey)?;
+        let mut sealed = vec![VERSION];
+        sealed.extend_from_slice(&key.id);
+        let vouched = vouched(&sealed, place);
+        sealed.extend_from_slice(&nonce);
+        let payload = Payload {
+            msg: text,
+            aad: &vouched,
+        };
+        let encrypted = XChaCha20Poly1305::new(&key.bytes.into())
+            .encrypt(&nonce.into(), payload)
+            .map_err(|_| SealError::Broken)?;
+        sealed.extend_from_slice(&encrypted);
+        Ok(sealed)
+    }
+
+    /// What was sealed for this place.
+    pub(crate) fn open(&self, place: Place<'_>, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        let (header, rest) = sealed.split_at_checked(1 + KEY_ID).ok_or(SealError::Broken)?;
+        let (nonce, encrypted) = rest.split_first_chunk::<NONCE>().ok_or(SealError::Broken)?;
+        let key_id = header.strip_prefix(&[VERSION]).ok_or(SealError::Broken)?;
+        if self.keys.is_empty() {
+            return Err(SealError::NoKey);
+        }
+        let key = self
+            .keys
+            .iter()
+            .find(|key| key.id == key_id)
+            .ok_or(SealError::UnknownKey)?;
+        let payload = Payload {
+            msg: encrypted,
+            aad: &vouched(header, place),
+        };
+        XChaCha20Poly1305::new(&key.bytes.into())
+            .decrypt(&(*nonce).into(), payload)
+            .map_err(|_| SealError::Broken)
+    }
+}
+
+/// The header and the place, each part with its length before it, so that no two places read the same.
+fn vouched(header: &[u8], place: Place<'_>) -> Vec<u8> {
+    let org = place.org.map(|org| org.to_string()).unwrap_or_default();
+    let mut bytes = header.to_vec();
+    for part in [place.table, place.column, place.row, &org] {
+        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sortie_api::Timestamp;
+
+    use super::*;
+
+    fn org(number: u8) -> OrgId {
+        OrgId::new(Timestamp::from_micros(0), [number; 10])
+    }
+
+    fn place() -> Place<'static> {
+        Place {
+            table: "connection",
+            column: "credentials",
+            row: "conn_1",
+            org: Some(org(1)),
+        }
+    }
+
+    fn sealer(keys: &[u8]) -> Sealer {
+        Sealer::new(keys.iter().map(|byte| MasterKey::new([*byte; 32])).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sealed_opens_in_its_place_and_shows_nothing(text in prop::collection::vec(any::<u8>(), 0..200), nonce: [u8; NONCE]) {
+            let sealed = sealer(&[1]).seal(place(), &text, nonce).unwrap();
+            prop_assert_eq!(sealer(&[1]).open(place(), &sealed), Ok(text.clone()));
+            prop_assert!(text.len() < 8 || !sealed.windows(text.len()).any(|part| part == text));
+        }
+
+        #[test]
+        fn one_changed_byte_is_noticed(at: prop::sample::Index, change in 1_u8..=255, text in "[a-z]{0,40}") {
+            let mut sealed = sealer(&[1]).seal(place(), text.as_bytes(), [7; NONCE]).unwrap();
+            let at = at.index(sealed.len());
+            sealed[at] ^= change;
+            prop_assert!(sealer(&[1]).open(place(), &sealed).is_err());
+        }
+
+        #[test]
+        fn another_place_does_not_open_it(
+            table in "[a-z]{1,12}", column in "[a-z]{1,12}", row in "[a-z_0-9]{0,12}", other_org in 0_u8..3,
+        ) {
+            let sealed = sealer(&[1]).seal(place(), b"hush", [7; NONCE]).unwrap();
+            let org = (other_org > 0).then(|| org(other_org));
+            let other = Place { table: &table, column: &column, row: &row, org };
+            let same = (other.table, other.column, other.row, org) == (place().table, place().column, place().row, place().org);
+            prop_assert_eq!(sealer(&[1]).open(other, &sealed).is_ok(), same);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            prop_assert!(sealer(&[1]).open(place(), &bytes).is_err());
+        }
+
+        #[test]
+        fn a_key_is_read_in_every_spelling(bytes: [u8; 32]) {
+            let key = MasterKey::new(bytes);
+            prop_assert_eq!(key.to_hex().parse(), Ok(key.clone()));
+            prop_assert_eq!(key.to_hex().to_uppercase().parse(), Ok(key.clone()));
+            for padded in [
+                base64::engine::general_purpose::STANDARD.encode(bytes),
+                base64::engine::general_purpose::URL_SAFE.encode(bytes),
+            ] {
+                prop_assert_eq!(padded.parse(), Ok(key.clone()));
+                prop_assert_eq!(padded.trim_end_matches('=').parse(), Ok(key.clone()));
+            }
+        }
+
+        #[test]
+        fn no_text_makes_a_key_panic(text in "\\PC{0,70}") {
+            let _read = text.parse::<MasterKey>();
+        }
+    }
+
+    #[test]
+    fn parts_of_a_place_do_not_run_together() {
+        let sealed = sealer(&[1]).seal(place(), b"hush", [7; NONCE]).unwrap();
+        let shifted = Place {
+            table: "connectionc",
+            column: "redentials",
+            ..place()
+        };
+        assert_eq!(sealer(&[1]).open(shifted, &sealed), Err(SealError::Broken));
+    }
+
+    #[test]
+    fn the_newest_key_seals_and_older_ones_still_open() {
+        let old = sealer(&[1]).seal(place(), b"old", [7; NONCE]).unwrap();
+        let both = sealer(&[2, 1]);
+        assert_eq!(both.open(place(), &old).as_deref(), Ok(&b"old"[..]));
+        let new = both.seal(place(), b"new", [8; NONCE]).unwrap();
+        assert_eq!(sealer(&[2]).open(place(), &new).as_deref(), Ok(&b"new"[..]));
+        assert_eq!(sealer(&[1]).open(place(), &new), Err(SealError::UnknownKey));
+        assert_eq!(sealer(&[2]).open(place(), &old), Err(SealError::UnknownKey));
+        assert_eq!(sealer(&[]).open(place(), &old), Err(SealError::NoKey));
+        assert_eq!(sealer(&[]).seal(place(), b"x", [9; NONCE]), Err(SealError::NoKey));
+    }
+
+    #[test]
+    fn a_key_is_not_shown() {
+        let shown = format!("{:?}", sealer(&[171]));
+        assert!(!shown.contains("171") && !shown.contains("ab"), "{shown}");
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        for text in [
+            "",
+            "abc",
+            &"0".repeat(63),
+            &"g".repeat(64),
+            &"A".repeat(42),
+            &"A".repeat(44),
+        ] {
+            assert_eq!(text.parse::<MasterKey>(), Err(InvalidKey), "{text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What else is sealed: the credentials that runs bring with them, and the text by which a node finds out whether it has
+//! the keys of this database.
+
+use sortie_api::RunId;
+
+use crate::{
+    Store,
+    db::{Stmt, batch, vals},
+    types::{Error, Result},
+};
+
+impl Store {
+    /// Worker: the sealed credentials of a run's inline connections, if it brought any.
+    pub async fn run_secrets(&self, run: RunId) -> Result<Option<Vec<u8>>> {
+        self.db
+            .read(move |tx| {
+                let row = tx.query_opt("SELECT credentials FROM run_secret WHERE run_id = $1", vals![run])?;
+                row.map(|row| row.blob(0).map(<[u8]>::to_vec)).transpose()
+            })
+            .await
+    }
+
+    /// System: forgets the credentials of runs that are settled: nobody needs them any more. How many runs had some.
+    pub async fn forget_run_secrets(&self) -> Result<u64> {
+        self.db
+            .write(|tx| {
+                // The table holds only what runs under way brought: it is small.
+                tx.exec(
+                    "DELETE FROM run_secret WHERE (SELECT q.run_id FROM queue q WHERE q.run_id = run_secret.run_id) IS NULL",
+                    vals![],
+                )
+            })
+            .await
+    }
+
+    /// System: the text that the first node of this database sealed; `sealed` where this is the first.
+    pub async fn seal_check(&self, sealed: Vec<u8>) -> Result<Vec<u8>> {
+        self.db
+            .write(move |tx| {
+                let [_, found] = batch(
+                    tx,
+                    &[
+                        Stmt::new(
+                            "INSERT INTO seal_check (id, sealed) VALUES (1, $1) ON CONFLICT (id) DO NOTHING",
+                            vals![sealed.as_slice()],
+                        ),
+                        Stmt::new("SELECT sealed FROM seal_check WHERE id = 1", vals![]),
+                    ],
+                )?;
+                let row = found.rows.first().ok_or(Error::NotFound)?;
+                row.blob(0).map(<[u8]>::to_vec)
+            })
+            .await
+    }
+}

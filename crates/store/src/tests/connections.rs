@@ -1,0 +1,229 @@
+use std::time::Duration;
+
+use sortie_api::{ConnectionId, ConnectionStatus, OrgId};
+
+use super::{both, fixture::Fixture};
+use crate::{Created, Error, InlineCredentials, OauthFlow, OldTokens, SaveConnection, SeenTokens};
+
+impl Fixture {
+    pub(super) fn new_connection(&self, org: OrgId, name: &str) -> SaveConnection {
+        let at = self.now();
+        let mut random = [0; 10];
+        random[2..].copy_from_slice(&self.number().to_be_bytes());
+        SaveConnection {
+            id: ConnectionId::new(at, random),
+            org,
+            name: name.to_owned(),
+            definition: r#"{"type":"http"}"#.to_owned(),
+            credentials: b"sealed\0credentials".to_vec(),
+            status: ConnectionStatus::NeedsAuthorization,
+            at,
+        }
+    }
+
+    /// A saved connection without tokens.
+    pub(super) async fn connection(&self, org: OrgId, name: &str) -> SaveConnection {
+        let new = self.new_connection(org, name);
+        assert!(self.store.create_connection(new.clone(), 100).await.unwrap());
+        new
+    }
+
+    /// A saved connection that was authorized, and its tokens as they are seen now.
+    pub(super) async fn authorized(&self, org: OrgId, name: &str) -> SeenTokens {
+        let new = self.connection(org, name).await;
+        let saved = self
+            .store
+            .save_authorization(org, (new.id, 1), b"first".to_vec())
+            .await;
+        assert!(saved.unwrap());
+        SeenTokens {
+            org,
+            connection: new.id,
+            version: 1,
+        }
+    }
+
+    pub(super) fn flow(&self, of: &SaveConnection, number: u8) -> OauthFlow {
+        OauthFlow {
+            state_hash: [number; 32],
+            org: of.org,
+            connection: of.id,
+            revision: 1,
+            pending: b"pending".to_vec(),
+            expires_at: of.at + Duration::from_mins(10),
+        }
+    }
+}
+
+both! {
+    async fn a_connection_is_saved_found_listed_and_deleted(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        let b = fixture.connection(org, "b").await;
+        let a = fixture.connection(org, "a").await;
+        fixture.connection(other, "a").await;
+        let store = &fixture.store;
+        let found = store.get_connection(org, "b").await.unwrap();
+        assert_eq!((found.id, found.revision, found.status), (b.id, 1, ConnectionStatus::NeedsAuthorization));
+        assert_eq!((found.definition, found.credentials), (b.definition.clone(), b.credentials.clone()));
+        assert_eq!((found.created_at, found.updated_at, found.tokens, found.error), (b.at, b.at, None, None));
+        let names = |rows: Vec<crate::ConnectionRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
+        assert_eq!(names(store.list_connections(org).await.unwrap()), [a.id, b.id]);
+        let wanted = vec!["b".to_owned(), "gone".to_owned()];
+        assert_eq!(names(store.connections_named(org, wanted).await.unwrap()), [b.id]);
+        assert_eq!(store.connection_by_id(org, a.id).await.unwrap().name, "a");
+        assert_eq!(store.connection_by_id(other, a.id).await.unwrap_err(), Error::NotFound);
+        assert_eq!(store.get_connection(other, "b").await.unwrap_err(), Error::NotFound);
+        assert_eq!(store.delete_connection(other, "b").await.unwrap_err(), Error::NotFound);
+        store.delete_connection(org, "b").await.unwrap();
+        assert_eq!(store.get_connection(org, "b").await.unwrap_err(), Error::NotFound);
+        assert_eq!(names(store.list_connections(org).await.unwrap()), [a.id]);
+    }
+
+    async fn a_name_is_taken_once_and_the_number_of_connections_has_a_limit(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        let store = &fixture.store;
+        for name in ["a", "b"] {
+            assert!(store.create_connection(fixture.new_connection(org, name), 2).await.unwrap());
+        }
+        assert!(!store.create_connection(fixture.new_connection(org, "a"), 3).await.unwrap());
+        assert!(!store.create_connection(fixture.new_connection(org, "a"), 2).await.unwrap());
+        let refused = store.create_connection(fixture.new_connection(org, "c"), 2).await.unwrap_err();
+        assert_eq!(refused, Error::Conflict("the organization has as many connections as it may"));
+        assert!(store.create_connection(fixture.new_connection(other, "c"), 2).await.unwrap());
+        let nobody = OrgId::new(fixture.now(), [1; 10]);
+        let refused = store.create_connection(fixture.new_connection(nobody, "c"), 2).await.unwrap_err();
+        assert_eq!(refused, Error::NotFound);
+    }
+
+    async fn of_two_that_replace_the_same_definition_one_comes_too_late(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let seen = fixture.authorized(org, "a").await;
+        let store = &fixture.store;
+        let mut new = fixture.new_connection(org, "a");
+        new.id = seen.connection;
+        new.definition = "{}".to_owned();
+        assert!(store.replace_connection(new.clone(), 1, OldTokens::Keep).await.unwrap());
+        assert!(!store.replace_connection(new.clone(), 1, OldTokens::Drop).await.unwrap());
+        let found = store.get_connection(org, "a").await.unwrap();
+        assert_eq!((found.revision, found.status, &*found.definition), (2, ConnectionStatus::Ready, "{}"));
+        assert_eq!((found.tokens.as_deref(), found.tokens_version), (Some(&b"first"[..]), 1));
+        assert_eq!(found.updated_at, new.at);
+        assert!(store.replace_connection(new, 2, OldTokens::Drop).await.unwrap());
+        let found = store.get_connection(org, "a").await.unwrap();
+        assert_eq!((found.revision, found.status), (3, ConnectionStatus::NeedsAuthorization));
+        assert_eq!((found.tokens, found.tokens_version), (None, 2));
+    }
+
+    async fn a_status_is_recorded_of_the_definition_it_is_about(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let new = fixture.connection(org, "a").await;
+        let store = &fixture.store;
+        let error = Some("it answers 500".to_owned());
+        let recorded = store.set_connection_status(org, (new.id, 1), ConnectionStatus::Error, error.clone()).await;
+        assert!(recorded.unwrap());
+        let found = store.get_connection(org, "a").await.unwrap();
+        assert_eq!((found.status, found.error), (ConnectionStatus::Error, error));
+        let late = store.set_connection_status(org, (new.id, 7), ConnectionStatus::Ready, None).await;
+        assert!(!late.unwrap());
+    }
+
+    async fn an_authorization_is_ended_once_and_in_time(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let new = fixture.connection(org, "a").await;
+        let store = &fixture.store;
+        let (first, second) = (fixture.flow(&new, 1), fixture.flow(&new, 2));
+        store.begin_authorization(first.clone(), new.at).await.unwrap();
+        store.begin_authorization(second.clone(), new.at).await.unwrap();
+        assert_eq!(store.take_authorization([9; 32], new.at).await.unwrap(), None);
+        assert_eq!(store.take_authorization([1; 32], new.at).await.unwrap(), Some(first.clone()));
+        assert_eq!(store.take_authorization([1; 32], new.at).await.unwrap(), None);
+        assert_eq!(store.take_authorization([2; 32], second.expires_at).await.unwrap(), None);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 0);
+
+        // Those that nobody ended go when the next one begins.
+        store.begin_authorization(first.clone(), new.at).await.unwrap();
+        let much_later = new.at + Duration::from_hours(1);
+        let third = OauthFlow { expires_at: much_later + Duration::from_mins(10), ..fixture.flow(&new, 3) };
+        store.begin_authorization(third, much_later).await.unwrap();
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 1);
+        store.delete_connection(org, "a").await.unwrap();
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 0);
+        assert_eq!(store.begin_authorization(first, new.at).await.unwrap_err(), Error::NotFound);
+    }
+
+    async fn tokens_are_stored_of_the_definition_they_are_for(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let new = fixture.connection(org, "a").await;
+        let store = &fixture.store;
+        assert!(!store.save_authorization(org, (new.id, 2), b"x".to_vec()).await.unwrap());
+        assert!(store.save_authorization(org, (new.id, 1), b"x".to_vec()).await.unwrap());
+        let found = store.get_connection(org, "a").await.unwrap();
+        assert_eq!((found.status, found.tokens_version), (ConnectionStatus::Ready, 1));
+    }
+
+    async fn one_at_a_time_renews_tokens(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let seen = fixture.authorized(org, "a").await;
+        let store = &fixture.store;
+        let now = fixture.now();
+        let until = now + Duration::from_mins(1);
+        assert!(store.lease_refresh(seen, now, until).await.unwrap());
+        assert!(!store.lease_refresh(seen, now, until).await.unwrap(), "somebody has it");
+        store.release_refresh(seen).await.unwrap();
+        assert!(store.lease_refresh(seen, now, until).await.unwrap());
+        let later = until + Duration::from_mins(1);
+        assert!(store.lease_refresh(seen, until, later).await.unwrap(), "whoever had it is gone");
+        assert!(store.save_refreshed(seen, b"second".to_vec()).await.unwrap());
+        assert!(!store.save_refreshed(seen, b"late".to_vec()).await.unwrap());
+        assert!(!store.drop_refused(seen, "late".to_owned()).await.unwrap());
+        assert!(!store.lease_refresh(seen, later, later).await.unwrap(), "they are renewed already");
+        let found = store.get_connection(org, "a").await.unwrap();
+        assert_eq!((found.tokens.as_deref(), found.tokens_version), (Some(&b"second"[..]), 2));
+
+        let seen = SeenTokens { version: 2, ..seen };
+        assert!(store.drop_refused(seen, "revoked".to_owned()).await.unwrap());
+        let found = store.get_connection(org, "a").await.unwrap();
+        assert_eq!((found.status, found.error.as_deref()), (ConnectionStatus::NeedsAuthorization, Some("revoked")));
+        let seen = SeenTokens { version: found.tokens_version, ..seen };
+        assert!(!store.lease_refresh(seen, later, later).await.unwrap(), "there is nothing to renew");
+    }
+
+    async fn of_many_that_want_to_renew_at_once_one_does(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let seen = fixture.authorized(org, "a").await;
+        let now = fixture.now();
+        let all = (0..20).map(|_| fixture.store.lease_refresh(seen, now, now + Duration::from_mins(1)));
+        let got = futures_util::future::join_all(all).await;
+        assert_eq!(got.into_iter().filter(|leased| *leased == Ok(true)).count(), 1);
+    }
+
+    async fn credentials_of_a_run_are_kept_until_it_is_settled(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let store = &fixture.store;
+        let mut run = fixture.new_run(org);
+        run.idempotency_key = Some("once".to_owned());
+        run.inline = Some(InlineCredentials { sealed: b"hush".to_vec(), names: r#"["crm"]"#.to_owned() });
+        store.create_run(run.clone()).await.unwrap();
+        let mut again = fixture.new_run(org);
+        again.idempotency_key = Some("once".to_owned());
+        again.inline.clone_from(&run.inline);
+        assert!(matches!(store.create_run(again).await.unwrap(), Created::Existing(_)));
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM run_secret").await, 1, "those of the run that was made");
+        let definition = store.run_definition(org, run.id).await.unwrap();
+        assert_eq!(definition.requires_credentials.as_deref(), Some(r#"["crm"]"#));
+
+        assert_eq!(store.forget_run_secrets().await.unwrap(), 0);
+        let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        assert_eq!(store.run_secrets(run.id).await.unwrap().as_deref(), Some(&b"hush"[..]));
+        assert_eq!(store.forget_run_secrets().await.unwrap(), 0, "it is at work");
+        store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
+        assert_eq!(store.forget_run_secrets().await.unwrap(), 1);
+        assert_eq!(store.run_secrets(run.id).await.unwrap(), None);
+    }
+
+    async fn the_first_sealed_text_stays(fixture: &Fixture) {
+        assert_eq!(fixture.store.seal_check(b"one".to_vec()).await.unwrap(), b"one");
+        assert_eq!(fixture.store.seal_check(b"two".to_vec()).await.unwrap(), b"one");
+    }
+}
