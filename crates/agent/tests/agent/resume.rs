@@ -452,3 +452,48 @@ async fn a_directory_that_was_kept_is_taken_over_with_its_input() {
     );
     assert!(gone.await.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn what_a_model_got_wrong_before_is_counted_on() {
+    let broken = || reply(vec![call("x", "launch", &json!({}))]);
+    let good_and_broken = reply(vec![
+        call("x", "launch", &json!({})),
+        call("y", "get", &json!({"n": 1})),
+    ]);
+    for (first, ends) in [(broken(), true), (good_and_broken, false)] {
+        let script = [broken(), broken(), first, says("{}")];
+        let ran = attempt(&probes(), &script, None, None, 200_000).await;
+        let model = Scripted::new(vec![broken().into(), says("{}").into()]);
+        let resumed = with(&probes(), Some(ran.recorder.entries()));
+        let (outcome, _) = run_in(resumed, &model, &untouched(), &[]).await;
+        assert_eq!(matches!(outcome, Outcome::Failed(_)), ends, "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_answer_before_is_not_one_that_did_not_match() {
+    let empty = reply(Vec::new());
+    let script = [empty, says("no"), says("{}")];
+    let ran = attempt(&probes(), &script, None, None, 200_000).await;
+    let script = [says("no"), says("{}")];
+    let journal = ran.recorder.entries();
+    let model = Scripted::new(script.into_iter().map(Into::into).collect());
+    let (outcome, recorder) = run_in(with(&probes(), Some(journal)), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "{}");
+    assert_eq!(recorder.data("output_rejected")[0]["attempt"], 2);
+}
+
+#[tokio::test]
+async fn a_warning_that_an_earlier_attempt_recorded_is_not_recorded_again() {
+    for (before, warnings) in [(900_000, 0), (0, 1)] {
+        let mut run = spec("Go.");
+        run.budget.spent = micros(before);
+        let prices = ModelPrices {
+            input_micros_per_mtok: micros(1_000_000),
+            ..ModelPrices::default()
+        };
+        let model = Scripted::priced(prices, vec![used(says("ok"), 900_000).into()]);
+        let (_, recorder) = run_in(run, &model, &untouched(), &[]).await;
+        assert_eq!(recorder.data("budget_warning").len(), warnings, "{before}");
+    }
+}

@@ -140,6 +140,18 @@ async fn a_token_that_was_refreshed_during_the_run_is_known_from_then_on() {
     assert!(!recorder.everything().contains("refreshed-token"));
 }
 
+#[tokio::test]
+async fn text_that_only_began_like_a_credential_is_shown_before_what_follows_it() {
+    let text = "It begins with sk-T0k";
+    let model = Scripted::new(vec![Line {
+        deltas: text,
+        ..says(text).into()
+    }]);
+    let (outcome, recorder) = run_in(with_token(), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), text);
+    assert_eq!(recorder.deltas(), text);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use sortie_agent::{
     Model, RunSpec,
-    journal::What,
+    journal::{Journal, What},
     model::{Content, Deltas, ModelError, Reply, Request, Retry, Turn, Usage},
     tool::{Effect, Order},
 };
@@ -247,6 +247,27 @@ async fn a_request_that_never_fits_ends_the_run_with_the_providers_words() {
     let (outcome, recorder) = run_in(with_get("Too long."), &model, &untouched(), &[]).await;
     assert_eq!(failed(&outcome), "prompt is too long");
     assert!(recorder.kinds().is_empty(), "there is nothing to shorten");
+}
+
+#[tokio::test]
+async fn what_was_dropped_stays_dropped_after_a_resume() {
+    let get = |n: u32| reply(vec![call("x", "get", &json!({"n": n, "bytes": 4_000}))]).into();
+    let mut script: Vec<Line> = (0..5).map(get).collect();
+    script.extend([too_large().into(), says("ok").into()]);
+    let model = Scripted::new(script);
+    let (_, recorder) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
+    assert_eq!(recorder.steps().last().unwrap(), "5 trimmed");
+    let shown = format!("{:?}", model.transcripts()[6]);
+
+    let model = Scripted::new(vec![says("ok").into()]);
+    let resumed = RunSpec {
+        resume: Some(Journal::new(recorder.entries())),
+        ..with_get("Go on.")
+    };
+    let (outcome, recorder) = run_in(resumed, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(format!("{:?}", model.transcripts()[0]), shown);
+    assert!(recorder.data("context_compacted").is_empty());
 }
 
 #[tokio::test]
