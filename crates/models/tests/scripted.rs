@@ -144,9 +144,3 @@ async fn a_conversation_with_tools_goes_through_chat_completions() -> Result<()>
     let server = ScriptedModel::start(script()).await?;
     converse(&*only_model(Api::OpenaiChat, &server.base_url())?).await
 }
-
-#[tokio::test]
-async fn a_conversation_with_tools_goes_through_the_responses_api() -> Result<()> {
-    let server = ScriptedModel::start(script()).await?;
-    converse(&*only_model(Api::OpenaiResponses, &server.base_url())?).await
-}
