@@ -97,9 +97,10 @@ impl Connections {
     pub(super) fn saved(&self, org: OrgId, name: &str, row: &ConnectionRow) -> Result<Connection, String> {
         let definition = definition_of(row).map_err(|error| error.to_string())?;
         let secrets = self.secrets_of(org, row).map_err(|error| error.to_string())?;
-        let auth = match &secrets.auth {
-            AuthSecret::OAuth(_) => Auth::OAuth(Arc::new(ConnectionTokens::new(self.clone(), org, row.id))),
-            other => plain_auth(other)?,
+        let auth = if let AuthSecret::OAuth(_) = secrets.auth {
+            Auth::OAuth(Arc::new(ConnectionTokens::new(self.clone(), org, row.id)))
+        } else {
+            plain_auth(&secrets.auth)?
         };
         connection(name, &definition, &secrets, auth)
     }
@@ -317,7 +318,7 @@ mod tests {
         };
         match narrowed(http(saved), &wants)?.target {
             Target::Http { allowed_methods, .. } => Ok(allowed_methods),
-            other => panic!("{other:?}"),
+            other @ (Target::Mcp { .. } | Target::McpStdio { .. }) => panic!("{other:?}"),
         }
     }
 

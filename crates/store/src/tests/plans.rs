@@ -87,7 +87,7 @@ async fn use_everything(fixture: &Fixture) {
 async fn use_connections(fixture: &Fixture, org: OrgId) {
     let store = &fixture.store;
     let new = fixture.connection(org, "a").await;
-    let flow = fixture.flow(&new, 1);
+    let flow = Fixture::flow(&new, 1);
     store.begin_authorization(flow.clone(), new.at).await.unwrap();
     store.take_authorization(flow.state_hash, new.at).await.unwrap();
     store
