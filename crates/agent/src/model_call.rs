@@ -62,15 +62,15 @@ enum Text {
 impl Caller<'_> {
     /// What a call with this transcript weighs, in bytes.
     pub(crate) fn bytes(&self, transcript: &[Turn]) -> usize {
-        self.request(transcript).bytes()
+        self.request(transcript, 0).bytes()
     }
 
     /// Calls the model, again where that may help.
     pub(crate) async fn call(&mut self, step: u32, transcript: &[Turn]) -> Result<Called, Stop> {
         let mut attempt = 1;
         loop {
-            let request = self.request(transcript);
-            let bytes = request.bytes();
+            let bytes = self.bytes(transcript);
+            let request = self.request(transcript, bytes);
             let error = match self.attempt(step, request, Text::Shown).await? {
                 Attempt::Replied(reply, cut) => {
                     self.window.learn(bytes, &reply.usage);
@@ -125,24 +125,21 @@ impl Caller<'_> {
 
     /// Charges a call with this transcript as one that was given up before anything came of it.
     pub(crate) fn charge_given_up(&self, step: u32, transcript: &[Turn]) {
-        let request = self.request(transcript);
+        let request = self.request(transcript, self.bytes(transcript));
         // Where the budget does not pay for it now, it did not then: the call was not made.
         if let Ok(held) = self.hold(step, &request) {
             drop(held);
         }
     }
 
-    fn request<'r>(&'r self, transcript: &'r [Turn]) -> Request<'r> {
-        let request = Request {
+    /// A call with this transcript, which weighs `bytes`.
+    fn request<'r>(&'r self, transcript: &'r [Turn], bytes: usize) -> Request<'r> {
+        Request {
             system: self.system,
             task: self.task,
             transcript,
             tools: self.tools,
-            max_tokens: 0,
-        };
-        Request {
-            max_tokens: self.window.most_output(request.bytes()),
-            ..request
+            max_tokens: self.window.most_output(bytes),
         }
     }
 

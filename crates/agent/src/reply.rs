@@ -1,7 +1,7 @@
 //! What a model said, put in order as it enters the run: without credentials, without empty pieces, each tool call with an
 //! id of its own.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::collections::HashSet;
 
 use crate::{
     Redactor,
@@ -29,8 +29,7 @@ pub(crate) fn tidied(content: Vec<Content>, stop_reason: StopReason, redactor: &
                 }));
             }
             Content::Opaque(raw) => {
-                if matches!(redactor.redact(raw.get()), Cow::Borrowed(same) if same.len() == raw.get().len())
-                {
+                if redactor.redact(raw.get()) == raw.get() {
                     tidied.push(Content::Opaque(raw));
                 }
             }
@@ -52,10 +51,10 @@ fn unique(id: String, taken: &HashSet<String>) -> String {
         return id;
     }
     let stem = if id.is_empty() { "call" } else { &id };
-    (taken.len() + 1..)
-        .map(|number| format!("{stem}_{number}"))
-        .find(|id| !taken.contains(id))
-        .unwrap_or(id)
+    // One more number than there are ids: one of them is free.
+    let numbers = taken.len() + 1..=2 * taken.len() + 1;
+    let mut numbered = numbers.map(|number| format!("{stem}_{number}"));
+    numbered.find(|id| !taken.contains(id)).unwrap_or_default()
 }
 
 /// All text of a reply.

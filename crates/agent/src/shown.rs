@@ -216,3 +216,168 @@ impl Sink for Shown<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sortie_api::RunStatus;
+    use sortie_sandbox::ExitKind;
+
+    use super::*;
+    use crate::{
+        content::{CommandOutput, ToolContent},
+        tool::Effect,
+    };
+
+    /// Keeps all it is told as text.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Sink for Told {
+        fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+            self.0
+                .lock()
+                .unwrap()
+                .push(serde_json::to_string(&event).unwrap());
+            Box::pin(async { Ok(()) })
+        }
+
+        fn journal(&self, entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+            self.0
+                .lock()
+                .unwrap()
+                .push(serde_json::to_string(&entry).unwrap());
+            Box::pin(async { Ok(()) })
+        }
+
+        fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn spent(&self, _cost: Micros) {}
+    }
+
+    const SECRET: &str = "123456789";
+
+    fn s() -> String {
+        format!("a {SECRET} b")
+    }
+
+    fn events() -> Vec<EventType> {
+        let arguments = |json: &str| RawValue::from_string(json.to_owned()).unwrap();
+        let start = |json: &str| EventType::ToolStart {
+            tool: s(),
+            id: s(),
+            arguments: arguments(json),
+        };
+        vec![
+            EventType::Status {
+                status: RunStatus::Failed,
+                error: Some(s()),
+            },
+            EventType::Message { text: s(), step: 1 },
+            start(r#"{"k":"123456789"}"#),
+            start(r#"{"k":123456789}"#),
+            EventType::ToolEnd(ToolEnd {
+                tool: s(),
+                id: s(),
+                is_error: false,
+                output: s(),
+                output_bytes: 1,
+                duration_ms: 1,
+            }),
+            EventType::Retry {
+                what: "model_call".to_owned(),
+                attempt: 2,
+                delay_ms: 1,
+                reason: s(),
+            },
+            EventType::ConnectionCall(ConnectionCall {
+                connection: s(),
+                method: s(),
+                path: s(),
+                status: None,
+                bytes: 0,
+                duration_ms: 0,
+            }),
+            EventType::Interrupted {
+                reason: "uncertain_call",
+                step: 1,
+                tool: Some(s()),
+                id: Some(s()),
+            },
+            EventType::OutputRejected {
+                errors: vec![s()],
+                attempt: 1,
+            },
+            EventType::Result { output: s() },
+        ]
+    }
+
+    fn entries() -> Vec<What> {
+        let result = |content| {
+            What::Result(ToolResult {
+                id: s(),
+                name: s(),
+                content,
+                is_error: false,
+            })
+        };
+        let call = ToolCall {
+            id: s(),
+            name: s(),
+            arguments: s(),
+        };
+        let opaque = RawValue::from_string(format!("[{SECRET}]")).unwrap();
+        vec![
+            What::Reply {
+                content: vec![
+                    Content::Text(s()),
+                    Content::ToolCall(call),
+                    Content::Opaque(opaque),
+                ],
+            },
+            What::Intent {
+                id: s(),
+                tool: s(),
+                effect: Effect::Outside,
+            },
+            result(ToolContent::Text(s())),
+            result(ToolContent::Command(CommandOutput {
+                exit: ExitKind::Code(0),
+                stdout: s(),
+                stderr: s(),
+                timeout: Duration::ZERO,
+            })),
+            What::Correction { text: s() },
+            What::Compacted {
+                summary: s(),
+                turns: 1,
+            },
+        ]
+    }
+
+    #[tokio::test]
+    async fn every_event_and_every_entry_passes_without_its_credentials() {
+        let (told, redactor) = (Told::default(), Redactor::new([SECRET]));
+        let shown = Shown::new(&told, &redactor);
+        for event in events() {
+            assert!(serde_json::to_string(&event).unwrap().contains(SECRET));
+            shown.record(event).await.unwrap();
+        }
+        for what in entries() {
+            let entry = Entry {
+                step: 1,
+                spent_micros: Micros::ZERO,
+                what,
+            };
+            shown.journal(entry).await.unwrap();
+        }
+        let told = told.0.into_inner().unwrap();
+        assert_eq!(told.len(), events().len() + entries().len());
+        for told in told {
+            assert!(told.contains("[redacted]") && !told.contains(SECRET), "{told}");
+        }
+    }
+}

@@ -134,7 +134,8 @@ impl Agent<'_> {
             }
             self.step += 1;
             let (reply, cut) = self.ask().await?;
-            progress = self.take(reply, cut).await?;
+            // Boxed, as all that a run which waits for its model is not in.
+            progress = Box::pin(self.take(reply, cut)).await?;
         }
     }
 
@@ -161,7 +162,7 @@ impl Agent<'_> {
             self.broken = 0;
         }
         self.keep(content).await?;
-        Box::pin(self.call_tools(OpenCalls::new(calls))).await
+        self.call_tools(OpenCalls::new(calls)).await
     }
 
     /// A reply without tool calls: the answer, unless it is handed back.

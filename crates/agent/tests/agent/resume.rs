@@ -1,7 +1,10 @@
 //! A run that goes on after its worker died: nothing is done twice that must not be, nothing is forgotten, nothing is
 //! asked of the model again.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
 
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
@@ -42,7 +45,7 @@ fn with(probes: &[Arc<Probe>], journal: Option<Vec<Entry>>) -> RunSpec {
 /// A model that goes through its script from a given place, and remembers what it was shown last.
 struct Follower {
     info: ModelInfo,
-    script: Mutex<std::vec::IntoIter<Reply>>,
+    script: Mutex<VecDeque<Reply>>,
     shown: Mutex<String>,
 }
 
@@ -58,7 +61,7 @@ impl Follower {
                 prices: ModelPrices::default(),
                 capabilities: Vec::new(),
             },
-            script: Mutex::new(script[said..].to_vec().into_iter()),
+            script: Mutex::new(script[said..].iter().cloned().collect()),
             shown: Mutex::default(),
         }
     }
@@ -82,7 +85,11 @@ impl Model for Follower {
             says("What was done so far.")
         } else {
             *self.shown.lock().unwrap() = format!("{:?}", request.transcript);
-            self.script.lock().unwrap().next().expect("the script goes on")
+            self.script
+                .lock()
+                .unwrap()
+                .pop_front()
+                .expect("the script goes on")
         };
         Box::pin(async { Ok(reply) })
     }
@@ -164,7 +171,7 @@ fn said(entries: &[Entry]) -> usize {
     let replied = |entry: &&Entry| match &entry.what {
         What::Reply { .. } => true,
         What::Correction { text } => text.starts_with("Your last message was empty"),
-        _ => false,
+        What::Intent { .. } | What::Result(_) | What::Compacted { .. } | What::Trimmed { .. } => false,
     };
     entries.iter().filter(replied).count()
 }
@@ -444,4 +451,49 @@ async fn a_directory_that_was_kept_is_taken_over_with_its_input() {
         Limits::default(),
     );
     assert!(gone.await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_a_model_got_wrong_before_is_counted_on() {
+    let broken = || reply(vec![call("x", "launch", &json!({}))]);
+    let good_and_broken = reply(vec![
+        call("x", "launch", &json!({})),
+        call("y", "get", &json!({"n": 1})),
+    ]);
+    for (first, ends) in [(broken(), true), (good_and_broken, false)] {
+        let script = [broken(), broken(), first, says("{}")];
+        let ran = attempt(&probes(), &script, None, None, 200_000).await;
+        let model = Scripted::new(vec![broken().into(), says("{}").into()]);
+        let resumed = with(&probes(), Some(ran.recorder.entries()));
+        let (outcome, _) = run_in(resumed, &model, &untouched(), &[]).await;
+        assert_eq!(matches!(outcome, Outcome::Failed(_)), ends, "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_answer_before_is_not_one_that_did_not_match() {
+    let empty = reply(Vec::new());
+    let script = [empty, says("no"), says("{}")];
+    let ran = attempt(&probes(), &script, None, None, 200_000).await;
+    let script = [says("no"), says("{}")];
+    let journal = ran.recorder.entries();
+    let model = Scripted::new(script.into_iter().map(Into::into).collect());
+    let (outcome, recorder) = run_in(with(&probes(), Some(journal)), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "{}");
+    assert_eq!(recorder.data("output_rejected")[0]["attempt"], 2);
+}
+
+#[tokio::test]
+async fn a_warning_that_an_earlier_attempt_recorded_is_not_recorded_again() {
+    for (before, warnings) in [(900_000, 0), (0, 1)] {
+        let mut run = spec("Go.");
+        run.budget.spent = micros(before);
+        let prices = ModelPrices {
+            input_micros_per_mtok: micros(1_000_000),
+            ..ModelPrices::default()
+        };
+        let model = Scripted::priced(prices, vec![used(says("ok"), 900_000).into()]);
+        let (_, recorder) = run_in(run, &model, &untouched(), &[]).await;
+        assert_eq!(recorder.data("budget_warning").len(), warnings, "{before}");
+    }
 }

@@ -20,13 +20,21 @@ const TOKEN: &str = "sk-T0ken/of+the=owner";
 
 /// What a server could make of the token.
 fn forms() -> Vec<String> {
-    let percent: String = TOKEN.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let percent: String = TOKEN
+        .bytes()
+        .map(|byte| format!("%{byte:02X}"))
+        .collect::<Vec<_>>()
+        .concat();
     vec![
         TOKEN.to_owned(),
         percent,
         STANDARD.encode(format!("user:{TOKEN}")),
         STANDARD.encode(TOKEN),
-        TOKEN.bytes().map(|byte| format!("{byte:02x}")).collect(),
+        TOKEN
+            .bytes()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<Vec<_>>()
+            .concat(),
         TOKEN.replace('/', "\\/"),
         TOKEN.replace('+', "&#43;"),
         TOKEN.replace('/', "\\u002f"),
@@ -130,6 +138,18 @@ async fn a_token_that_was_refreshed_during_the_run_is_known_from_then_on() {
     let (_, recorder) = run_in(run, &model, &backend, &[]).await;
     assert!(model.asked()[1].last.contains("[redacted]"));
     assert!(!recorder.everything().contains("refreshed-token"));
+}
+
+#[tokio::test]
+async fn text_that_only_began_like_a_credential_is_shown_before_what_follows_it() {
+    let text = "It begins with sk-T0k";
+    let model = Scripted::new(vec![Line {
+        deltas: text,
+        ..says(text).into()
+    }]);
+    let (outcome, recorder) = run_in(with_token(), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), text);
+    assert_eq!(recorder.deltas(), text);
 }
 
 proptest! {

@@ -13,7 +13,8 @@ use sortie_agent::{
 use sortie_api::model::ModelPrices;
 
 use crate::support::{
-    Line, Probe, Recorder, Scripted, call, micros, reply, run_in, says, spec, succeeded, untouched, workspace,
+    Line, Probe, Recorder, Scripted, call, failed, micros, reply, run_in, says, spec, succeeded, untouched,
+    workspace,
 };
 
 #[derive(Clone, Debug)]
@@ -221,4 +222,24 @@ async fn a_priced_call_that_is_cancelled_costs_nothing() {
     workspace.close().await.unwrap();
     assert_eq!(slow.calls(), [1]);
     assert_eq!(recorder.last_spent(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn compute_never_spends_what_is_held_for_a_tool_call() {
+    let slow = Arc::new(Probe {
+        price: micros(900_000),
+        ..Probe::new("search", Order::SideBySide, Effect::Nothing)
+    });
+    let wish = call("a", "search", &json!({"n": 1, "seconds": 3_600}));
+    let model = Scripted::new(vec![reply(vec![wish]).into()]);
+    let mut run = RunSpec {
+        tools: vec![slow],
+        ..spec("Go.")
+    };
+    run.budget.compute_micros_per_second = micros(1_000);
+    let started = run.budget.started;
+    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
+    assert!(failed(&outcome).starts_with("budget exhausted: "));
+    let took = started.elapsed().as_secs();
+    assert_eq!(took, 100, "a tenth of the budget is compute's");
 }

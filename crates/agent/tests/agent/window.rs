@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use sortie_agent::{
     Model, RunSpec,
-    journal::What,
+    journal::{Journal, What},
     model::{Content, Deltas, ModelError, Reply, Request, Retry, Turn, Usage},
     tool::{Effect, Order},
 };
@@ -110,7 +110,7 @@ fn check_pairs(transcript: &[Turn]) {
                     .iter()
                     .filter_map(|piece| match piece {
                         Content::ToolCall(call) => Some(call.id.clone()),
-                        _ => None,
+                        Content::Text(_) | Content::Opaque(_) => None,
                     })
                     .collect();
             }
@@ -193,9 +193,12 @@ async fn without_a_summary_a_plain_note_says_what_is_gone() {
     };
     let (outcome, recorder) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "done");
-    let note = recorder.entries().into_iter().find_map(|entry| match entry.what {
-        What::Compacted { summary, .. } => Some(summary),
-        _ => None,
+    let note = recorder.entries().into_iter().find_map(|entry| {
+        if let What::Compacted { summary, .. } = entry.what {
+            Some(summary)
+        } else {
+            None
+        }
     });
     assert!(note.unwrap().contains("get ("));
 }
@@ -247,6 +250,27 @@ async fn a_request_that_never_fits_ends_the_run_with_the_providers_words() {
 }
 
 #[tokio::test]
+async fn what_was_dropped_stays_dropped_after_a_resume() {
+    let get = |n: u32| reply(vec![call("x", "get", &json!({"n": n, "bytes": 4_000}))]).into();
+    let mut script: Vec<Line> = (0..5).map(get).collect();
+    script.extend([too_large().into(), says("ok").into()]);
+    let model = Scripted::new(script);
+    let (_, recorder) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
+    assert_eq!(recorder.steps().last().unwrap(), "5 trimmed");
+    let shown = format!("{:?}", model.transcripts()[6]);
+
+    let model = Scripted::new(vec![says("ok").into()]);
+    let resumed = RunSpec {
+        resume: Some(Journal::new(recorder.entries())),
+        ..with_get("Go on.")
+    };
+    let (outcome, recorder) = run_in(resumed, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(format!("{:?}", model.transcripts()[0]), shown);
+    assert!(recorder.data("context_compacted").is_empty());
+}
+
+#[tokio::test]
 async fn an_answer_is_asked_for_within_what_the_window_has_left() {
     let mut model = strict(10_000, 0, 0);
     model.info.max_output_tokens = 9_000;
@@ -287,7 +311,7 @@ async fn an_output_of_a_command_that_was_dropped_is_told_as_such() {
 }
 
 static LONG: &str = {
-    const BYTES: [u8; 20_000] = [b'x'; 20_000];
+    static BYTES: [u8; 20_000] = [b'x'; 20_000];
     match std::str::from_utf8(&BYTES) {
         Ok(text) => text,
         Err(_) => "",
