@@ -136,7 +136,9 @@ fn escaped(text: &str) -> Cow<'_, str> {
             "client_id": "https://sortie.example.com/v1/oauth/client-metadata.json", "client_name": "Sortie",
             "redirect_uris": ["https://sortie.example.com/v1/oauth/callback"], "token_endpoint_auth_method": "none"
         })),
-        (status = 404, description = "The engine's address is not https.", body = sortie_api::ErrorBody),
+        (status = 404, description = "The engine's address is not https.", body = sortie_api::ErrorBody, example = json!({
+            "error": "this engine has no https address that it could be known by", "code": "not_found"
+        })),
     ),
     security(()),
 )]

@@ -78,7 +78,7 @@ both! {
 
     async fn no_more_is_taken_over_than_there_are_places(fixture: &Fixture) {
         let org = fixture.org().await;
-        let (lost, heir) = (fixture.node().await, fixture.node().await);
+        let (lost, taker) = (fixture.node().await, fixture.node().await);
         for _ in 0..5 {
             fixture.running(org, lost).await;
         }
@@ -86,15 +86,15 @@ both! {
         let tired = fixture.tired(org, lost).await;
         fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
         // What others could not take is not in the way of what ends.
-        let swept = fixture.take_over(heir, fixture.now(), 0).await;
+        let swept = fixture.take_over(taker, fixture.now(), 0).await;
         assert_eq!((swept.taken.len(), swept.ended), (0, vec![(org, tired.run)]));
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
-        let mut taken = Vec::new();
+        let mut counts = Vec::new();
         for _ in 0..4 {
-            taken.push(fixture.take_over(heir, fixture.now(), 2).await.taken.len());
+            counts.push(fixture.take_over(taker, fixture.now(), 2).await.taken.len());
         }
-        assert_eq!(taken, [2, 2, 1, 0]);
-        assert_eq!(fixture.store.held_runs(heir).await.unwrap().len(), 5);
+        assert_eq!(counts, [2, 2, 1, 0]);
+        assert_eq!(fixture.store.held_runs(taker).await.unwrap().len(), 5);
     }
 
     async fn a_node_that_was_declared_lost_takes_nothing_over(fixture: &Fixture) {

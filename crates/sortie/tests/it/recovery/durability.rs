@@ -9,9 +9,9 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, stream};
-use serde_json::{Value, json};
+use serde_json::json;
 use sortie_api::{Event, Run, RunStatus};
-use sortie_testkit::{Client, Database};
+use sortie_testkit::{Client, Database, client::data};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -42,34 +42,48 @@ fn rounds() -> Result<usize> {
     }
 }
 
-/// The mix of the load: most runs end at once, some work in a shell, some are still waiting when the node dies.
-fn request(n: usize) -> Value {
-    let prompt = match n % 8 {
-        0 => "```sh\necho a > a; cat a\n```\n".to_owned(),
-        1 => "```wait 300\n```\n".to_owned(),
-        2 => "```sh\nsleep 0.2\n```\n```sh\necho end\n```\n".to_owned(),
-        _ => format!("run {n}"),
-    };
-    json!({"prompt": prompt})
+/// A run of several steps in one directory. A command that was under way when the node died is made again: its line may
+/// be there twice, one after the other, and nothing else may.
+const STEPS: &str = "```sh\necho 1 >> log; echo done\n```\n```wait 150\n```\n```sh\necho 2 >> log; sleep 0.1\n```\n\
+                     ```sh\necho 3 >> log\n```\n```wait 150\n```\n```sh\nuniq log\n```\n";
+
+/// The mix of the load: most runs end at once, some work in a shell, some are still waiting when the node dies. The
+/// prompt, and the answer that it has to have.
+fn task(n: usize) -> (String, String) {
+    match n % 8 {
+        0 => ("```sh\necho a > a; cat a\n```\n".to_owned(), "a\n".to_owned()),
+        1 => (
+            "```wait 300\n```\n```answer\nwaited\n```\n".to_owned(),
+            "waited".to_owned(),
+        ),
+        2 => (
+            "```sh\nsleep 0.2\n```\n```sh\necho end\n```\n".to_owned(),
+            "end\n".to_owned(),
+        ),
+        3 => (STEPS.to_owned(), "1\n2\n3\n".to_owned()),
+        _ => (format!("run {n}"), format!("run {n}")),
+    }
 }
 
-type Acknowledged = Arc<Mutex<Vec<String>>>;
+/// Runs that were acknowledged, each with the answer it has to have.
+type Acknowledged = Arc<Mutex<Vec<(String, String)>>>;
 
 /// Creates runs until the node is gone; what it acknowledged is kept.
 async fn create_until_gone(client: Client, first: usize, acknowledged: Acknowledged) {
     for n in (first..).step_by(CLIENTS) {
-        match client.create(&request(n)).await {
+        let (prompt, answer) = task(n);
+        match client.create(&json!({"prompt": prompt})).await {
             Ok(run) => acknowledged
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .push(run.id.to_string()),
+                .push((run.id.to_string(), answer)),
             Err(_) => return,
         }
     }
 }
 
 /// What the events of a run must say whatever happened to it.
-fn check(events: &[Event], run: &Run) -> Checked {
+fn check(events: &[Event], run: &Run, answer: &str) -> Checked {
     ensure!(run.status.is_final(), "{run:?}");
     ensure!(finals(events) == 1, "{} final statuses", finals(events));
     // The stream has checked already that the ids are 1, 2, 3 … and that each status follows from the one before.
@@ -80,15 +94,38 @@ fn check(events: &[Event], run: &Run) -> Checked {
         starts <= 1 + resumes,
         "executed {starts} times, resumed {resumes} times"
     );
+    let mut done: Vec<_> = of_kind(events, "tool_end")
+        .into_iter()
+        .map(|event| data(event)["id"].to_string())
+        .collect();
+    let calls = done.len();
+    done.sort_unstable();
+    done.dedup();
+    ensure!(
+        done.len() == calls,
+        "a completed call was made again: {done:?} of {calls}"
+    );
     let last = events.last().context("no events")?;
     ensure!(last.kind == "status", "{} after the end", last.kind);
-    // No call of this load is ever in doubt: only the number of kills can be too much.
-    let too_often = run.status == RunStatus::Interrupted && resumes == 3;
+    if run.status == RunStatus::Interrupted {
+        // No call of this load is ever in doubt: only the number of kills can be too much.
+        ensure!(
+            resumes == 3,
+            "interrupted after {resumes} resumes: {:?}",
+            run.error
+        );
+        return Ok(());
+    }
     ensure!(
-        too_often || run.status == RunStatus::Succeeded,
-        "{} after {resumes} resumes: {:?}",
+        run.status == RunStatus::Succeeded,
+        "{}: {:?}",
         run.status,
         run.error
+    );
+    ensure!(
+        run.output.as_deref() == Some(answer),
+        "{:?} for {answer:?}",
+        run.output
     );
     Ok(())
 }
@@ -116,28 +153,33 @@ async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database
     let begun = Instant::now();
     let ids = std::mem::take(&mut *acknowledged.lock().unwrap_or_else(PoisonError::into_inner));
     let client = node.client()?;
-    let checks = ids.iter().map(|id| {
+    let checks = ids.iter().map(|(id, answer)| {
         let client = &client;
         async move {
             let (events, run) = client
                 .finished(id)
                 .await
                 .with_context(|| format!("{id} was acknowledged"))?;
-            check(&events, &run).with_context(|| id.clone())?;
-            Ok::<_, anyhow::Error>(run.status)
+            check(&events, &run, answer).with_context(|| id.clone())?;
+            let resumes = of_kind(&events, "resumed").len();
+            Ok::<_, anyhow::Error>((run.status, resumes))
         }
     });
     let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut wrong = Vec::new();
+    let (mut wrong, mut takeovers) = (Vec::new(), 0);
     let mut checks = stream::iter(checks).buffer_unordered(16);
     while let Some(checked) = checks.next().await {
         match checked {
-            Ok(status) => *ends.entry(status.as_str()).or_default() += 1,
+            Ok((status, resumes)) => {
+                *ends.entry(status.as_str()).or_default() += 1;
+                takeovers += resumes;
+            }
             Err(error) => wrong.push(format!("{error:#}")),
         }
     }
     println!(
-        "{}: {rounds} kills, {} acknowledged runs, all final {:.1} s after the last restart: {ends:?}; {} wrong",
+        "{}: {rounds} kills, {} acknowledged runs, all final {:.1} s after the last restart: {ends:?}, \
+         {takeovers} times resumed; {} wrong",
         database.as_str(),
         ids.len(),
         begun.elapsed().as_secs_f64(),
@@ -148,6 +190,7 @@ async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database
         "hardly any load: {} runs",
         ids.len()
     );
+    ensure!(takeovers > 0, "no run was at work when the node was killed");
     ensure!(
         wrong.is_empty(),
         "{} runs:\n{}",

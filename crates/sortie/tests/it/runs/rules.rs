@@ -198,8 +198,12 @@ fn not_yet() -> Vec<Case> {
         ),
         ("connections", json!({"connections": {"crm": {"ref": "crm"}}})),
         (
-            "connections",
-            json!({"connections": {"crm": {"type": "http", "url": "https://example.com"}}}),
+            "connections.crm.url",
+            json!({"connections": {"crm": {"type": "http", "url": "ftp://example.com"}}}),
+        ),
+        (
+            "connections.crm.url",
+            json!({"connections": {"crm": {"type": "http", "url": "http://169.254.169.254/latest"}}}),
         ),
         ("connections", json!({"connections": {"crm": {}}})),
         ("connections", json!({"connections": []})),
