@@ -9,6 +9,6 @@ mod events;
 mod get;
 mod idempotency;
 mod list;
-mod model;
+pub(crate) mod model;
 mod output_schema;
 mod rules;
