@@ -10,20 +10,9 @@ use anyhow::{Context, Result, ensure};
 use axum::{Router, extract::Path, extract::State, routing::post};
 use serde_json::{Value, json};
 use sortie_api::RunStatus;
-use sortie_testkit::{
-    Client, Database, Node,
-    client::data,
-    http::Method,
-    model::Turn,
-    serve::Serving,
-};
+use sortie_testkit::{Client, Database, Node, client::data, http::Method, model::Turn, serve::Serving};
 
-use crate::{
-    Checked, both_databases,
-    kit::of_kind,
-    node,
-    runs::model::Scripted,
-};
+use crate::{Checked, both_databases, kit::of_kind, node, runs::model::Scripted};
 
 both_databases![
     no_call_with_an_effect_is_made_twice_when_the_node_is_killed,
@@ -72,7 +61,8 @@ fn caller(n: usize) -> Value {
     let call = |arguments: Value| format!("```tool counter__request\n{arguments}\n```\n");
     let once = |step: u32| call(json!({"method": "POST", "path": format!("/once/{n}/{step}")}));
     let read = call(json!({"method": "GET", "path": "/read"}));
-    let keyed = call(json!({"method": "POST", "path": format!("/keyed/{n}"), "idempotency_key": format!("key-{n}")}));
+    let keyed =
+        call(json!({"method": "POST", "path": format!("/keyed/{n}"), "idempotency_key": format!("key-{n}")}));
     let blocks = [once(1), read.clone(), once(2), read, once(3), keyed];
     json!({
         "prompt": format!("{}```answer\nall done\n```\n", blocks.concat()),
@@ -113,7 +103,10 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
                 assert_eq!(told["tool"], "counter__request", "{told}");
                 let open = told["id"].as_str().context("no id")?;
                 let ended = of_kind(&events, "tool_end");
-                ensure!(ended.iter().all(|end| data(end)["id"] != open), "{open} has ended");
+                ensure!(
+                    ended.iter().all(|end| data(end)["id"] != open),
+                    "{open} has ended"
+                );
                 let error = run.error.unwrap_or_default();
                 ensure!(error.contains("counter__request"), "{error}");
                 in_doubt += 1;
@@ -121,7 +114,10 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
             status => anyhow::bail!("{id}: {status}: {:?}", run.error),
         }
     }
-    println!("{}: {succeeded} succeeded, {in_doubt} with a call in doubt", database.as_str());
+    println!(
+        "{}: {succeeded} succeeded, {in_doubt} with a call in doubt",
+        database.as_str()
+    );
     ensure!(in_doubt > 0, "no run was killed in a call");
     ensure!(succeeded > 0, "no run went on");
     let counts = counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -148,7 +144,9 @@ async fn a_killed_run_needs_only_the_model_calls_that_were_not_complete(database
     let client = rig.node.client()?;
     let mut ids = Vec::new();
     for _ in 0..AT_ONCE {
-        let run = client.create(&json!({"prompt": "Look around.", "shell": false})).await?;
+        let run = client
+            .create(&json!({"prompt": "Look around.", "shell": false}))
+            .await?;
         ids.push(run.id.to_string());
     }
     while rig.model.requests().len() < 2 * AT_ONCE {
@@ -162,7 +160,10 @@ async fn a_killed_run_needs_only_the_model_calls_that_were_not_complete(database
     let client = rig.node.client()?;
     for id in &ids {
         let (events, run) = client.finished(id).await?;
-        assert_eq!((run.status, run.output.as_deref()), (RunStatus::Succeeded, Some("Done.")));
+        assert_eq!(
+            (run.status, run.output.as_deref()),
+            (RunStatus::Succeeded, Some("Done."))
+        );
         let resumed: Vec<Value> = of_kind(&events, "resumed").into_iter().map(data).collect();
         assert_eq!(resumed, [json!({"step": 1, "attempt": 2})]);
         // Three whole calls, and half of what the interrupted one would have read.
