@@ -2,17 +2,30 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
-use axum::{Router, extract::Path, extract::State, routing::post};
+use axum::{
+    Router,
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::post,
+};
 use serde_json::{Value, json};
 use sortie_api::RunStatus;
-use sortie_testkit::{Client, Database, Node, client::data, http::Method, model::Turn, serve::Serving};
+use sortie_testkit::{
+    Bytes, Client, Database, Node,
+    client::data,
+    http::{Method, Uri},
+    serve::Serving,
+};
 
-use crate::{Checked, both_databases, kit::of_kind, node, runs::model::Scripted};
+use crate::{Checked, both_databases, kit::of_kind, node, runs::model::node_of};
 
 both_databases![
     no_call_with_an_effect_is_made_twice_when_the_node_is_killed,
@@ -30,11 +43,11 @@ type Counts = Arc<Mutex<BTreeMap<String, u32>>>;
 /// A service whose every POST counts, after a time in which the caller may die.
 async fn counter() -> Result<(Serving, Counts)> {
     let counts = Counts::default();
-    let count = |State(counts): State<Counts>, Path(path): Path<String>| async move {
+    let count = |State(counts): State<Counts>, uri: Uri| async move {
         *counts
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .entry(path)
+            .entry(uri.path().to_owned())
             .or_default() += 1;
         tokio::time::sleep(Duration::from_millis(30)).await;
         "counted"
@@ -91,28 +104,25 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
     let (mut succeeded, mut in_doubt) = (0, 0);
     for id in &ids {
         let (events, run) = client.finished(id).await?;
-        match run.status {
-            RunStatus::Succeeded => {
-                assert_eq!(run.output.as_deref(), Some("all done"));
-                succeeded += 1;
-            }
-            RunStatus::Interrupted => {
-                let said = of_kind(&events, "interrupted");
-                let told = data(said.last().context("no interrupted event")?);
-                assert_eq!(told["reason"], "uncertain_call", "{told}");
-                assert_eq!(told["tool"], "counter__request", "{told}");
-                let open = told["id"].as_str().context("no id")?;
-                let ended = of_kind(&events, "tool_end");
-                ensure!(
-                    ended.iter().all(|end| data(end)["id"] != open),
-                    "{open} has ended"
-                );
-                let error = run.error.unwrap_or_default();
-                ensure!(error.contains("counter__request"), "{error}");
-                in_doubt += 1;
-            }
-            status => anyhow::bail!("{id}: {status}: {:?}", run.error),
+        if run.status == RunStatus::Succeeded {
+            assert_eq!(run.output.as_deref(), Some("all done"));
+            succeeded += 1;
+            continue;
         }
+        assert_eq!(run.status, RunStatus::Interrupted, "{id}: {:?}", run.error);
+        let said = of_kind(&events, "interrupted");
+        let told = data(said.last().context("no interrupted event")?);
+        assert_eq!(told["reason"], "uncertain_call", "{told}");
+        assert_eq!(told["tool"], "counter__request", "{told}");
+        let open = told["id"].as_str().context("no id")?;
+        let ended = of_kind(&events, "tool_end");
+        ensure!(
+            ended.iter().all(|end| data(end)["id"] != open),
+            "{open} has ended"
+        );
+        let error = run.error.unwrap_or_default();
+        ensure!(error.contains("counter__request"), "{error}");
+        in_doubt += 1;
     }
     println!(
         "{}: {succeeded} succeeded, {in_doubt} with a call in doubt",
@@ -123,41 +133,89 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
     let counts = counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let twice: Vec<_> = counts
         .iter()
-        .filter(|(path, count)| path.starts_with("once/") && **count > 1)
+        .filter(|(path, count)| path.starts_with("/api/once/") && **count > 1)
         .collect();
     ensure!(twice.is_empty(), "made twice: {twice:?}");
     Ok(())
 }
 
+/// A model that calls a tool twice and then answers. What a conversation has come to it reads from the request.
+#[derive(Default)]
+struct TwoTools {
+    /// The tool results of each request so far.
+    asked: Mutex<Vec<usize>>,
+    /// Whether the second call of a conversation comes back.
+    answers: AtomicBool,
+}
+
+impl TwoTools {
+    fn asked(&self, results: usize) -> usize {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.iter().filter(|had| **had == results).count()
+    }
+}
+
+async fn answer(State(model): State<Arc<TwoTools>>, body: Bytes) -> Response {
+    let results = String::from_utf8_lossy(&body)
+        .matches("\"role\":\"tool\"")
+        .count();
+    model
+        .asked
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(results);
+    if results == 1 && !model.answers.load(Ordering::SeqCst) {
+        std::future::pending::<()>().await;
+    }
+    let chunk = |delta: Value, reason: Option<&str>| {
+        let choice = json!([{"index": 0, "delta": delta, "finish_reason": reason}]);
+        format!("data: {}\n\n", json!({"choices": choice}))
+    };
+    let (delta, reason) = if results < 2 {
+        let function = json!({"name": "list_files", "arguments": "{}"});
+        let id = format!("call_{results}");
+        (
+            json!({"tool_calls": [{"index": 0, "id": id, "type": "function", "function": function}]}),
+            "tool_calls",
+        )
+    } else {
+        (json!({"content": "Done."}), "stop")
+    };
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 1_000, "completion_tokens": 10}});
+    let stream = [
+        chunk(delta, None),
+        chunk(json!({}), Some(reason)),
+        format!("data: {usage}\n\ndata: [DONE]\n\n"),
+    ];
+    ([("content-type", "text/event-stream")], stream.concat()).into_response()
+}
+
 /// Ten runs, each killed in the second of three model calls: each needs the interrupted call again, and the third.
 async fn a_killed_run_needs_only_the_model_calls_that_were_not_complete(database: Database) -> Checked {
     const AT_ONCE: usize = 10;
-    let looks = || Turn::calls("list_files", json!({})).using(1_000, 10);
-    let long = || looks().after(Duration::from_mins(5));
-    let script = [
-        vec![looks(); AT_ONCE],
-        vec![long(); AT_ONCE],
-        vec![looks(); AT_ONCE],
-        vec![Turn::says(["Done."]).using(1_000, 10); AT_ONCE],
-    ];
-    let mut rig = Scripted::start(database, script.concat()).await?;
-    let client = rig.node.client()?;
+    let model = Arc::new(TwoTools::default());
+    let router = Router::new()
+        .route("/v1/chat/completions", post(answer))
+        .with_state(Arc::clone(&model));
+    let server = Serving::start(router).await?;
+    let (mut node, _config) = node_of(database, &format!("{}/v1", server.base_url())).await?;
+    let client = node.client()?;
     let mut ids = Vec::new();
     for _ in 0..AT_ONCE {
-        let run = client
-            .create(&json!({"prompt": "Look around.", "shell": false}))
-            .await?;
-        ids.push(run.id.to_string());
+        let request = json!({"prompt": "Look around.", "shell": false});
+        ids.push(client.create(&request).await?.id.to_string());
     }
-    while rig.model.requests().len() < 2 * AT_ONCE {
+    while model.asked(1) < AT_ONCE {
+        // Nothing tells of a request that has arrived at somebody else.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for id in &ids {
-        recorded_first_step(&rig.node, id).await?;
+        recorded_first_step(&node, id).await?;
     }
-    rig.node.kill()?;
-    rig.node.restart().await?;
-    let client = rig.node.client()?;
+    node.kill()?;
+    model.answers.store(true, Ordering::SeqCst);
+    node.restart().await?;
+    let client = node.client()?;
     for id in &ids {
         let (events, run) = client.finished(id).await?;
         assert_eq!(
@@ -166,12 +224,14 @@ async fn a_killed_run_needs_only_the_model_calls_that_were_not_complete(database
         );
         let resumed: Vec<Value> = of_kind(&events, "resumed").into_iter().map(data).collect();
         assert_eq!(resumed, [json!({"step": 1, "attempt": 2})]);
-        // Three whole calls, and half of what the interrupted one would have read.
+        // Three whole calls, and something for the interrupted one.
         let whole = 3 * (3_000 + 150);
         ensure!(run.cost_micros.get() > whole, "{run:?}");
     }
-    assert_eq!(rig.model.requests().len(), 4 * AT_ONCE);
-    assert_eq!(rig.model.left(), 0);
+    assert_eq!(
+        [model.asked(0), model.asked(1), model.asked(2)],
+        [AT_ONCE, 2 * AT_ONCE, AT_ONCE]
+    );
     Ok(())
 }
 

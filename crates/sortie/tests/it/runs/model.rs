@@ -36,27 +36,32 @@ pub(crate) struct Scripted {
 impl Scripted {
     pub(crate) async fn start(database: Database, script: impl IntoIterator<Item = Turn>) -> Result<Self> {
         let model = ScriptedModel::start(script).await?;
-        let mut config = NamedTempFile::new()?;
-        write!(
-            config,
-            "default_model = \"scripted\"\n[providers.test]\napi = \"openai-chat\"\nbase_url = \"{}\"\n\
-             api_key = \"{KEY}\"\n[models.scripted]\nprovider = \"test\"\nupstream = \"up-stream\"\n\
-             context_window = 100000\nmax_output_tokens = 4096\ninput_micros_per_mtok = 3000000\n\
-             output_micros_per_mtok = 15000000\ncapabilities = [\"tools\", \"structured_output\"]\n",
-            model.base_url()
-        )?;
-        let file = config
-            .path()
-            .to_str()
-            .context("a path that is no text")?
-            .to_owned();
-        let node = node_with(database, NodeOptions::default().env("SORTIE_CONFIG", &file)).await?;
+        let (node, config) = node_of(database, &model.base_url()).await?;
         Ok(Self {
             node,
             model,
             _config: config,
         })
     }
+}
+
+/// A node whose default model `scripted` answers at `base_url`, at 3 and 15 dollars a million tokens, and its file.
+pub(crate) async fn node_of(database: Database, base_url: &str) -> Result<(Node, NamedTempFile)> {
+    let mut config = NamedTempFile::new()?;
+    write!(
+        config,
+        "default_model = \"scripted\"\n[providers.test]\napi = \"openai-chat\"\nbase_url = \"{base_url}\"\n\
+         api_key = \"{KEY}\"\n[models.scripted]\nprovider = \"test\"\nupstream = \"up-stream\"\n\
+         context_window = 100000\nmax_output_tokens = 4096\ninput_micros_per_mtok = 3000000\n\
+         output_micros_per_mtok = 15000000\ncapabilities = [\"tools\", \"structured_output\"]\n",
+    )?;
+    let file = config
+        .path()
+        .to_str()
+        .context("a path that is no text")?
+        .to_owned();
+    let node = node_with(database, NodeOptions::default().env("SORTIE_CONFIG", &file)).await?;
+    Ok((node, config))
 }
 
 const KEY: &str = "sk-planted-7f3a91c2";
