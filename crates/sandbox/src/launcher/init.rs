@@ -306,6 +306,11 @@ impl Init<'_> {
             ended.hear_out();
             // What it left behind would hold its streams open.
             self.end_processes(|| procs::of_piped(ended.pid));
+            if ended.broken.is_none() && self.watch.was_passed_by(ended.peak_bytes) {
+                // It came and went between two looks.
+                ended.broken = Some(Broken::Memory);
+                self.stop_for(Broken::Memory);
+            }
             ended.tell();
         }
     }
@@ -318,7 +323,7 @@ impl Init<'_> {
             match sys::reap_one() {
                 Ok(Some(reaped)) => {
                     let status = reaped.ended.map_or_else(Status::Signal, Status::Code);
-                    if self.piped.note(reaped.pid, status) {
+                    if self.piped.note(reaped.pid, status, reaped.peak_bytes) {
                         continue;
                     }
                     if let Some(current) = self.current.as_mut() {

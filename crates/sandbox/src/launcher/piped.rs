@@ -33,7 +33,9 @@ pub(super) struct PipedProcess {
     unheard: Option<OwnedFd>,
     kept: VecDeque<u8>,
     status: Option<Status>,
-    broken: Option<Broken>,
+    pub(super) broken: Option<Broken>,
+    /// The most memory that it had, or one of its children that it waited for; known at its end.
+    pub(super) peak_bytes: u64,
 }
 
 /// All of them.
@@ -50,6 +52,7 @@ impl PipedProcesses {
             kept: VecDeque::new(),
             status: None,
             broken: None,
+            peak_bytes: 0,
         });
     }
 
@@ -75,10 +78,11 @@ impl PipedProcesses {
     }
 
     /// Notes how a child ended; false when it is none of these.
-    pub(super) fn note(&mut self, pid: Pid, status: Status) -> bool {
+    pub(super) fn note(&mut self, pid: Pid, status: Status, peak_bytes: u64) -> bool {
         let found = self.0.iter_mut().find(|process| process.pid == pid);
         found.is_some_and(|process| {
             process.status = Some(status);
+            process.peak_bytes = peak_bytes;
             true
         })
     }

@@ -266,11 +266,10 @@ pub(crate) fn a_process_is_confined_and_limited_as_a_command_is(bed: &Bed) -> Se
         let mut greedy = start(&mut run, "exec ./probe heap 200").await;
         let end = greedy.process.wait().await;
         let stopped = match &end {
-            Ok(end) => matches!(
-                end.exit,
-                ExitKind::Memory | ExitKind::Signal(6 | 9) | ExitKind::Code(1..)
-            ),
-            Err(error) => matches!(error, Error::Lost(_)),
+            Ok(end) if bed.hard_memory() => end.exit == ExitKind::Signal(9),
+            Ok(end) => end.exit == ExitKind::Memory,
+            // Where the kernel takes the whole group at once.
+            Err(error) => bed.hard_memory() && matches!(error, Error::Lost(_)),
         };
         assert!(stopped, "{end:?}");
         run.sandbox.close().await.unwrap();
