@@ -21,6 +21,7 @@ pub struct Workspace {
     limits: Limits,
     /// Whether the run's own files take the place of `input.json`.
     input_place: Place,
+    laid: Laid,
     state: State,
 }
 
@@ -38,6 +39,14 @@ enum State {
 enum Place {
     Free,
     Taken,
+}
+
+/// When the run's own files are laid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Laid {
+    Now,
+    /// By an earlier attempt at the run.
+    Before,
 }
 
 struct Open {
@@ -93,8 +102,30 @@ impl Workspace {
             backend,
             limits,
             input_place: Place::Free,
+            laid: Laid::Now,
             state: State::Unmade,
         }
+    }
+
+    /// Takes over the working directory that an earlier attempt at the run has left; `None` where there is none. What the
+    /// run brings lies in it already.
+    pub async fn reopen(
+        root: PathBuf,
+        name: String,
+        backend: Arc<dyn Backend>,
+        limits: Limits,
+    ) -> std::io::Result<Option<Self>> {
+        let mut workspace = Self::new(root, name, backend, limits);
+        let (root, name) = (workspace.root.clone(), workspace.name.clone());
+        let opened = tokio::task::spawn_blocking(move || Workdir::reopen(&root, &name)).await;
+        let Some(workdir) = opened.map_err(std::io::Error::other)?? else {
+            return Ok(None);
+        };
+        let mut open = Open::over(workdir);
+        open.input_laid = true;
+        workspace.laid = Laid::Before;
+        workspace.state = State::Made(Box::new(open));
+        Ok(Some(workspace))
     }
 
     /// Lays files before the agent begins; makes the directory.
@@ -104,6 +135,9 @@ impl Workspace {
             .any(|(path, _)| path.as_str().split('/').next() == Some(INPUT_FILE))
         {
             self.input_place = Place::Taken;
+        }
+        if self.laid == Laid::Before {
+            return Ok(());
         }
         let directory = self.make().await.map_err(FileError::Io)?.directory.clone();
         let laid = directory
@@ -118,11 +152,30 @@ impl Workspace {
 
     /// Kills what still runs and deletes the directory. Returns when nothing is left. Cheap when nothing was opened.
     pub async fn close(self) -> Result<(), String> {
+        let (workdir, closed) = self.end().await;
+        let Some(workdir) = workdir? else {
+            return closed;
+        };
+        let deleted = tokio::task::spawn_blocking(move || workdir.delete()).await;
+        let deleted = deleted
+            .map_err(|error| error.to_string())
+            .and_then(|r| r.map_err(|e| e.to_string()));
+        closed.and(deleted.map_err(|error| format!("deleting the working directory: {error}")))
+    }
+
+    /// Kills what still runs and leaves the directory for another attempt at the run.
+    pub async fn keep(self) -> Result<(), String> {
+        let (workdir, closed) = self.end().await;
+        workdir.and(closed)
+    }
+
+    /// Ends everything that works on the directory: the directory, if there is one, and how its sandbox ended.
+    async fn end(self) -> (Result<Option<Workdir>, String>, Result<(), String>) {
         let open = match self.state {
-            State::Unmade => return Ok(()),
+            State::Unmade => return (Ok(None), Ok(())),
             State::Making(making) => match joined(making.await) {
                 Ok(workdir) => Box::new(Open::over(workdir)),
-                Err(_) => return Ok(()),
+                Err(_) => return (Ok(None), Ok(())),
             },
             State::Made(open) => open,
         };
@@ -140,12 +193,8 @@ impl Workspace {
         };
         tasks.close();
         tasks.wait().await;
-        let workdir = Arc::into_inner(workdir).ok_or("the working directory is still in use")?;
-        let deleted = tokio::task::spawn_blocking(move || workdir.delete()).await;
-        let deleted = deleted
-            .map_err(|error| error.to_string())
-            .and_then(|r| r.map_err(|e| e.to_string()));
-        closed.and(deleted.map_err(|error| format!("deleting the working directory: {error}")))
+        let workdir = Arc::into_inner(workdir).ok_or("the working directory is still in use".to_owned());
+        (workdir.map(Some), closed)
     }
 
     /// Whether `input.json` is the engine's to write.

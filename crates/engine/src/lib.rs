@@ -14,6 +14,8 @@ mod no_sandbox;
 mod node;
 mod options;
 mod sealing;
+#[cfg(test)]
+mod testing;
 mod worker;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -26,7 +28,7 @@ use sortie_api::{
     secret::Secret,
 };
 use sortie_sandbox::{Backend, Level};
-use sortie_store::{Cancelled, Created, InlineCredentials, KeyRecord, NewRun, Store};
+use sortie_store::{Cancelled, Created, Expired, InlineCredentials, KeyRecord, NewRun, Store};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -45,8 +47,8 @@ use crate::{
     keys::Keys,
     models::Models,
     no_sandbox::NoSandbox,
-    node::Lifeline,
-    worker::{Active, Dispatcher, Own, Source, StopReason, Worker},
+    node::{Identity, Lifeline},
+    worker::{Active, Dispatcher, Own, Places, Source, StopReason, Worker},
 };
 
 /// How long a stopping node waits for the database to take its last writes.
@@ -64,6 +66,7 @@ struct Inner {
     connections: Connections,
     hub: Hub,
     active: Active,
+    places: Places,
     /// A sentence for people where commands cannot be run.
     commands: Result<Level, String>,
     /// What an engine that serves its own runs is to claim.
@@ -73,14 +76,12 @@ struct Inner {
     tracker: TaskTracker,
     /// No more runs are taken.
     closing: CancellationToken,
-    /// The dispatcher has claimed its last run.
-    dispatched: CancellationToken,
     /// Everything ends.
     closed: CancellationToken,
 }
 
 impl Engine {
-    /// Starts the node: registers it, ends what an earlier start of it left behind, and begins to take runs.
+    /// Starts the node: registers it, takes over what an earlier start of it left behind, and begins to take runs.
     /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused.
     pub async fn start(
         options: Options,
@@ -88,69 +89,82 @@ impl Engine {
         sandbox: Result<Arc<dyn Backend>, String>,
     ) -> Result<Self, Error> {
         let options = Arc::new(options);
-        let closed = CancellationToken::new();
+        let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
         let hub = Hub::new(store.clone(), closed.clone());
-        let active = Active::default();
-        let lifeline =
-            Lifeline::begin(store.clone(), Arc::clone(&options), hub.clone(), active.clone()).await?;
         let commands = sandbox
             .as_ref()
             .map(|backend| backend.capabilities().level)
             .map_err(Clone::clone);
+        let models = Arc::new(Models::offline());
         let tracker = TaskTracker::new();
+        let connections = Connections::new(&options, store.clone(), tracker.clone())?;
+        let active = Active::default();
+        let worker = Arc::new(Worker {
+            store: store.clone(),
+            hub: hub.clone(),
+            clock: options.clock.clone(),
+            models: Arc::clone(&models),
+            connections: connections.clone(),
+            active: active.clone(),
+            options: Arc::clone(&options),
+            sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
+        });
+        let places = Places::new(worker, tracker.clone(), closing.clone());
+        let lifeline = Lifeline {
+            identity: Identity::begin(&store, &options).await?,
+            store: store.clone(),
+            options: Arc::clone(&options),
+            hub: hub.clone(),
+            places: places.clone(),
+        };
+        lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
-            connections: Connections::new(&options, store.clone(), tracker.clone())?,
+            connections,
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
-            models: Arc::new(Models::offline()),
+            models,
             own: Own::default(),
             work: Arc::new(Notify::new()),
             tracker,
-            closing: CancellationToken::new(),
-            dispatched: CancellationToken::new(),
+            closing,
             closed,
             commands,
             hub,
             active,
+            places,
             store,
             options,
         }));
-        engine.begin(
-            lifeline,
-            sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
-        );
+        engine.begin(lifeline);
         Ok(engine)
     }
 
     /// Starts the node's tasks.
-    fn begin(&self, lifeline: Lifeline, sandbox: Arc<dyn Backend>) {
+    fn begin(&self, lifeline: Lifeline) {
         let node = &self.0;
-        let worker = Arc::new(Worker {
-            store: node.store.clone(),
-            hub: node.hub.clone(),
-            clock: node.options.clock.clone(),
-            models: Arc::clone(&node.models),
-            connections: node.connections.clone(),
-            active: node.active.clone(),
-            options: Arc::clone(&node.options),
-            sandbox,
-        });
         let source = match node.options.serves {
             Serves::Everyone => Source::Queue,
             Serves::OwnRuns | Serves::Nothing => Source::Named(node.own.clone()),
         };
         let dispatcher = Dispatcher {
-            worker,
+            store: node.store.clone(),
+            options: Arc::clone(&node.options),
+            places: node.places.clone(),
             source,
             identity: lifeline.identity.clone(),
             work: Arc::clone(&node.work),
-            tracker: node.tracker.clone(),
             stop: node.closing.clone(),
-            stopped: node.dispatched.clone(),
         };
         node.tracker.spawn(dispatcher.run());
-        let leftovers = node::remove_leftovers(node.options.work_dir(), node.active.clone());
-        node.tracker.spawn(leftovers);
+        let connections = node.connections.clone();
+        node.tracker
+            .spawn(connections.forget_settled(node.options.heartbeat, node.closed.clone()));
         node.tracker.spawn(lifeline.run(node.closed.clone()));
+        node.tracker.spawn(node::clean_up(
+            node.store.clone(),
+            node.options.work_dir(),
+            node.active.clone(),
+            node.closed.clone(),
+        ));
         node.tracker.spawn(node::watch(
             node.store.clone(),
             node.hub.clone(),
@@ -323,25 +337,35 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops in good order: takes no more runs, lets those at work finish within the grace, ends the rest as
-    /// `interrupted`, then ends every stream. Returns when all of it is written down.
+    /// Stops in good order: takes no more runs, lets those at work finish within the grace, hands the rest over (an engine
+    /// of its own runs ends them as `interrupted`), then ends every stream. Returns when all of it is written down.
     pub async fn shutdown(&self) {
         let node = &self.0;
-        node.closing.cancel();
-        node.dispatched.cancelled().await;
+        node.places.close();
+        // Whoever was just bringing runs is done with it.
+        drop(node.places.turn().await);
         let grace = node.options.shutdown_grace;
         if tokio::time::timeout(grace, node.active.drained()).await.is_err() {
             let left = node.active.count();
-            tracing::warn!(
-                left,
-                "the grace is over: runs still at work are ended as interrupted"
-            );
-            node.active.stop_all(StopReason::Shutdown);
+            let reason = match node.options.serves {
+                Serves::Everyone => {
+                    tracing::warn!(left, "the grace is over: runs still at work are handed over");
+                    StopReason::HandOver
+                }
+                Serves::OwnRuns | Serves::Nothing => {
+                    tracing::warn!(
+                        left,
+                        "the grace is over: runs still at work are ended as interrupted"
+                    );
+                    StopReason::Shutdown
+                }
+            };
+            node.active.stop_all(reason);
             if tokio::time::timeout(LAST_WRITES, node.active.drained())
                 .await
                 .is_err()
             {
-                tracing::error!("the database does not answer: what is left is ended when the lease is over");
+                tracing::error!("the database does not answer: what is left goes on from what it has stored");
             }
         }
         node.closed.cancel();

@@ -2,7 +2,8 @@
 
 use std::{
     collections::HashSet,
-    path::PathBuf,
+    io,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -11,15 +12,15 @@ use std::{
 
 use sortie_api::{OrgId, RunId};
 use sortie_sandbox::Workdir;
-use sortie_store::{Error as StoreError, Expired, Held, NewNode, NodeId, Store, Sweep};
+use sortie_store::{Claim, Error as StoreError, Expired, NewNode, NodeId, Store, Sweep};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Error, Options,
+    Error, Options, Serves,
     clock::random,
     hub::Hub,
-    worker::{Active, StopReason},
+    worker::{Active, Places, StopReason, Turn},
 };
 
 /// Lost runs ended in one transaction.
@@ -30,6 +31,12 @@ const SWEEP: u32 = 100;
 pub(crate) struct Identity(Arc<AtomicI64>);
 
 impl Identity {
+    /// Makes the node known under its first identity; what an earlier start of it still holds is lost from here on.
+    pub(crate) async fn begin(store: &Store, options: &Options) -> Result<Self, Error> {
+        let id = register(store, options).await?;
+        Ok(Self(Arc::new(AtomicI64::new(id.0))))
+    }
+
     pub(crate) fn get(&self) -> NodeId {
         NodeId(self.0.load(Ordering::SeqCst))
     }
@@ -54,7 +61,7 @@ pub(crate) struct Lifeline {
     pub(crate) store: Store,
     pub(crate) options: Arc<Options>,
     pub(crate) hub: Hub,
-    pub(crate) active: Active,
+    pub(crate) places: Places,
     pub(crate) identity: Identity,
 }
 
@@ -68,26 +75,6 @@ struct Suspects {
 }
 
 impl Lifeline {
-    /// Registers the node and ends what an earlier start of it left at work.
-    pub(crate) async fn begin(
-        store: Store,
-        options: Arc<Options>,
-        hub: Hub,
-        active: Active,
-    ) -> Result<Self, Error> {
-        let id = register(&store, &options).await?;
-        let identity = Identity(Arc::new(AtomicI64::new(id.0)));
-        let lifeline = Self {
-            store,
-            options,
-            hub,
-            active,
-            identity,
-        };
-        lifeline.sweep(Expired::Leave).await?;
-        Ok(lifeline)
-    }
-
     /// Renews the lease, sweeps, and compares what the store says this node holds with what it works on, until the
     /// node has stopped.
     pub(crate) async fn run(self, stop: CancellationToken) {
@@ -108,7 +95,8 @@ impl Lifeline {
                 }
             }
         }
-        if let Err(error) = self.store.deregister_node(self.identity.get()).await {
+        let now = self.options.clock.now();
+        if let Err(error) = self.store.deregister_node(self.identity.get(), now).await {
             tracing::warn!(%error, "the node could not sign off; its lease will run out");
         }
     }
@@ -128,9 +116,9 @@ impl Lifeline {
         let until = self.options.clock.now() + self.options.lease;
         match self.store.heartbeat(self.identity.get(), until).await {
             Err(StoreError::Fenced) => {
-                // Silent for longer than the lease: others have ended this node's runs.
+                // Silent for longer than the lease: others may have taken this node's runs over.
                 tracing::warn!("this node was declared lost; its runs are given up and it starts afresh");
-                self.active.stop_all(StopReason::NotOurs);
+                self.places.active().stop_all(StopReason::Lost);
                 let id = register(&self.store, &self.options).await?;
                 self.identity.0.store(id.0, Ordering::SeqCst);
                 Ok(())
@@ -139,19 +127,29 @@ impl Lifeline {
         }
     }
 
-    /// Ends the runs of lost nodes.
-    async fn sweep(&self, expired: Expired) -> Result<(), Error> {
+    /// Takes over runs of lost nodes, as many as there are places, and ends those that were resumed too often.
+    pub(crate) async fn sweep(&self, expired: Expired) -> Result<(), Error> {
         loop {
+            let turn = self.places.turn().await;
+            let places = match self.options.serves {
+                Serves::Everyone => turn.free(),
+                // What others left is for a node that is here to stay.
+                Serves::OwnRuns | Serves::Nothing => 0,
+            };
             let sweep = Sweep {
                 node: self.identity.get(),
                 at: self.options.clock.now(),
                 limit: SWEEP,
+                places,
                 expired,
                 compute_micros_per_second: self.options.compute_micros_per_second,
             };
-            let lost = self.store.interrupt_lost(sweep).await?;
-            self.tell_ended(&lost);
-            if lost.len() < SWEEP as usize {
+            let swept = self.store.sweep(sweep).await?;
+            let all_ended = swept.ended.len() < SWEEP as usize;
+            let all_taken = places == 0 || swept.taken.len() < places as usize;
+            self.tell_ended(&swept.ended);
+            go_on(&turn, swept.taken);
+            if all_ended && all_taken {
                 return Ok(());
             }
         }
@@ -159,7 +157,7 @@ impl Lifeline {
 
     fn tell_ended(&self, ended: &[(OrgId, RunId)]) {
         for (_, run) in ended {
-            tracing::warn!(%run, "a run whose worker was lost is ended as interrupted");
+            tracing::warn!(%run, "a run that was resumed too often is ended as interrupted");
             self.hub.ended(*run);
         }
     }
@@ -169,16 +167,16 @@ impl Lifeline {
     async fn compare(&self, suspects: &mut Suspects) -> Result<(), Error> {
         let node = self.identity.get();
         // Before the query: what begins after it is not missed in the store.
-        let at_work = self.active.all();
+        let at_work = self.places.active().all();
         let held = self.store.held_runs(node).await?;
         let mut found = Suspects::default();
         let mut rows = HashSet::with_capacity(held.len());
-        for Held { run, status } in held {
+        for sortie_store::Held { run, status } in held {
             rows.insert(run);
-            if !self.active.contains(run) {
+            if !self.places.active().contains(run) {
                 found.without_task.insert(run);
             } else if status.is_final() {
-                self.active.stop(run, StopReason::NotOurs);
+                self.places.active().stop(run, StopReason::NotOurs);
                 self.hub.ended(run);
             }
         }
@@ -186,7 +184,7 @@ impl Lifeline {
             .without_row
             .extend(at_work.into_iter().filter(|run| !rows.contains(run)));
         for run in found.without_row.intersection(&suspects.without_row) {
-            self.active.stop(*run, StopReason::NotOurs);
+            self.places.active().stop(*run, StopReason::NotOurs);
         }
         let lost: Vec<RunId> = found
             .without_task
@@ -194,29 +192,94 @@ impl Lifeline {
             .copied()
             .collect();
         if !lost.is_empty() {
-            let (at, price) = (self.options.clock.now(), self.options.compute_micros_per_second);
-            let ended = self.store.interrupt_held(node, lost, at, price).await?;
-            self.tell_ended(&ended);
+            self.retake(node, lost).await?;
         }
         *suspects = found;
         Ok(())
     }
+
+    /// Takes runs up again that this node holds and has no task for.
+    async fn retake(&self, node: NodeId, runs: Vec<RunId>) -> Result<(), Error> {
+        let turn = self.places.turn().await;
+        if turn.is_closing() {
+            // They are handed over with the others.
+            return Ok(());
+        }
+        let (at, price) = (self.options.clock.now(), self.options.compute_micros_per_second);
+        let swept = self.store.retake_held(node, runs, at, price).await?;
+        self.tell_ended(&swept.ended);
+        go_on(&turn, swept.taken);
+        Ok(())
+    }
 }
 
-/// Removes the working directories that an earlier start of this node left behind. In the background: a run takes its
-/// place among the active ones before it makes its directory.
-pub(crate) async fn remove_leftovers(work_dir: PathBuf, active: Active) {
-    let swept = tokio::task::spawn_blocking(move || {
-        Workdir::sweep(&work_dir, |name| {
-            name.parse().is_ok_and(|run| active.contains(run))
-        })
-    });
-    match swept.await {
-        Ok(Ok(0)) => {}
-        Ok(Ok(removed)) => tracing::info!(removed, "working directories of lost runs were removed"),
-        Ok(Err(error)) => tracing::error!(%error, "working directories of lost runs could not be removed"),
-        Err(error) => tracing::error!(%error, "the removal of working directories did not end"),
+/// Works on runs that were taken over.
+fn go_on(turn: &Turn<'_>, taken: Vec<Claim>) {
+    for claim in taken {
+        tracing::warn!(run = %claim.fence.run, "a run whose worker was lost is taken over");
+        turn.start(claim);
     }
+}
+
+/// How often working directories of runs that are over are looked for: a run that another node has taken over, or ended,
+/// leaves its own here.
+const LEFTOVERS: std::time::Duration = std::time::Duration::from_mins(5);
+
+/// Removes the working directories of runs that are over and that nobody works on here, at the start and then now and
+/// again.
+pub(crate) async fn clean_up(store: Store, work_dir: PathBuf, active: Active, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(LEFTOVERS);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = stop.cancelled() => return,
+        }
+        match remove_leftovers(&store, work_dir.clone(), active.clone()).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "working directories of lost runs were removed"),
+            Err(error) => tracing::error!(%error, "working directories of lost runs could not be removed"),
+        }
+    }
+}
+
+/// Removes the directories of runs that are settled. A run that is not may be taken over by this node, which then needs
+/// its directory; one that is at work here has taken its place before it makes its directory.
+async fn remove_leftovers(store: &Store, work_dir: PathBuf, active: Active) -> Result<u64, Error> {
+    let there = in_background(&work_dir, |work_dir| {
+        let mut names = Vec::new();
+        // Everything is said to be live, so that nothing is removed.
+        Workdir::sweep(work_dir, |name| {
+            names.push(name.to_owned());
+            true
+        })?;
+        Ok(names)
+    })
+    .await?;
+    let runs: Vec<RunId> = there.iter().filter_map(|name| name.parse().ok()).collect();
+    let mut kept = HashSet::new();
+    for some in runs.chunks(SWEEP as usize) {
+        kept.extend(store.unsettled(some.to_vec()).await?);
+    }
+    let seen: HashSet<String> = there.into_iter().collect();
+    in_background(&work_dir, move |work_dir| {
+        Workdir::sweep(work_dir, |name| {
+            let is_at_work = |run| kept.contains(&run) || active.contains(run);
+            !seen.contains(name) || name.parse().is_ok_and(is_at_work)
+        })
+    })
+    .await
+}
+
+async fn in_background<T: Send + 'static>(
+    work_dir: &Path,
+    work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+) -> Result<T, Error> {
+    let work_dir = work_dir.to_owned();
+    let done = tokio::task::spawn_blocking(move || work(&work_dir)).await;
+    let internal = |error: &dyn std::fmt::Display| Error::Internal(format!("working directories: {error}"));
+    done.map_err(|error| internal(&error))?
+        .map_err(|error| internal(&error))
 }
 
 /// How often runs that are followed here are looked up, in case that another node works on them.
@@ -248,81 +311,143 @@ pub(crate) async fn watch(store: Store, hub: Hub, stop: CancellationToken) {
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::{Micros, Role, RunStatus};
-    use sortie_store::{Created, NewRun};
+    use sortie_api::{Micros, RunStatus};
+    use tempfile::TempDir;
+    use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::keys::Keys;
+    use crate::{
+        connections::Connections,
+        models::Models,
+        no_sandbox::NoSandbox,
+        testing::{Held, held},
+        worker::Worker,
+    };
 
-    /// A node on a fresh SQLite file, and one run that it has claimed without giving it a task.
-    async fn holding(dir: &tempfile::TempDir) -> (Lifeline, OrgId, RunId) {
-        let url = format!("sqlite:{}", dir.path().join("test.db").display());
-        let store = Store::open(&url).await.unwrap();
-        let options = Arc::new(Options::default());
+    /// A node that holds one run without a task for it.
+    async fn holding() -> (Lifeline, OrgId, RunId, TempDir) {
+        let Held {
+            store,
+            node,
+            claim,
+            dir,
+        } = held().await;
+        let options = Arc::new(Options {
+            data_dir: dir.path().to_owned(),
+            ..Options::default()
+        });
         let hub = Hub::new(store.clone(), CancellationToken::new());
-        let lifeline = Lifeline::begin(store.clone(), Arc::clone(&options), hub, Active::default())
-            .await
-            .unwrap();
-        let now = options.clock.now();
-        let org = OrgId::new(now, [1; 10]);
-        let keys = Keys::new(store.clone(), options.clock.clone(), options.mode);
-        let secret = sortie_api::secret::Secret::new(sortie_api::secret::SELF_HOSTED_KEY, [1; 32]);
-        let key = keys
-            .new_key(org, "test".to_owned(), Role::Admin, &secret)
-            .unwrap();
-        assert!(store.bootstrap("test", key).await.unwrap());
-        let run = NewRun {
-            id: RunId::new(now, [2; 10]),
-            org,
-            idempotency_key: None,
-            definition: r#"{"prompt":"x"}"#.into(),
-            inline: None,
-            max_cost: Micros::new(1).unwrap(),
-            timeout_seconds: 60,
-            created_at: now,
+        let worker = Worker {
+            store: store.clone(),
+            hub: hub.clone(),
+            clock: options.clock.clone(),
+            models: Arc::new(Models::offline()),
+            connections: Connections::new(&options, store.clone(), TaskTracker::new()).unwrap(),
+            sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
+            active: Active::default(),
+            options: Arc::clone(&options),
         };
-        let Created::New(run) = store.create_run(run).await.unwrap() else {
-            panic!("the run is new")
+        let places = Places::new(Arc::new(worker), TaskTracker::new(), CancellationToken::new());
+        let lifeline = Lifeline {
+            identity: Identity(Arc::new(AtomicI64::new(node.0))),
+            store,
+            options,
+            hub,
+            places,
         };
-        let claims = store
-            .claim_named(lifeline.identity.get(), vec![run.id], now)
-            .await
-            .unwrap();
-        assert_eq!(claims.len(), 1);
-        (lifeline, org, run.id)
+        (lifeline, claim.org, claim.fence.run, dir)
+    }
+
+    async fn status(lifeline: &Lifeline, org: OrgId, run: RunId) -> RunStatus {
+        lifeline.store.get_run(org, run).await.unwrap().status
     }
 
     #[tokio::test]
-    async fn a_run_that_is_held_without_a_task_is_ended_at_the_second_look() {
-        let dir = tempfile::tempdir().unwrap();
-        let (lifeline, org, run) = holding(&dir).await;
+    async fn a_run_that_is_held_without_a_task_goes_on_at_the_second_look() {
+        let (lifeline, org, run, _dir) = holding().await;
         let mut suspects = Suspects::default();
         lifeline.compare(&mut suspects).await.unwrap();
-        assert_eq!(
-            lifeline.store.get_run(org, run).await.unwrap().status,
-            RunStatus::Starting
-        );
+        assert!(!lifeline.places.active().contains(run));
         lifeline.compare(&mut suspects).await.unwrap();
-        let ended = lifeline.store.get_run(org, run).await.unwrap();
-        assert_eq!(
-            (ended.status, ended.billing_pending),
-            (RunStatus::Interrupted, false)
-        );
+        assert!(lifeline.places.active().contains(run));
+        lifeline.places.active().drained().await;
+        assert_eq!(status(&lifeline, org, run).await, RunStatus::Succeeded);
+        let events = lifeline.store.events_after(org, run, 0, 100).await.unwrap();
+        let resumed: Vec<_> = events.iter().filter(|event| event.kind == "resumed").collect();
+        assert_eq!(resumed.len(), 1);
+        assert_eq!(resumed[0].data, r#"{"step":0,"attempt":2}"#);
     }
 
     #[tokio::test]
-    async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
-        let dir = tempfile::tempdir().unwrap();
-        let (lifeline, org, run) = holding(&dir).await;
-        let mut place = lifeline.active.enter(run);
+    async fn a_node_that_was_declared_lost_gets_back_what_nobody_took_over() {
+        let (lifeline, org, run, _dir) = holding().await;
+        let mut earlier = lifeline.places.active().enter(run);
+        let lost = lifeline.identity.get();
+        lifeline
+            .store
+            .deregister_node(lost, lifeline.options.clock.now())
+            .await
+            .unwrap();
+        let mut suspects = Suspects::default();
+        lifeline.beat(None, &mut suspects).await.unwrap();
+        assert_ne!(lifeline.identity.get(), lost);
+        assert_eq!(earlier.stopped().await, StopReason::Lost);
+        assert_eq!(status(&lifeline, org, run).await, RunStatus::Starting);
+        // The next attempt waits until the earlier one has wound up.
+        drop(earlier);
+        lifeline.places.active().drained().await;
+        assert_eq!(status(&lifeline, org, run).await, RunStatus::Succeeded);
+    }
+
+    #[tokio::test]
+    async fn a_closing_node_takes_nothing_up_again() {
+        let (lifeline, org, run, _dir) = holding().await;
+        lifeline.places.close();
         let mut suspects = Suspects::default();
         for _ in 0..3 {
             lifeline.compare(&mut suspects).await.unwrap();
         }
-        assert_eq!(
-            lifeline.store.get_run(org, run).await.unwrap().status,
-            RunStatus::Starting
-        );
+        assert_eq!(lifeline.places.active().count(), 0);
+        assert_eq!(status(&lifeline, org, run).await, RunStatus::Starting);
+    }
+
+    #[tokio::test]
+    async fn directories_of_runs_that_are_over_go_and_those_of_others_stay() {
+        let (lifeline, org, held, _dir) = holding().await;
+        let work_dir = lifeline.options.work_dir();
+        let at_work = RunId::new(lifeline.options.clock.now(), [3; 10]);
+        let over = RunId::new(lifeline.options.clock.now(), [4; 10]);
+        let _place = lifeline.places.active().enter(at_work);
+        for run in [held, at_work, over] {
+            drop(Workdir::create(&work_dir, &run.to_string()).unwrap());
+        }
+        let remove = async || {
+            let active = lifeline.places.active().clone();
+            remove_leftovers(&lifeline.store, work_dir.clone(), active)
+                .await
+                .unwrap()
+        };
+        assert_eq!(remove().await, 1);
+        assert!(!work_dir.join(over.to_string()).exists());
+        lifeline
+            .store
+            .cancel_run(org, held, lifeline.options.clock.now())
+            .await
+            .unwrap();
+        lifeline.store.settle_run(held, 1, Micros::ZERO).await.unwrap();
+        assert_eq!(remove().await, 1);
+        assert!(work_dir.join(at_work.to_string()).exists());
+    }
+
+    #[tokio::test]
+    async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
+        let (lifeline, org, run, _dir) = holding().await;
+        let mut place = lifeline.places.active().enter(run);
+        let mut suspects = Suspects::default();
+        for _ in 0..3 {
+            lifeline.compare(&mut suspects).await.unwrap();
+        }
+        assert_eq!(status(&lifeline, org, run).await, RunStatus::Starting);
         lifeline
             .store
             .cancel_run(org, run, lifeline.options.clock.now())

@@ -28,7 +28,7 @@ pub struct Options {
     pub clock: Clock,
     /// Where working directories live.
     pub data_dir: PathBuf,
-    /// The node's name, the same at each start: runs that an earlier start left are ended at once.
+    /// The node's name, the same at each start: runs that an earlier start left go on at once.
     pub node_name: String,
     /// Whose runs it works on.
     pub serves: Serves,

@@ -52,6 +52,24 @@ impl Rig {
         }
     }
 
+    /// The next start of the node, on the same data. The engine before it is shut down already.
+    async fn restart(self, change: impl FnOnce(&mut Options)) -> Self {
+        let Self {
+            engine,
+            org,
+            key,
+            dir,
+        } = self;
+        drop(engine);
+        let engine = start(&dir, change).await;
+        Self {
+            engine,
+            org,
+            key,
+            dir,
+        }
+    }
+
     async fn create(&self, request: Value) -> Result<Run, Error> {
         let request: RunRequest = serde_json::from_value(request).unwrap();
         match self.engine.create_run(self.org, request, None).await? {
@@ -241,24 +259,79 @@ async fn a_run_whose_time_costs_more_than_its_budget_ends_within_it() {
     assert_eq!(run.cost_micros, Micros::new(20_000).unwrap());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn shutdown_ends_what_outlives_its_grace_as_interrupted() {
-    let rig = Rig::start().await;
+/// Starts a run that waits, shuts the engine down under it and returns the run as it is then.
+async fn shut_down_under_a_run(rig: &Rig) -> Run {
     let run = rig.create(prompt(WAITS)).await.unwrap();
     let following = rig.follow(&run, 0);
     let shutdown = async {
-        while rig.engine.store().get_run(rig.org, run.id).await.unwrap().status != RunStatus::Running {
+        while rig.status(&run).await.status != RunStatus::Running {
             tokio::task::yield_now().await;
         }
         rig.engine.shutdown().await;
     };
     let _both = futures_util::join!(following, shutdown);
-    let run = rig.engine.store().get_run(rig.org, run.id).await.unwrap();
-    assert_eq!(run.status, RunStatus::Interrupted);
     assert!(matches!(
         rig.create(prompt("late")).await,
         Err(Error::Unavailable(_))
     ));
+    rig.status(&run).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_outlives_the_grace_goes_on_after_the_next_start() {
+    let rig = Rig::start().await;
+    let run = shut_down_under_a_run(&rig).await;
+    assert_eq!((run.status, run.finished_at), (RunStatus::Running, None));
+    let rig = rig.restart(|_| {}).await;
+    let mut stream = rig.engine.follow(rig.org, run.id, 0).await.unwrap();
+    let mut seen = Vec::new();
+    while !seen.iter().any(|(_, kind)| kind == "resumed") {
+        let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
+            panic!("the stream ended early")
+        };
+        seen.extend(messages(&bytes));
+    }
+    rig.engine.cancel_run(rig.org, run.id).await.unwrap();
+    let (kinds, done) = rig.follow(&run, 0).await;
+    let kinds: Vec<&str> = kinds.iter().map(|(_, kind)| kind.as_str()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "status",
+            "status",
+            "status",
+            "worker_started",
+            "resumed",
+            "worker_started",
+            "status"
+        ]
+    );
+    assert_eq!(done.map(|run| run.status), Some(RunStatus::Cancelled));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_of_one_command_ends_what_outlives_its_grace_as_interrupted() {
+    let rig = Rig::start_with(|options| options.serves = Serves::OwnRuns).await;
+    let run = shut_down_under_a_run(&rig).await;
+    assert_eq!(run.status, RunStatus::Interrupted);
+    assert_eq!(run.error.as_deref(), Some("the node that ran it was stopped"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_of_one_command_leaves_lost_runs_to_a_node_that_stays() {
+    let mut rig = Rig::start().await;
+    let run = shut_down_under_a_run(&rig).await;
+    for serves in [Serves::Nothing, Serves::OwnRuns] {
+        rig = rig.restart(|options| options.serves = serves).await;
+        assert_eq!(rig.status(&run).await.status, RunStatus::Running);
+        rig.engine.shutdown().await;
+    }
+    let rig = rig.restart(|_| {}).await;
+    let mut stream = rig.engine.follow(rig.org, run.id, 4).await.unwrap();
+    let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
+        panic!("it goes on")
+    };
+    assert_eq!(messages(&bytes)[0].1, "resumed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -349,20 +422,7 @@ async fn an_engine_of_one_command_works_on_its_own_runs_only() {
     let rig = Rig::start_with(|options| options.serves = Serves::Nothing).await;
     let others = rig.create(prompt("somebody else's")).await.unwrap();
     rig.engine.shutdown().await;
-    let Rig {
-        engine,
-        org,
-        key,
-        dir,
-    } = rig;
-    drop(engine);
-    let engine = start(&dir, |options| options.serves = Serves::OwnRuns).await;
-    let rig = Rig {
-        engine,
-        org,
-        key,
-        dir,
-    };
+    let rig = rig.restart(|options| options.serves = Serves::OwnRuns).await;
     let (_, own) = rig.finished(prompt("mine")).await;
     assert_eq!(own.output.as_deref(), Some("mine"));
     assert_eq!(rig.status(&others).await.status, RunStatus::Queued);

@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use sortie_api::{Micros, OrgId, Role, RunId, RunStatus, Timestamp, event::EventType, id::KeyId};
-use sortie_store::{Claim, Fence, Finish, NewEvent, NewKey, NewNode, NewRun, NodeId, Store};
+use sortie_store::{Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId, Store};
 use tokio::{sync::Notify, task::JoinSet};
 
 /// Runs of each measurement.
@@ -83,6 +83,7 @@ impl Bench {
             ..claim.fence
         };
         let finish = Finish {
+            journal: Journal::Empty,
             status: RunStatus::Succeeded,
             output: Some("the answer".to_owned()),
             error: None,

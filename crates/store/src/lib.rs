@@ -19,8 +19,9 @@ mod types;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use types::{
-    Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held, InlineCredentials, KeyRecord,
-    NewEvent, NewKey, NewNode, NewRun, NodeId, Progress, Result, RunFilter, StoredDefinition, Sweep,
+    Append, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held, InlineCredentials,
+    Journal, KeyRecord, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Origin, Progress, Result,
+    RunFilter, StoredDefinition, Sweep, Swept,
 };
 
 use self::db::{Db, vals};

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Takes the lock under which runs are handed out and nodes come and go.
-const LOCK: &str = "UPDATE dispatch SET turn = turn + 1 WHERE id = 1";
+pub(crate) const LOCK: &str = "UPDATE dispatch SET turn = turn + 1 WHERE id = 1";
 
 impl Store {
     /// System: makes a node known, and its earlier incarnations (same name) lost.
@@ -33,10 +33,10 @@ impl Store {
             .await
     }
 
-    /// System: forgets a node that has stopped in good order. `Conflict` while it holds runs; no error where it
-    /// is not known any more.
-    pub async fn deregister_node(&self, node: NodeId) -> Result<()> {
-        self.db.write(move |tx| deregister(tx, node)).await
+    /// System: signs a node off that has stopped in good order. Runs that it still holds are lost from here on: the next
+    /// sweep takes them over. No error where it is not known any more.
+    pub async fn deregister_node(&self, node: NodeId, at: Timestamp) -> Result<()> {
+        self.db.write(move |tx| deregister(tx, node, at)).await
     }
 }
 
@@ -58,8 +58,8 @@ fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
     .map(drop)
 }
 
-fn deregister(tx: &mut dyn Tx, node: NodeId) -> Result<()> {
-    let [_, _, left] = batch(
+fn deregister(tx: &mut dyn Tx, node: NodeId, at: Timestamp) -> Result<()> {
+    batch(
         tx,
         &[
             Stmt::new(LOCK, vals![]),
@@ -68,12 +68,11 @@ fn deregister(tx: &mut dyn Tx, node: NodeId) -> Result<()> {
                  AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL",
                 vals![node],
             ),
-            Stmt::new("SELECT 1 FROM node WHERE id = $1", vals![node]),
+            Stmt::new(
+                "UPDATE node SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL",
+                vals![node, at],
+            ),
         ],
-    )?;
-    if left.rows.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::Conflict("the node still holds runs"))
-    }
+    )
+    .map(drop)
 }

@@ -76,10 +76,21 @@ pub struct Sweep {
     pub at: Timestamp,
     /// End at most so many runs.
     pub limit: u32,
+    /// Take over at most so many runs: the places that the node has free.
+    pub places: u32,
     /// What to do with nodes whose lease is over.
     pub expired: Expired,
     /// What a second of a run costs.
     pub compute_micros_per_second: Micros,
+}
+
+/// What a sweep did.
+#[derive(Clone, Debug, Default)]
+pub struct Swept {
+    /// Runs that ended as `interrupted`: they were resumed too often. Those that were cancelled are only settled.
+    pub ended: Vec<(OrgId, RunId)>,
+    /// Runs that the node has now and is to resume, the oldest first.
+    pub taken: Vec<Claim>,
 }
 
 /// A key to add.
@@ -235,7 +246,27 @@ pub struct Fence {
     pub last_event: i64,
 }
 
-/// A claimed run, with all a worker needs to begin.
+/// What a worker adds to a run.
+#[derive(Clone, Debug, Default)]
+pub struct Append {
+    /// Events after those of the fence.
+    pub events: Vec<NewEvent>,
+    /// Entries of the journal.
+    pub journal: NewEntries,
+    /// The cost so far.
+    pub cost: Micros,
+}
+
+/// Entries of a run's journal to append.
+#[derive(Clone, Debug, Default)]
+pub struct NewEntries {
+    /// The last entry so far: the next one is `after + 1`.
+    pub after: i64,
+    /// The entries, each a JSON object.
+    pub data: Vec<String>,
+}
+
+/// A run that a node holds from now on, with all a worker needs to begin or to go on.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// What to show with every write.
@@ -246,12 +277,26 @@ pub struct Claim {
     pub definition: String,
     /// The budget.
     pub max_cost: Micros,
-    /// When it was claimed: the time limit and the compute cost count from here.
+    /// When it was first claimed: the time limit and the compute cost count from here.
     pub started_at: Timestamp,
     /// The time limit, in seconds.
     pub timeout_seconds: u32,
-    /// The `starting` event as recorded by the claim.
-    pub event: EventRow,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a claimed run comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It waited; its `starting` event as recorded by the claim.
+    Queue(EventRow),
+    /// It was taken over from a worker that was lost.
+    Lost {
+        /// `starting` or `running`, as that worker left it.
+        status: RunStatus,
+        /// The cost that was recorded.
+        cost: Micros,
+    },
 }
 
 /// The end of a run.
@@ -267,6 +312,17 @@ pub struct Finish {
     pub cost: Micros,
     /// The last events, the final status among them.
     pub events: Vec<NewEvent>,
+    /// Whether a journal was written, which goes now.
+    pub journal: Journal,
     /// When it ended.
     pub at: Timestamp,
+}
+
+/// Whether a run has a journal in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journal {
+    /// Nothing was ever written.
+    Empty,
+    /// Something may be there.
+    Written,
 }

@@ -2,19 +2,27 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use sortie_api::RunId;
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Why a run at work is to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
     /// The store says it is no longer this worker's: cancelled or taken over. Nothing more is written.
     NotOurs,
-    /// The node stops and its grace is over.
+    /// The node was declared lost. Nothing more is written; the working directory stays, for the run may come back.
+    Lost,
+    /// The node stops and its grace is over: the run ends as interrupted.
     Shutdown,
+    /// The node stops and its grace is over: everything is written down, and whoever comes next goes on.
+    HandOver,
 }
 
 /// Registry of the runs at work.
@@ -23,30 +31,56 @@ pub(crate) struct Active(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    runs: Mutex<HashMap<RunId, watch::Sender<Option<StopReason>>>>,
+    runs: Mutex<HashMap<RunId, Entry>>,
+    /// The number of the next place.
+    next: AtomicU64,
     left: Notify,
+}
+
+struct Entry {
+    place: u64,
+    stop: watch::Sender<Option<StopReason>>,
+    /// Cancelled when the place is given back.
+    gone: CancellationToken,
 }
 
 /// A run's place in the registry; dropping it gives the place back.
 pub(crate) struct Place {
     active: Active,
     run: RunId,
+    number: u64,
     stop: watch::Receiver<Option<StopReason>>,
+    /// The place of an earlier attempt at the run that is still winding up on this node.
+    before: Option<CancellationToken>,
+    _gone: DropGuard,
 }
 
 impl Active {
-    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, watch::Sender<Option<StopReason>>>> {
+    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Entry>> {
         self.0.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a run.
+    /// Takes a place for a run. An earlier attempt that is still there is told to stop.
     pub(crate) fn enter(&self, run: RunId) -> Place {
         let (sender, stop) = watch::channel(None);
-        self.runs().insert(run, sender);
+        let gone = CancellationToken::new();
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let entry = Entry {
+            place: number,
+            stop: sender,
+            gone: gone.clone(),
+        };
+        let before = self.runs().insert(run, entry).map(|earlier| {
+            earlier.stop.send_replace(Some(StopReason::Lost));
+            earlier.gone
+        });
         Place {
             active: self.clone(),
             run,
+            number,
             stop,
+            before,
+            _gone: gone.drop_guard(),
         }
     }
 
@@ -67,15 +101,15 @@ impl Active {
 
     /// Tells a run to stop; nothing happens when it is not at work here.
     pub(crate) fn stop(&self, run: RunId, reason: StopReason) {
-        if let Some(sender) = self.runs().get(&run) {
-            sender.send_replace(Some(reason));
+        if let Some(entry) = self.runs().get(&run) {
+            entry.stop.send_replace(Some(reason));
         }
     }
 
     /// Tells every run to stop.
     pub(crate) fn stop_all(&self, reason: StopReason) {
-        for sender in self.runs().values() {
-            sender.send_replace(Some(reason));
+        for entry in self.runs().values() {
+            entry.stop.send_replace(Some(reason));
         }
     }
 
@@ -101,15 +135,35 @@ impl Place {
     pub(crate) async fn stopped(&mut self) -> StopReason {
         match self.stop.wait_for(Option::is_some).await.map(|reason| *reason) {
             Ok(Some(reason)) => reason,
-            // The sender lives in the registry for as long as this place does.
+            // Only a later attempt takes the sender away, and it says so before.
             Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// What the run was told so far.
+    pub(crate) fn told(&self) -> Option<StopReason> {
+        *self.stop.borrow()
+    }
+
+    /// Returns when no earlier attempt at the run works on this node any more.
+    pub(crate) async fn alone(&self) {
+        if let Some(before) = &self.before {
+            before.cancelled().await;
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.active.runs().remove(&self.run);
+        {
+            let mut runs = self.active.runs();
+            if runs
+                .get(&self.run)
+                .is_some_and(|entry| entry.place == self.number)
+            {
+                runs.remove(&self.run);
+            }
+        }
         self.active.0.left.notify_waiters();
         self.active.0.left.notify_one();
     }
@@ -146,5 +200,23 @@ mod tests {
         drop(place);
         waiting.await;
         assert_eq!(active.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_later_attempt_stops_the_earlier_one_and_waits_for_its_end() {
+        let active = Active::default();
+        let mut earlier = active.enter(run(1));
+        let mut later = active.enter(run(1));
+        assert_eq!(earlier.stopped().await, StopReason::Lost);
+        {
+            let alone = later.alone();
+            tokio::pin!(alone);
+            assert!(futures_util::poll!(&mut alone).is_pending());
+            drop(earlier);
+            alone.await;
+        }
+        assert!(active.contains(run(1)), "the place is the later attempt's");
+        active.stop(run(1), StopReason::NotOurs);
+        assert_eq!(later.stopped().await, StopReason::NotOurs);
     }
 }

@@ -9,16 +9,13 @@ use std::{
 };
 
 use sortie_api::RunId;
-use sortie_store::Claim;
+use sortie_store::{Claim, Store};
 
 use tokio::sync::Notify;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
-use super::run_one::Worker;
-use crate::node::Identity;
-
-/// Runs claimed in one transaction.
-const BATCH: u32 = 64;
+use super::places::Places;
+use crate::{Options, node::Identity};
 
 /// The safety net: at least so often, and up to half as long again, so that nodes that started together drift apart.
 const LOOK: Duration = Duration::from_secs(1);
@@ -52,36 +49,35 @@ impl Own {
 }
 
 pub(crate) struct Dispatcher {
-    pub(crate) worker: Arc<Worker>,
+    pub(crate) store: Store,
+    pub(crate) options: Arc<Options>,
+    pub(crate) places: Places,
     pub(crate) source: Source,
     pub(crate) identity: Identity,
     pub(crate) work: Arc<Notify>,
-    pub(crate) tracker: TaskTracker,
     pub(crate) stop: CancellationToken,
-    /// Cancelled when nothing more will be claimed.
-    pub(crate) stopped: CancellationToken,
 }
 
 impl Dispatcher {
     /// Runs until the node stops taking runs.
     pub(crate) async fn run(self) {
-        let _stopped = self.stopped.clone().drop_guard();
         while !self.stop.is_cancelled() {
             // Listening before claiming, so that a run created in between is not missed.
             let work = self.work.notified();
             tokio::pin!(work);
             work.as_mut().enable();
-            let pause = match self.claim().await {
+            let (pause, is_full) = match self.claim().await {
                 Ok(Claimed::More) => continue,
-                Ok(Claimed::All) => self.look(),
+                Ok(Claimed::All) => (self.look(), false),
+                Ok(Claimed::Full) => (self.look(), true),
                 Err(error) => {
                     tracing::error!(%error, "runs cannot be claimed");
-                    AFTER_FAILURE
+                    (AFTER_FAILURE, false)
                 }
             };
             tokio::select! {
                 () = work => {}
-                () = self.worker.active.left(), if self.free() == 0 || self.worker.options.organization_concurrency.is_some() => {}
+                () = self.places.active().left(), if is_full || self.options.organization_concurrency.is_some() => {}
                 () = tokio::time::sleep(pause) => {}
                 () = self.stop.cancelled() => {}
             }
@@ -89,23 +85,16 @@ impl Dispatcher {
     }
 
     fn look(&self) -> Duration {
-        let jitter = self.worker.clock.now().as_micros().rem_euclid(JITTER_MS);
+        let jitter = self.options.clock.now().as_micros().rem_euclid(JITTER_MS);
         LOOK + Duration::from_millis(jitter.unsigned_abs())
     }
 
-    fn free(&self) -> u32 {
-        self.worker
-            .options
-            .concurrency
-            .saturating_sub(u32::try_from(self.worker.active.count()).unwrap_or(u32::MAX))
-    }
-
     async fn take(&self, limit: u32) -> Result<Vec<Claim>, sortie_store::Error> {
-        let (store, node, now) = (&self.worker.store, self.identity.get(), self.worker.clock.now());
+        let (store, node, now) = (&self.store, self.identity.get(), self.options.clock.now());
         match &self.source {
             Source::Queue => {
                 store
-                    .claim_runs(node, limit, self.worker.options.organization_concurrency, now)
+                    .claim_runs(node, limit, self.options.organization_concurrency, now)
                     .await
             }
             Source::Named(own) => {
@@ -125,9 +114,10 @@ impl Dispatcher {
     }
 
     async fn claim(&self) -> Result<Claimed, sortie_store::Error> {
-        let limit = self.free().min(BATCH);
+        let turn = self.places.turn().await;
+        let limit = turn.free();
         if limit == 0 {
-            return Ok(Claimed::All);
+            return Ok(Claimed::Full);
         }
         let claims = self.take(limit).await?;
         let claimed = if claims.len() < limit as usize {
@@ -136,9 +126,7 @@ impl Dispatcher {
             Claimed::More
         };
         for claim in claims {
-            // Entered before the task is spawned, so that a cancel finds it from here on.
-            let place = self.worker.active.enter(claim.fence.run);
-            self.tracker.spawn(Arc::clone(&self.worker).run(claim, place));
+            turn.start(claim);
         }
         Ok(claimed)
     }
@@ -147,6 +135,8 @@ impl Dispatcher {
 enum Claimed {
     /// The batch was full: there may be more.
     More,
-    /// Nothing waits any more, or no place is free.
+    /// Nothing waits any more.
     All,
+    /// No place is free.
+    Full,
 }

@@ -1,7 +1,8 @@
 //! How a run's end is written down: status, answer, error and last events.
 
+use sortie_agent::journal::OpenCall;
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
-use sortie_store::{Claim, Finish, NewEvent};
+use sortie_store::{Claim, Finish, Journal, NewEvent, Origin};
 
 use super::{active::StopReason, recorder::Rest};
 
@@ -16,6 +17,17 @@ pub(crate) enum Ended {
     TimedOut,
     /// From outside.
     Stopped(StopReason),
+    /// Its worker was lost, and it cannot go on.
+    Interrupted(Obstacle),
+}
+
+/// Why a run whose worker was lost does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// A call was under way that may have had its effect outside of the run.
+    UncertainCall(OpenCall),
+    /// What it needs is gone, in words for people; the last turn it had completed.
+    Gone(&'static str, u32),
 }
 
 /// The finishing write: what was gathered before, then the answer and the final status. `None` where the run is no
@@ -32,7 +44,11 @@ pub(crate) fn final_events(
         output: None,
         error: None,
         cost,
-        events: rest.events,
+        events: rest.new.events,
+        journal: match claim.origin {
+            Origin::Queue(_) => rest.journal,
+            Origin::Lost { .. } => Journal::Written,
+        },
         at,
     };
     let mut add = |event: &EventType| NewEvent::new(event, at).map(|event| finish.events.push(event));
@@ -56,7 +72,7 @@ pub(crate) fn final_events(
             finish.status = RunStatus::TimedOut;
             finish.error = Some(format!("timed out after {} s", claim.timeout_seconds));
         }
-        Ended::Stopped(StopReason::NotOurs) => return Ok(None),
+        Ended::Stopped(StopReason::NotOurs | StopReason::Lost | StopReason::HandOver) => return Ok(None),
         Ended::Stopped(StopReason::Shutdown) => {
             finish.status = RunStatus::Interrupted;
             finish.error = Some("the node that ran it was stopped".to_owned());
@@ -67,6 +83,12 @@ pub(crate) fn final_events(
                 id: None,
             })?;
         }
+        Ended::Interrupted(obstacle) => {
+            finish.status = RunStatus::Interrupted;
+            let (error, event) = obstacle.told();
+            finish.error = Some(error);
+            add(&event)?;
+        }
     }
     let status = EventType::Status {
         status: finish.status,
@@ -74,6 +96,34 @@ pub(crate) fn final_events(
     };
     finish.events.push(NewEvent::new(&status, at)?);
     Ok(Some(finish))
+}
+
+impl Obstacle {
+    /// The run's `error`, and the event.
+    fn told(self) -> (String, EventType) {
+        match self {
+            Self::UncertainCall(OpenCall { step, id, tool }) => (
+                format!(
+                    "the worker that ran it was lost during the call {id} of {tool:?}, which may have had its effect"
+                ),
+                EventType::Interrupted {
+                    reason: "uncertain_call",
+                    step,
+                    tool: Some(tool),
+                    id: Some(id),
+                },
+            ),
+            Self::Gone(what, step) => (
+                format!("the worker that ran it was lost, and {what}"),
+                EventType::Interrupted {
+                    reason: "worker_lost",
+                    step,
+                    tool: None,
+                    id: None,
+                },
+            ),
+        }
+    }
 }
 
 /// The output within its limit, cut at a character, and the length of the whole.

@@ -1,12 +1,15 @@
-//! The worker: claims waiting runs and works on each in a task of its own.
+//! The worker: claims waiting runs, takes over those whose worker was lost, and works on each in a task of its own.
 
 mod active;
 mod dispatch;
 mod finish;
+mod places;
 mod recorder;
+mod resume;
 mod run_one;
 mod writes;
 
 pub(crate) use active::{Active, StopReason};
 pub(crate) use dispatch::{Dispatcher, Own, Source};
+pub(crate) use places::{Places, Turn};
 pub(crate) use run_one::Worker;

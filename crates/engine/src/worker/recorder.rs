@@ -1,17 +1,19 @@
-//! Records a run's events: gathers what comes together, appends it in one transaction, then tells the hub.
+//! Records a run's events and its journal: gathers what comes together, appends it in one transaction, then tells the
+//! hub.
 //!
-//! The agent never waits for the database unless it is far ahead of it. What is still gathered when the run ends goes
-//! into the finishing transaction, so that a run without tools costs no append at all.
+//! The agent never waits for the database unless it is far ahead of it, or asks for what it has said to be durable.
+//! What is still gathered when the run ends goes into the finishing transaction, so that a run without tools costs no
+//! append at all.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use futures_util::future::BoxFuture;
 use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
-use sortie_api::{Micros, event::EventType};
-use sortie_store::{EventRow, Fence, NewEvent, Store};
+use sortie_api::{Micros, RunStatus, event::EventType};
+use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent, Store};
 use tokio::{sync::Notify, time::Instant};
 
 use super::writes::until_stored;
@@ -23,7 +25,7 @@ const GATHER: Duration = Duration::from_millis(15);
 /// A batch this large is appended at once.
 const BATCH: usize = 32;
 
-/// More than this waits for the database: events, and bytes of their data.
+/// More than this waits for the database: events and entries, and bytes of their data.
 const AHEAD: usize = 256;
 const AHEAD_BYTES: usize = 4 << 20;
 
@@ -34,14 +36,22 @@ pub(crate) struct Recorder {
     pending: Mutex<Pending>,
     /// Something to append, or the end.
     arrived: Notify,
-    /// Room again.
+    /// Room again, or more of it is durable.
     drained: Notify,
 }
 
 #[derive(Default)]
 struct Pending {
     events: Vec<NewEvent>,
+    entries: Vec<String>,
     bytes: usize,
+    /// The last entry of the journal before `entries`.
+    last_entry: i64,
+    /// How many events and entries have come, and how many of them are durable.
+    come: u64,
+    durable: u64,
+    /// Whether somebody waits for them to be durable.
+    urgent: bool,
     spent: Spent,
     /// The turn the agent is in.
     step: u32,
@@ -55,7 +65,32 @@ pub(crate) struct Spent {
     at: Option<Instant>,
 }
 
+impl Pending {
+    fn len(&self) -> usize {
+        self.events.len() + self.entries.len()
+    }
+
+    /// Everything that is gathered.
+    fn take(&mut self) -> Append {
+        self.bytes = 0;
+        self.urgent = false;
+        let after = self.last_entry;
+        let data = std::mem::take(&mut self.entries);
+        self.last_entry += i64::try_from(data.len()).unwrap_or(i64::MAX);
+        Append {
+            events: std::mem::take(&mut self.events),
+            journal: NewEntries { after, data },
+            cost: self.spent.cost,
+        }
+    }
+}
+
 impl Spent {
+    /// `cost` at `at`, compute included.
+    pub(crate) fn told(cost: Micros, at: Instant) -> Self {
+        Self { cost, at: Some(at) }
+    }
+
     /// The cost at `end`: what was told, and the compute time since. Never above the budget.
     pub(crate) fn until(self, end: Instant, budget: &BudgetSpec) -> Micros {
         let told = self.at.map_or(Micros::ZERO, |at| budget.compute(at));
@@ -69,9 +104,36 @@ impl Spent {
 
 /// What the recorder leaves to the end of the run.
 pub(crate) struct Rest {
-    pub(crate) events: Vec<NewEvent>,
+    /// What was gathered and not appended.
+    pub(crate) new: Append,
+    /// Whether the run has a journal in the store.
+    pub(crate) journal: Journal,
     pub(crate) spent: Spent,
     pub(crate) step: u32,
+}
+
+/// The first write of an attempt.
+pub(crate) struct Opening {
+    /// Where the run stands before it: one that is `starting` becomes `running`.
+    pub(crate) status: RunStatus,
+    pub(crate) events: Vec<NewEvent>,
+}
+
+/// What is recorded.
+enum Item {
+    /// An event, and the turn it tells of.
+    Event(NewEvent, Option<u32>),
+    /// An entry of the journal.
+    Entry(String),
+}
+
+impl Item {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Event(event, _) => event.data.len(),
+            Self::Entry(entry) => entry.len(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -100,45 +162,85 @@ impl Recorder {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the run in the store with `first`, then appends events as they come, until [`end`](Self::end) is called.
-    /// An error means that the run must stop: nothing more can be recorded.
-    pub(crate) async fn keep(
-        &self,
-        mut fence: Fence,
-        first: Vec<NewEvent>,
-    ) -> Result<Fence, sortie_store::Error> {
-        let rows = numbered(&fence, &first);
-        let start = || self.store.start_run(fence, first.clone());
-        until_stored(&self.store, fence, rows.len(), start)
-            .await
-            .inspect_err(|_| self.lose())?;
-        fence.last_event += count(&rows);
-        self.hub.publish(fence.run, &rows);
+    /// Goes on behind a journal of so many entries.
+    pub(crate) fn go_on(&self, entries: usize) {
+        self.pending().last_entry = i64::try_from(entries).unwrap_or(i64::MAX);
+    }
+
+    /// Learns what the run has cost so far.
+    pub(crate) fn charge(&self, spent: Spent) {
+        self.pending().spent = spent;
+    }
+
+    /// Opens the attempt in the store, then appends what comes, until [`end`](Self::end) is called. An error means that
+    /// the run must stop: nothing more can be recorded.
+    pub(crate) async fn keep(&self, fence: Fence, opening: Opening) -> Result<Fence, Error> {
+        let kept = self.open_and_append(fence, opening).await;
+        kept.inspect_err(|_| {
+            self.pending().state = State::Lost;
+            self.drained.notify_waiters();
+        })
+    }
+
+    async fn open_and_append(&self, mut fence: Fence, opening: Opening) -> Result<Fence, Error> {
+        fence = self.open(fence, opening).await?;
         loop {
             self.arrived.notified().await;
-            if self.pending().state == State::Open && self.pending().events.len() < BATCH {
-                // Either the time is over, or a full batch or the end is there.
+            let gathers = {
+                let pending = self.pending();
+                pending.state == State::Open && !pending.urgent && pending.len() < BATCH
+            };
+            if gathers {
+                // Either the time is over, or somebody waits, or a full batch or the end is there.
                 let _elapsed_or_full = tokio::time::timeout(GATHER, self.arrived.notified()).await;
             }
-            let (events, spent) = {
+            let (new, come) = {
                 let mut pending = self.pending();
                 if pending.state == State::Ending {
                     return Ok(fence);
                 }
-                pending.bytes = 0;
-                (std::mem::take(&mut pending.events), pending.spent)
+                (pending.take(), pending.come)
             };
             self.drained.notify_waiters();
-            if events.is_empty() {
+            if new.events.is_empty() && new.journal.data.is_empty() {
                 continue;
             }
-            let rows = numbered(&fence, &events);
-            let append = || self.store.append_events(fence, events.clone(), spent.cost);
-            until_stored(&self.store, fence, rows.len(), append)
-                .await
-                .inspect_err(|_| self.lose())?;
-            fence.last_event += count(&rows);
-            self.hub.publish(fence.run, &rows);
+            fence = self.append(fence, new).await?;
+            self.pending().durable = come;
+            self.drained.notify_waiters();
+        }
+    }
+
+    async fn open(&self, fence: Fence, opening: Opening) -> Result<Fence, Error> {
+        if opening.status != RunStatus::Starting {
+            let new = Append {
+                events: opening.events,
+                journal: NewEntries::default(),
+                cost: self.pending().spent.cost,
+            };
+            return self.append(fence, new).await;
+        }
+        let rows = numbered(&fence, &opening.events);
+        let start = || self.store.start_run(fence, opening.events.clone());
+        until_stored(&self.store, fence, rows.len(), start).await?;
+        Ok(self.published(fence, &rows))
+    }
+
+    /// Appends what the agent has said, and tells the hub.
+    pub(crate) async fn append(&self, fence: Fence, new: Append) -> Result<Fence, Error> {
+        let rows = numbered(&fence, &new.events);
+        let new = Arc::new(new);
+        let append = || self.store.append(fence, Arc::clone(&new));
+        until_stored(&self.store, fence, rows.len(), append).await?;
+        Ok(self.published(fence, &rows))
+    }
+
+    /// Tells the hub what was written; the fence after it.
+    fn published(&self, fence: Fence, rows: &[EventRow]) -> Fence {
+        self.hub.publish(fence.run, rows);
+        Fence {
+            last_event: fence.last_event + i64::try_from(rows.len()).unwrap_or(i64::MAX),
+            ..fence
         }
     }
 
@@ -146,24 +248,26 @@ impl Recorder {
     pub(crate) fn end(&self) {
         self.pending().state = State::Ending;
         self.arrived.notify_one();
+        self.drained.notify_waiters();
     }
 
     /// What was gathered and not appended, what the agent has spent, and the turn it was in.
     pub(crate) fn rest(&self) -> Rest {
         let mut pending = self.pending();
+        let journal = if pending.last_entry == 0 {
+            Journal::Empty
+        } else {
+            Journal::Written
+        };
         Rest {
-            events: std::mem::take(&mut pending.events),
+            new: pending.take(),
+            journal,
             spent: pending.spent,
             step: pending.step,
         }
     }
 
-    fn lose(&self) {
-        self.pending().state = State::Lost;
-        self.drained.notify_waiters();
-    }
-
-    async fn accept(&self, event: EventType) -> Result<(), Stopped> {
+    async fn record_event(&self, event: EventType) -> Result<(), Stopped> {
         let step = if let EventType::ModelCall(call) = &event {
             Some(call.step)
         } else if let EventType::Message { step, .. } = &event {
@@ -172,56 +276,89 @@ impl Recorder {
             None
         };
         let event = NewEvent::new(&event, self.clock.now()).map_err(|_| Stopped)?;
+        self.accept(Item::Event(event, step)).await
+    }
+
+    async fn record_entry(&self, entry: Entry) -> Result<(), Stopped> {
+        let entry = serde_json::to_string(&entry).map_err(|_| Stopped)?;
+        self.accept(Item::Entry(entry)).await
+    }
+
+    /// Waits while `is_due` has nothing to say. An error when nothing is taken any more.
+    async fn wait<T>(&self, mut is_due: impl FnMut(&mut Pending) -> Option<T>) -> Result<T, Stopped> {
         loop {
             let drained = self.drained.notified();
             tokio::pin!(drained);
-            // Listening before looking, so that room made in between is not missed.
+            // Listening before looking, so that what changes in between is not missed.
             drained.as_mut().enable();
             {
                 let mut pending = self.pending();
                 if pending.state != State::Open {
                     return Err(Stopped);
                 }
-                if pending.events.len() < AHEAD && pending.bytes < AHEAD_BYTES {
-                    pending.bytes += event.data.len();
-                    pending.events.push(event);
-                    pending.step = step.unwrap_or(pending.step);
-                    let gathered = pending.events.len();
-                    drop(pending);
-                    if gathered == 1 || gathered == BATCH {
-                        self.arrived.notify_one();
-                    }
-                    return Ok(());
+                if let Some(due) = is_due(&mut pending) {
+                    return Ok(due);
                 }
             }
             drained.await;
         }
     }
+
+    async fn accept(&self, item: Item) -> Result<(), Stopped> {
+        let mut item = Some(item);
+        let gathered = self
+            .wait(|pending| {
+                if pending.len() >= AHEAD || pending.bytes >= AHEAD_BYTES {
+                    return None;
+                }
+                let item = item.take()?;
+                pending.bytes += item.bytes();
+                pending.come += 1;
+                match item {
+                    Item::Event(event, step) => {
+                        pending.events.push(event);
+                        pending.step = step.unwrap_or(pending.step);
+                    }
+                    Item::Entry(entry) => pending.entries.push(entry),
+                }
+                Some(pending.len())
+            })
+            .await?;
+        if gathered == 1 || gathered == BATCH {
+            self.arrived.notify_one();
+        }
+        Ok(())
+    }
+
+    async fn all_durable(&self) -> Result<(), Stopped> {
+        let target = {
+            let mut pending = self.pending();
+            pending.urgent |= pending.durable < pending.come;
+            pending.come
+        };
+        // What is being appended counts as not durable yet: the look that this asks for then finds nothing, or more.
+        self.arrived.notify_one();
+        self.wait(|pending| (pending.durable >= target).then_some(()))
+            .await
+    }
 }
 
 impl Sink for Recorder {
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(self.accept(event))
+        Box::pin(self.record_event(event))
     }
 
-    fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(async { Ok(()) })
+    fn journal(&self, entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(self.record_entry(entry))
     }
 
     fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(async { Ok(()) })
+        Box::pin(self.all_durable())
     }
 
     fn spent(&self, cost: Micros) {
-        self.pending().spent = Spent {
-            cost,
-            at: Some(Instant::now()),
-        };
+        self.charge(Spent::told(cost, Instant::now()));
     }
-}
-
-fn count(rows: &[EventRow]) -> i64 {
-    i64::try_from(rows.len()).unwrap_or(i64::MAX)
 }
 
 /// The rows as the store will have them once the write is through.
@@ -235,4 +372,166 @@ pub(crate) fn numbered(fence: &Fence, events: &[NewEvent]) -> Vec<EventRow> {
             created_at: event.at,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use futures_util::{FutureExt, future::join3, poll};
+    use sortie_agent::journal::What;
+    use sortie_api::{OrgId, RunId};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::testing::{Held, held};
+
+    fn entry(step: u32) -> Entry {
+        Entry {
+            step,
+            spent_micros: Micros::ZERO,
+            what: What::Correction {
+                text: "again".to_owned(),
+            },
+        }
+    }
+
+    fn message(step: u32) -> EventType {
+        EventType::Message {
+            text: "said".to_owned(),
+            step,
+        }
+    }
+
+    struct Rig {
+        held: Held,
+        recorder: Recorder,
+    }
+
+    impl Rig {
+        async fn new() -> Self {
+            let held = held().await;
+            let hub = Hub::new(held.store.clone(), CancellationToken::new());
+            Self {
+                recorder: Recorder::new(held.store.clone(), hub, Clock::system()),
+                held,
+            }
+        }
+
+        fn keep(&self) -> impl Future<Output = Result<Fence, Error>> {
+            let status = NewEvent::new(&EventType::status(RunStatus::Running), Clock::system().now());
+            let opening = Opening {
+                status: RunStatus::Starting,
+                events: vec![status.unwrap()],
+            };
+            self.recorder.keep(self.held.claim.fence, opening)
+        }
+
+        async fn journal(&self) -> usize {
+            let (_, run) = self.ids();
+            self.held.store.journal(run).await.unwrap().len()
+        }
+
+        fn ids(&self) -> (OrgId, RunId) {
+            (self.held.claim.org, self.held.claim.fence.run)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_said_is_stored_when_it_is_told_to_be_durable_to_all_who_wait() {
+        let rig = Rig::new().await;
+        let says = async {
+            for step in 1..=3 {
+                rig.recorder.record(message(step)).await.unwrap();
+                rig.recorder.journal(entry(step)).await.unwrap();
+                let waits = || rig.recorder.durable().map(Result::unwrap);
+                join3(waits(), waits(), waits()).await;
+                let steps = usize::try_from(step).unwrap();
+                assert_eq!(rig.journal().await, steps);
+                let (org, run) = rig.ids();
+                let events = rig.held.store.events_after(org, run, 3, 100).await.unwrap();
+                assert_eq!(events.len(), steps);
+            }
+            // Nothing new was said.
+            rig.recorder.durable().await.unwrap();
+            rig.recorder.end();
+        };
+        let (kept, ()) = futures_util::join!(rig.keep(), says);
+        assert_eq!(kept.unwrap().last_event, 6);
+    }
+
+    #[tokio::test]
+    async fn entries_without_events_are_stored_and_numbered_on() {
+        let rig = Rig::new().await;
+        let says = async {
+            rig.recorder.journal(entry(1)).await.unwrap();
+            rig.recorder.durable().await.unwrap();
+            for step in 2..=80 {
+                rig.recorder.journal(entry(step)).await.unwrap();
+            }
+            rig.recorder.durable().await.unwrap();
+            rig.recorder.end();
+        };
+        let (kept, ()) = futures_util::join!(rig.keep(), says);
+        assert_eq!(kept.unwrap().last_event, 3);
+        assert_eq!(rig.journal().await, 80);
+        assert_eq!(rig.recorder.rest().journal, Journal::Written);
+    }
+
+    #[tokio::test]
+    async fn what_is_gathered_at_the_end_is_left_to_it() {
+        let rig = Rig::new().await;
+        let says = async {
+            rig.recorder.record(message(1)).await.unwrap();
+            rig.recorder.journal(entry(1)).await.unwrap();
+            rig.recorder.end();
+            assert_eq!(rig.recorder.durable().await, Err(Stopped));
+        };
+        let (kept, ()) = futures_util::join!(rig.keep(), says);
+        let rest = rig.recorder.rest();
+        assert_eq!((rest.new.events.len(), rest.new.journal.data.len()), (1, 1));
+        assert_eq!((rest.journal, rig.journal().await), (Journal::Empty, 0));
+        // Handed over, it is appended.
+        rig.recorder.append(kept.unwrap(), rest.new).await.unwrap();
+        assert_eq!(rig.journal().await, 1);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_run_that_is_gone_is_told_to_stop() {
+        let rig = Rig::new().await;
+        let (org, run) = rig.ids();
+        rig.held
+            .store
+            .cancel_run(org, run, Clock::system().now())
+            .await
+            .unwrap();
+        let says = async {
+            rig.recorder.journal(entry(1)).await.unwrap();
+            rig.recorder.durable().await
+        };
+        let (kept, told) = futures_util::join!(rig.keep(), says);
+        assert_eq!((kept, told), (Err(Error::Fenced), Err(Stopped)));
+    }
+
+    #[tokio::test]
+    async fn entries_count_against_what_may_wait() {
+        let rig = Rig::new().await;
+        for step in 0..AHEAD {
+            let step = u32::try_from(step).unwrap();
+            if step % 2 == 0 {
+                rig.recorder.journal(entry(step)).await.unwrap();
+            } else {
+                rig.recorder.record(message(step)).await.unwrap();
+            }
+        }
+        let mut one_more = rig.recorder.journal(entry(0));
+        assert!(poll!(&mut one_more).is_pending());
+        let waits = async {
+            one_more.await.unwrap();
+            rig.recorder.durable().await.unwrap();
+            rig.recorder.end();
+        };
+        futures_util::join!(rig.keep(), waits).0.unwrap();
+        assert_eq!(rig.journal().await, AHEAD / 2 + 1);
+    }
 }

@@ -3,19 +3,23 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use sortie_agent::{BudgetSpec, Model, Outcome, RunSpec, Shell, Workspace, schema::Schema};
-use sortie_api::{Micros, RunRequest, RunStatus, event::EventType};
+use sortie_agent::{
+    BudgetSpec, Model, Outcome, Redactor, RunSpec, Shell, Workspace, journal::Journal, schema::Schema,
+};
+use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
+use sortie_connect::Opened;
 use sortie_sandbox::{Backend, RelPath};
-use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Store};
+use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
 use tokio::time::Instant;
 
 use super::{
     active::{Active, Place, StopReason},
     finish::{Ended, final_events},
-    recorder::{Recorder, numbered},
+    recorder::{Opening, Recorder, Spent, numbered},
+    resume::{Resumption, pick_up},
     writes::until_stored,
 };
-use crate::{Clock, Options, hub::Hub, models::Models};
+use crate::{Clock, Options, connections::Connections, hub::Hub, models::Models};
 
 /// What every run on this node needs.
 pub(crate) struct Worker {
@@ -23,6 +27,7 @@ pub(crate) struct Worker {
     pub(crate) hub: Hub,
     pub(crate) clock: Clock,
     pub(crate) models: Arc<Models>,
+    pub(crate) connections: Connections,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) active: Active,
     pub(crate) options: Arc<Options>,
@@ -36,13 +41,28 @@ struct Attempt<'a> {
     place: Place,
     started: Instant,
     deadline: Instant,
+    /// What the run has spent on models and priced tools before this attempt.
+    spent: Micros,
+    /// The event that it was resumed, until it is written.
+    resumed: Option<NewEvent>,
+}
+
+/// What the agent is started with.
+struct Start {
+    spec: RunSpec,
+    model: Arc<dyn Model>,
+    /// The run's connections: their sessions live as long as this.
+    opened: Option<Opened>,
 }
 
 impl Worker {
     /// Works on a claimed run until it is final or no longer this worker's.
     pub(crate) async fn run(self: Arc<Self>, claim: Claim, place: Place) {
         let run = claim.fence.run;
-        self.hub.publish(run, std::slice::from_ref(&claim.event));
+        place.alone().await;
+        if let Origin::Queue(event) = &claim.origin {
+            self.hub.publish(run, std::slice::from_ref(event));
+        }
         let elapsed = self.clock.now().since(claim.started_at);
         let started = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
         let mut attempt = Attempt {
@@ -52,6 +72,8 @@ impl Worker {
             place,
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
+            spent: Micros::ZERO,
+            resumed: None,
         };
         let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
         let ended = match worked {
@@ -66,51 +88,107 @@ impl Worker {
             Err(error) => tracing::error!(%run, %error, "the run could not be recorded to its end"),
         }
     }
+
+    /// A working directory that is still to be made.
+    pub(crate) fn workspace(&self, run: RunId) -> Workspace {
+        Workspace::new(
+            self.options.work_dir(),
+            run.to_string(),
+            Arc::clone(&self.sandbox),
+            self.options.sandbox_limits,
+        )
+    }
 }
 
 impl Attempt<'_> {
     async fn work(&mut self) -> Result<(), StoreError> {
-        let options = &self.worker.options;
-        let mut workspace = Workspace::new(
-            options.work_dir(),
-            self.claim.fence.run.to_string(),
-            Arc::clone(&self.worker.sandbox),
-            options.sandbox_limits,
-        );
+        let run = self.claim.fence.run;
+        let (journal, mut workspace) = match self.claim.origin {
+            Origin::Queue(_) => (None, self.worker.workspace(run)),
+            Origin::Lost { cost, .. } => match self.pick_up(cost).await? {
+                Ok(Resumption { journal, workspace }) => (Some(journal), workspace),
+                Err(ended) => return self.finish(ended, self.claim.fence).await,
+            },
+        };
+        let budget = self.budget();
         let prepared = tokio::select! {
             biased;
-            prepared = prepare(self.worker, self.claim, self.budget(), &mut workspace) => prepared.map_err(Ended::Failed),
+            prepared = prepare(self.worker, self.claim, budget, &mut workspace, journal) => prepared.map_err(Ended::Failed),
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
         let (ended, fence) = match prepared {
-            Ok((spec, model)) => self.supervise(spec, &*model, workspace).await?,
+            Ok(start) => self.supervise(start, workspace).await?,
             Err(ended) => {
-                self.close(workspace).await;
+                self.leave(workspace, &ended).await;
                 (ended, self.claim.fence)
             }
         };
         self.finish(ended, fence).await
     }
 
-    /// Before a run is final nothing of it is left alive.
-    async fn close(&self, workspace: Workspace) {
-        if let Err(error) = workspace.close().await {
-            tracing::error!(run = %self.claim.fence.run, %error, "a working directory could not be removed");
+    /// Takes the run up from where its lost worker has left it, `recorded` being the cost that this one has told.
+    async fn pick_up(&mut self, recorded: Micros) -> Result<Result<Resumption, Ended>, StoreError> {
+        self.charge(recorded, Micros::ZERO);
+        let picked = tokio::select! {
+            biased;
+            picked = pick_up(self.worker, self.claim) => picked?.map_err(Ended::Interrupted),
+            reason = self.place.stopped() => Err(Ended::Stopped(reason)),
+            () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
+        };
+        if let Ok(Resumption { journal, .. }) = &picked {
+            let spent = self.charge(recorded, journal.spent());
+            self.spent = spent;
+            let resumed = EventType::Resumed {
+                step: journal.last_step(),
+                attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
+            };
+            self.resumed = Some(self.event(&resumed)?);
+            self.recorder.go_on(journal.entries().len());
+        }
+        Ok(picked)
+    }
+
+    /// Tells the recorder what the run has cost before this attempt: what the journal or the recorded cost knows of, and
+    /// its time. The part that is not time.
+    fn charge(&self, recorded: Micros, journaled: Micros) -> Micros {
+        let (now, budget) = (Instant::now(), self.budget());
+        let compute = budget.compute(now);
+        let spent = journaled.max(recorded.saturating_sub(compute));
+        let cost = spent
+            .checked_add(compute)
+            .unwrap_or(budget.max_cost)
+            .min(budget.max_cost);
+        self.recorder.charge(Spent::told(cost, now));
+        spent
+    }
+
+    /// Before a run is final nothing of it is left alive. Where it may go on later, its directory stays.
+    async fn leave(&self, workspace: Workspace, ended: &Ended) {
+        let left = match ended {
+            Ended::Stopped(StopReason::HandOver | StopReason::Lost) => workspace.keep().await,
+            Ended::Stopped(StopReason::NotOurs | StopReason::Shutdown)
+            | Ended::Succeeded(_)
+            | Ended::Failed(_)
+            | Ended::TimedOut
+            | Ended::Interrupted(_) => workspace.close().await,
+        };
+        if let Err(error) = left {
+            tracing::error!(run = %self.claim.fence.run, %error, "a sandbox or a working directory was not closed");
         }
     }
 
     /// Runs the agent beside the recorder, until the first of: its outcome, a stop, the time limit, the loss of the run.
     async fn supervise(
         &mut self,
-        spec: RunSpec,
-        model: &dyn Model,
+        start: Start,
         mut workspace: Workspace,
     ) -> Result<(Ended, Fence), StoreError> {
-        let first = self.running_events(spec.shell)?;
-        let mut keep = self.recorder.keep(self.claim.fence, first).boxed();
+        let Start { spec, model, opened } = start;
+        let opening = self.opening(spec.shell)?;
+        let mut keep = self.recorder.keep(self.claim.fence, opening).boxed();
         let (ended, kept) = {
-            let mut agent = sortie_agent::run(spec, model, &mut workspace, &self.recorder).boxed();
+            let mut agent = sortie_agent::run(spec, &*model, &mut workspace, &self.recorder).boxed();
             tokio::select! {
                 biased;
                 // First, so that the start of the run is on its way to the store while the agent begins.
@@ -124,28 +202,39 @@ impl Attempt<'_> {
             }
         };
         self.recorder.end();
+        // Servers are told in the background: a slow one does not hold up the end of the run.
+        drop(opened);
         if let Some(kept) = kept {
-            self.close(workspace).await;
+            // Taken over by this very node, it may need its directory again.
+            let ended = self.place.told().map_or(ended, Ended::Stopped);
+            self.leave(workspace, &ended).await;
             return kept.map(|fence| (ended, fence));
         }
         // Side by side: a database that is away does not keep the run's processes alive.
-        let (fence, ()) = futures_util::join!(keep, self.close(workspace));
+        let (fence, ()) = futures_util::join!(keep, self.leave(workspace, &ended));
         Ok((ended, fence?))
     }
 
-    fn running_events(&self, shell: Shell) -> Result<Vec<NewEvent>, StoreError> {
-        let now = self.worker.clock.now();
-        [
-            EventType::status(RunStatus::Running),
-            EventType::WorkerStarted {
-                runtime: self.worker.sandbox.capabilities().level.as_str(),
-                mode: self.worker.options.mode,
-                shell: shell == Shell::Allowed,
-            },
-        ]
-        .iter()
-        .map(|event| NewEvent::new(event, now).map_err(|error| StoreError::Corrupt(error.to_string())))
-        .collect()
+    /// The first write of the attempt.
+    fn opening(&mut self, shell: Shell) -> Result<Opening, StoreError> {
+        let status = match self.claim.origin {
+            Origin::Queue(_) => RunStatus::Starting,
+            Origin::Lost { status, .. } => status,
+        };
+        let mut events: Vec<NewEvent> = self.resumed.take().into_iter().collect();
+        if status == RunStatus::Starting {
+            events.push(self.event(&EventType::status(RunStatus::Running))?);
+        }
+        events.push(self.event(&EventType::WorkerStarted {
+            runtime: self.worker.sandbox.capabilities().level.as_str(),
+            mode: self.worker.options.mode,
+            shell: shell == Shell::Allowed,
+        })?);
+        Ok(Opening { status, events })
+    }
+
+    fn event(&self, event: &EventType) -> Result<NewEvent, StoreError> {
+        NewEvent::new(event, self.worker.clock.now()).map_err(|error| StoreError::Corrupt(error.to_string()))
     }
 
     /// Reports what a run that was cancelled under its worker has cost. A run that was lost in another way refuses it.
@@ -160,14 +249,19 @@ impl Attempt<'_> {
             max_cost: self.claim.max_cost,
             compute_micros_per_second: self.worker.options.compute_micros_per_second,
             started: self.started,
-            spent: Micros::ZERO,
+            spent: self.spent,
         }
     }
 
-    async fn finish(&self, ended: Ended, fence: Fence) -> Result<(), StoreError> {
-        let rest = self.recorder.rest();
-        let now = self.worker.clock.now();
+    async fn finish(&mut self, ended: Ended, fence: Fence) -> Result<(), StoreError> {
+        let mut rest = self.recorder.rest();
         let cost = rest.spent.until(Instant::now(), &self.budget());
+        if matches!(ended, Ended::Stopped(StopReason::HandOver)) {
+            rest.new.cost = cost;
+            return self.recorder.append(fence, rest.new).await.map(drop);
+        }
+        rest.new.events.splice(0..0, self.resumed.take());
+        let now = self.worker.clock.now();
         let finish = final_events(ended, self.claim, rest, cost, now)
             .map_err(|error| StoreError::Corrupt(error.to_string()))?
             .ok_or(StoreError::Fenced)?;
@@ -197,7 +291,8 @@ async fn prepare(
     claim: &Claim,
     budget: BudgetSpec,
     workspace: &mut Workspace,
-) -> Result<(RunSpec, Arc<dyn Model>), String> {
+    resume: Option<Journal>,
+) -> Result<Start, String> {
     let request: RunRequest = serde_json::from_str(&claim.definition)
         .map_err(|error| format!("the stored definition cannot be read: {error}"))?;
     let id = request
@@ -224,6 +319,14 @@ async fn prepare(
             .await
             .map_err(|error| format!("the run's files cannot be laid: {error}"))?;
     }
+    let redactor = Arc::new(Redactor::default());
+    let opened = match &request.connections {
+        Some(wanted) if !wanted.is_empty() => {
+            let run = (claim.org, claim.fence.run);
+            Some(worker.connections.open_for_run(run, wanted, &redactor).await?)
+        }
+        Some(_) | None => None,
+    };
     let shell = if request.shell.unwrap_or(true) {
         Shell::Allowed
     } else {
@@ -236,9 +339,16 @@ async fn prepare(
         shell,
         budget,
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
-        tools: Vec::new(),
-        redactor: Arc::default(),
-        resume: None,
+        tools: opened
+            .as_ref()
+            .map(|opened| opened.tools.clone())
+            .unwrap_or_default(),
+        redactor,
+        resume,
     };
-    Ok((spec, Arc::clone(model)))
+    Ok(Start {
+        spec,
+        model: Arc::clone(model),
+        opened,
+    })
 }

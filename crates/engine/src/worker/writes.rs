@@ -1,8 +1,9 @@
 //! A worker's writes through a database that comes and goes.
 //!
 //! A connection lost in the middle of a commit leaves open whether the write took place. The run's position in the
-//! store tells: every write of a worker moves it. So a write is tried again only where it did not happen, and a
-//! worker gives a run up only when the store says that the run is no longer its own.
+//! store tells: a write with events moves it, and one without may be repeated. So a write is tried again only where it
+//! did not happen or does no harm, and a worker gives a run up only when the store says that the run is no longer its
+//! own.
 
 use std::time::Duration;
 
@@ -43,8 +44,8 @@ where
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_PAUSE);
             match store.position(fence.run, fence.attempt).await {
-                Ok(position) if position == target => return Ok(None),
                 Ok(position) if position == fence.last_event => break,
+                Ok(position) if position == target => return Ok(None),
                 Ok(_) => return Err(Error::Fenced),
                 Err(Error::Unavailable(_)) => {}
                 Err(error) => return Err(error),

@@ -127,6 +127,32 @@ impl Workdir {
         })
     }
 
+    /// Takes over the directory `name` below `root` that an earlier process has made; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and when the directory cannot be opened or given to its new user.
+    pub fn reopen(root: &Path, name: &str) -> io::Result<Option<Self>> {
+        let root_fd = match open_path(root, DIRECTORY, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let dir = match open::beneath(root_fd.as_fd(), name.as_bytes(), DIRECTORY, Mode::empty()) {
+            Ok(dir) => dir,
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let owner = RunUid::acquire()?;
+        give_to(&dir, owner.as_deref())?;
+        Ok(Some(Self {
+            root: root_fd,
+            dir,
+            name: name.to_owned(),
+            path: std::path::absolute(root)?.join(name),
+            owner,
+        }))
+    }
+
     /// Size of a regular file, in bytes.
     pub fn size(&self, path: &RelPath) -> Result<u64, FileError> {
         Ok(open::regular(self.dir.as_fd(), path)?.1)

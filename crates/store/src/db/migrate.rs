@@ -31,6 +31,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../../../migrations/0001_runs.sql"),
     },
     Migration {
+        version: 2,
+        name: "journal",
+        text: include_str!("../../../../migrations/0002_journal.sql"),
+    },
+    Migration {
         version: 3,
         name: "connections",
         text: include_str!("../../../../migrations/0003_connections.sql"),

@@ -3,6 +3,7 @@
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
 
 use super::{
+    journal::delete_journal,
     moves::{held, sources},
     run_columns, run_with_output, select_runs, status_event,
 };
@@ -80,6 +81,7 @@ fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros) -> Result
             vals![run, attempt, RunStatus::Cancelled, cost],
         )
         .exactly(1, Error::Fenced),
+        delete_journal(run),
     ])
     .map(drop)
 }

@@ -11,7 +11,7 @@ use super::{json_ids, moves::sources, status_event};
 use crate::{
     Store,
     db::{Row, Stmt, Tx, batch, vals},
-    types::{Claim, Error, EventRow, Fence, NewEvent, NodeId, Result},
+    types::{Claim, Error, EventRow, Fence, NewEvent, NodeId, Origin, Result},
 };
 
 /// What a node asks for.
@@ -200,37 +200,48 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
                  WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
                 vals![ids, event.kind, event.data.as_str(), event.at],
             ),
-            Stmt::new(
-                "SELECT r.id, r.org_id, r.attempt, r.last_event, r.max_cost_micros, r.timeout_seconds, \
-                 (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id) FROM run r \
-                 WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id",
-                vals![ids],
-            ),
+            claims(ids),
         ],
     )?;
-    rows.rows.iter().map(|row| claim_from(row, event)).collect()
+    rows.rows
+        .iter()
+        .map(|row| {
+            let event = EventRow {
+                seq: row.int(3)?,
+                kind: event.kind.to_owned(),
+                data: event.data.clone(),
+                created_at: event.at,
+            };
+            claim_from(row, Origin::Queue(event))
+        })
+        .collect()
 }
 
-fn claim_from(row: &Row, event: &NewEvent) -> Result<Claim> {
-    let last_event = row.int(3)?;
+/// Reads what the workers of the runs `ids` need, for [`claim_from`], the oldest run first.
+pub(super) fn claims(ids: &str) -> Stmt<'_> {
+    Stmt::new(
+        "SELECT r.id, r.org_id, r.attempt, r.last_event, r.max_cost_micros, r.timeout_seconds, r.started_at, \
+         (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), r.status, r.cost_micros FROM run r \
+         WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id",
+        vals![ids],
+    )
+}
+
+/// The claim in a row of [`claims`].
+pub(super) fn claim_from(row: &Row, origin: Origin) -> Result<Claim> {
     Ok(Claim {
         fence: Fence {
             run: row.parse(0)?,
             attempt: row.int(2)?,
-            last_event,
+            last_event: row.int(3)?,
         },
         org: row.parse(1)?,
-        definition: row.text(6)?.to_owned(),
+        definition: row.text(7)?.to_owned(),
         max_cost: row.micros(4)?,
-        started_at: event.at,
+        started_at: row.time(6)?,
         timeout_seconds: u32::try_from(row.int(5)?)
             .map_err(|_| Error::Corrupt("timeout_seconds is not a number of seconds".to_owned()))?,
-        event: EventRow {
-            seq: last_event,
-            kind: event.kind.to_owned(),
-            data: event.data.clone(),
-            created_at: event.at,
-        },
+        origin,
     })
 }
 

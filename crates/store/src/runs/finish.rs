@@ -2,15 +2,15 @@
 
 use sortie_api::Run;
 
-use super::{insert_events, moves, run_columns, run_from, work::count};
+use super::{insert_events, journal::delete_journal, moves, run_columns, run_from, work::count};
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
-    types::{Error, Fence, Finish, Result},
+    types::{Error, Fence, Finish, Journal, Result},
 };
 
 impl Store {
-    /// Worker: the final status with output, cost, last events; leaves the queue.
+    /// Worker: the final status with output, cost, last events; leaves the queue, and its journal goes.
     pub async fn finish_run(&self, fence: Fence, finish: Finish) -> Result<Run> {
         if !finish.status.is_final() {
             return Err(Error::Conflict("a run ends with a final status"));
@@ -41,7 +41,7 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         count(&finish.events)
     ];
     params.extend(moves::sources(finish.status)?);
-    let mut statements = Vec::with_capacity(3 + finish.events.len());
+    let mut statements = Vec::with_capacity(4 + finish.events.len());
     statements.push(Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![fence.run]));
     statements.push(
         Stmt::new(
@@ -63,6 +63,9 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         ));
     }
     insert_events(&mut statements, fence, &finish.events);
+    if finish.journal == Journal::Written {
+        statements.push(delete_journal(fence.run));
+    }
     let answers = tx.batch(&statements)?;
     let row = answers
         .get(1)

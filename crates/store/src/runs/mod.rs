@@ -1,6 +1,6 @@
 //! Runs: one file per command, and what they share.
 //!
-//! Locks are always taken in the order dispatch, node, queue, run, event, so that two commands never wait for
+//! Locks are always taken in the order dispatch, node, queue, run, event, journal, so that two commands never wait for
 //! each other.
 
 mod cancel;
@@ -8,11 +8,13 @@ mod claim;
 mod claim_named;
 mod create;
 mod finish;
+mod journal;
 mod moves;
 mod position;
 mod progress;
 mod read;
 mod sweep;
+mod takeover;
 mod work;
 
 use sortie_api::{Run, RunStatus, Timestamp, event::EventType};

@@ -27,6 +27,21 @@ impl Store {
         row.ok_or(Error::Fenced)?.int(0)
     }
 
+    /// System: those of `runs` that are not settled, in no particular order: what they need on disk is to stay.
+    pub async fn unsettled(&self, runs: Vec<RunId>) -> Result<Vec<RunId>> {
+        let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
+        let rows = self
+            .db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT run_id FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                    vals![ids.as_str()],
+                )
+            })
+            .await?;
+        rows.iter().map(|row| row.parse(0)).collect()
+    }
+
     /// System: the last event of each of `runs` that exists, in no particular order.
     pub async fn last_events(&self, runs: Vec<RunId>) -> Result<Vec<(RunId, i64)>> {
         let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;

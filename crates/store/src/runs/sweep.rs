@@ -1,17 +1,22 @@
-//! System: the end of runs whose worker is gone. `interrupt_lost` for those of lost nodes, `interrupt_held` for those
-//! that a node holds and does not work on.
+//! System: what becomes of runs whose worker is gone. `sweep` for those of lost nodes, `retake_held` for those that a
+//! node holds and does not work on. They are taken over, for the node to resume them, up to [`MAX_RESUMES`] times;
+//! then they end as `interrupted`. Those that were cancelled are settled.
 
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp, event::EventType};
 
-use super::{json_ids, moves::held, status_event, stored};
+use super::{json_ids, moves::held, status_event, stored, takeover::take_over};
 use crate::{
     Store,
     db::{Row, Stmt, Tx, Val, batch, vals},
-    types::{Error, Expired, Held, NewEvent, NodeId, Result, Sweep},
+    nodes::LOCK,
+    types::{Error, Expired, Held, NewEvent, NodeId, Result, Sweep, Swept},
 };
 
+/// How many times a run is taken over: one that brings down whoever works on it comes to an end.
+pub(super) const MAX_RESUMES: i64 = 3;
+
 /// What a client reads in `error`.
-const REASON: &str = "the worker that ran it was lost";
+const REASON: &str = "the worker that ran it was lost, and it had been resumed 3 times";
 
 /// The highest price of a second that is reckoned with: a product of it and a fraction of a second in microseconds fits.
 const MAX_RATE: i64 = 4_000_000_000_000;
@@ -40,16 +45,31 @@ macro_rules! cost_at {
     };
 }
 
-// The runs that nodes hold which are declared lost or not known any more. The nodes are found by jumping through the
+// Runs that nodes hold which are declared lost or not known any more. The nodes are found by jumping through the
 // index of held runs; no id of a node is negative.
-const LOST_RUNS: &str = "WITH RECURSIVE holder (node_id) AS (\
-       SELECT (SELECT q.node_id FROM queue q WHERE q.node_id >= 0 ORDER BY q.node_id, q.run_id LIMIT 1) \
-       UNION ALL \
-       SELECT (SELECT q.node_id FROM queue q WHERE q.node_id > h.node_id \
-         ORDER BY q.node_id, q.run_id LIMIT 1) FROM holder h WHERE h.node_id IS NOT NULL) \
-     SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) FROM queue q \
-     WHERE q.node_id {IN}SELECT h.node_id FROM holder h WHERE h.node_id IS NOT NULL \
-       AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} LIMIT $1";
+macro_rules! lost_runs {
+    ($which:literal) => {
+        concat!(
+            "WITH RECURSIVE holder (node_id) AS (\
+               SELECT (SELECT q.node_id FROM queue q WHERE q.node_id >= 0 ORDER BY q.node_id, q.run_id LIMIT 1) \
+               UNION ALL \
+               SELECT (SELECT q.node_id FROM queue q WHERE q.node_id > h.node_id \
+                 ORDER BY q.node_id, q.run_id LIMIT 1) FROM holder h WHERE h.node_id IS NOT NULL) \
+             SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) FROM queue q \
+             WHERE q.node_id {IN}SELECT h.node_id FROM holder h WHERE h.node_id IS NOT NULL \
+               AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} \
+             AND (SELECT r.id FROM run r WHERE r.id = q.run_id AND ",
+            $which,
+            ") IS NOT NULL LIMIT $1"
+        )
+    };
+}
+
+/// Those that come to their end.
+const TO_END: &str = lost_runs!("(r.status = $2 OR r.resumes >= $3)");
+
+/// Those that go on.
+const TO_TAKE: &str = lost_runs!("r.status <> $2 AND r.resumes < $3");
 
 /// How runs end here.
 #[derive(Clone)]
@@ -82,44 +102,43 @@ impl Ending {
 }
 
 impl Store {
-    /// System: ends the runs of lost nodes as `interrupted`, at most `limit`; the organizations and ids of those ended.
-    /// Fewer than `limit` means that none is left. Those that were cancelled are settled on the way and not counted.
-    pub async fn interrupt_lost(&self, sweep: Sweep) -> Result<Vec<(OrgId, RunId)>> {
+    /// System: takes over runs of lost nodes, at most `places`, for the node that sweeps, and ends those that were resumed
+    /// too often, at most `limit`. Those that were cancelled are settled on the way and not counted. Fewer than `limit`
+    /// ended means that none of these is left; fewer than `places` taken, that none of those is. `Fenced` where there are
+    /// runs to take over and the node itself was declared lost.
+    pub async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
         let ending = Ending::new(sweep.at, sweep.compute_micros_per_second)?;
         let limit = usize::try_from(sweep.limit).unwrap_or(usize::MAX);
-        let mut all = Vec::new();
+        let mut all = Swept::default();
         // Each step is a transaction of its own, so that none grows with the number of runs that were cancelled.
         loop {
-            let (left, ending) = (limit.saturating_sub(all.len()), ending.clone());
-            let (found, ended) = self.db.write(move |tx| step(tx, sweep, left, &ending)).await?;
-            all.extend(ended);
-            if found < limit || all.len() >= limit {
+            let (left, ending) = (limit.saturating_sub(all.ended.len()), ending.clone());
+            let taken = u32::try_from(all.taken.len()).unwrap_or(u32::MAX);
+            let sweep = Sweep {
+                places: sweep.places.saturating_sub(taken),
+                ..sweep
+            };
+            let (found, swept) = self.db.write(move |tx| step(tx, sweep, left, &ending)).await?;
+            all.ended.extend(swept.ended);
+            all.taken.extend(swept.taken);
+            if found < limit || all.ended.len() >= limit {
                 return Ok(all);
             }
         }
     }
 
-    /// System: ends those of `runs` that `node` still holds as `interrupted`: it has no task for them. The organizations
-    /// and ids of those ended; those that were cancelled are only settled.
-    pub async fn interrupt_held(
+    /// System: takes those of `runs` up again that `node` still holds: it has no task for them. Otherwise as
+    /// [`sweep`](Self::sweep).
+    pub async fn retake_held(
         &self,
         node: NodeId,
         runs: Vec<RunId>,
         at: Timestamp,
         compute_micros_per_second: Micros,
-    ) -> Result<Vec<(OrgId, RunId)>> {
+    ) -> Result<Swept> {
         let ending = Ending::new(at, compute_micros_per_second)?;
         let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
-        self.db
-            .write(move |tx| {
-                let taken = Stmt::new(
-                    "DELETE FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} AND node_id = $2 \
-                     RETURNING run_id",
-                    vals![ids.as_str(), node],
-                );
-                end(tx, taken, &ending)
-            })
-            .await
+        self.db.write(move |tx| retake(tx, node, &ids, &ending)).await
     }
 
     /// System: every run that `node` holds.
@@ -145,38 +164,46 @@ impl Store {
     }
 }
 
-/// One step of a sweep: looks at `sweep.limit` runs and ends at most `left` of them. How many it found, and those it ended.
-fn step(tx: &mut dyn Tx, sweep: Sweep, left: usize, ending: &Ending) -> Result<(usize, Vec<(OrgId, RunId)>)> {
-    let found = lost_runs(tx, sweep)?;
+/// One step of a sweep: ends at most `left` runs and takes over those there are places for. How many it found that come
+/// to their end.
+fn step(tx: &mut dyn Tx, sweep: Sweep, left: usize, ending: &Ending) -> Result<(usize, Swept)> {
+    let Some([to_end, to_take]) = lost_runs(tx, sweep)? else {
+        return Ok((0, Swept::default()));
+    };
     let mut open = 0;
-    let mut ids = Vec::with_capacity(found.len());
-    for row in &found {
+    let mut ids = Vec::with_capacity(to_end.len());
+    for row in &to_end {
         let counts = row.opt_text(1)? != Some(RunStatus::Cancelled.as_str());
         open += usize::from(counts);
         if !counts || open <= left {
             ids.push(row.text(0)?);
         }
     }
-    if ids.is_empty() {
-        return Ok((found.len(), Vec::new()));
+    let mut swept = Swept::default();
+    if !ids.is_empty() {
+        let ids = serde_json::to_string(&ids).map_err(|error| Error::Corrupt(error.to_string()))?;
+        // A worker that was only slow may have ended its run meanwhile: what is deleted here was still held.
+        let taken = Stmt::new(
+            "DELETE FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
+            vals![ids.as_str()],
+        );
+        swept.ended = end(tx, taken, ending)?;
     }
-    let ids = serde_json::to_string(&ids).map_err(|error| Error::Corrupt(error.to_string()))?;
-    // A worker that was only slow may have ended its run meanwhile: what is deleted here was still held.
-    let taken = Stmt::new(
-        "DELETE FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
-        vals![ids.as_str()],
-    );
-    Ok((found.len(), end(tx, taken, ending)?))
+    if !to_take.is_empty() {
+        swept.taken = take_over(tx, sweep.node, &json_ids(&to_take)?)?;
+    }
+    Ok((to_end.len(), swept))
 }
 
-/// Declares nodes lost, forgets those that hold nothing any more, and finds runs of the others.
-fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Vec<Row>> {
+/// Declares nodes lost, forgets those that hold nothing any more, and finds runs of the others: those to end and those
+/// to take over. `None` where there is nothing to do.
+fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 2]>> {
     let leases_before = match sweep.expired {
         Expired::Declare => sweep.at,
         Expired::Leave => Timestamp::from_micros(i64::MIN),
     };
-    let find = || Stmt::new(LOST_RUNS, vals![sweep.limit]);
-    let [locked, found] = batch(
+    let find = |sql, limit| Stmt::new(sql, vals![limit, RunStatus::Cancelled, MAX_RESUMES]);
+    let [locked, to_end, to_take] = batch(
         tx,
         &[
             // The lock of all that hands out runs, so that no node claims while it is declared lost. It is not
@@ -186,15 +213,19 @@ fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Vec<Row>> {
                  (SELECT 1 FROM node WHERE ended_at IS NOT NULL OR (lease_until < $1 AND id <> $2))",
                 vals![leases_before, sweep.node],
             ),
-            find(),
+            find(TO_END, sweep.limit),
+            find(TO_TAKE, sweep.places),
         ],
     )?;
-    if locked.affected == 0 {
-        return Ok(found.rows);
+    if locked.affected == 0 && to_end.rows.is_empty() && to_take.rows.is_empty() {
+        return Ok(None);
     }
-    let [_, _, found] = batch(
+    // Under the lock, which those of a node that is not known any more have not taken yet: what is found now is handed
+    // out once.
+    let [_, _, _, to_end, to_take] = batch(
         tx,
         &[
+            Stmt::new(LOCK, vals![]),
             Stmt::new(
                 "UPDATE node SET ended_at = $3 WHERE ended_at IS NULL AND lease_until < $1 AND id <> $2",
                 vals![leases_before, sweep.node, sweep.at],
@@ -204,10 +235,34 @@ fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Vec<Row>> {
                  AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL",
                 vals![],
             ),
-            find(),
+            find(TO_END, sweep.limit),
+            find(TO_TAKE, sweep.places),
         ],
     )?;
-    Ok(found.rows)
+    Ok(Some([to_end.rows, to_take.rows]))
+}
+
+/// Takes up again, settles or ends what a node holds of the runs `ids`.
+fn retake(tx: &mut dyn Tx, node: NodeId, ids: &str, ending: &Ending) -> Result<Swept> {
+    let taken = Stmt::new(
+        "DELETE FROM queue WHERE node_id = $4 AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END} \
+         AND (SELECT r.id FROM run r WHERE r.id = queue.run_id AND (r.status = $2 OR r.resumes >= $3)) IS NOT NULL \
+         RETURNING run_id",
+        vals![ids, RunStatus::Cancelled, MAX_RESUMES, node],
+    );
+    tx.exec(LOCK, vals![])?;
+    let ended = end(tx, taken, ending)?;
+    let left = tx.query_all(
+        "SELECT q.run_id FROM queue q WHERE q.node_id = $2 \
+         AND q.run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+        vals![ids, node],
+    )?;
+    let taken = if left.is_empty() {
+        Vec::new()
+    } else {
+        take_over(tx, node, &json_ids(&left)?)?
+    };
+    Ok(Swept { ended, taken })
 }
 
 /// Ends the runs that the statement `taken` takes out of the queue, or settles them where they were cancelled.
@@ -223,7 +278,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     change.extend(ending.price());
     let mut settle = vals![ids.as_str(), RunStatus::Cancelled];
     settle.extend(ending.price());
-    let [changed, _, _, _] = batch(
+    let [changed, _, _, _, _] = batch(
         tx,
         &[
             Stmt::new(
@@ -247,6 +302,10 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
             ),
             record(&ids, -1, &ending.lost),
             record(&ids, 0, &ending.ended),
+            Stmt::new(
+                "DELETE FROM journal WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                vals![ids.as_str()],
+            ),
         ],
     )?;
     changed.rows.iter().map(ended_from).collect()

@@ -1,13 +1,15 @@
 //! What a worker writes while it holds a run. Every write shows its [`Fence`]; where that hits nothing, nothing
 //! is written.
 
-use sortie_api::{Micros, RunStatus};
+use std::sync::Arc;
 
-use super::{insert_events, moves};
+use sortie_api::RunStatus;
+
+use super::{insert_events, journal::insert_entries, moves};
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
-    types::{Error, Fence, NewEvent, Result},
+    types::{Append, Error, Fence, NewEvent, Result},
 };
 
 impl Store {
@@ -19,11 +21,14 @@ impl Store {
         }
     }
 
-    /// Worker: appends events and records the cost so far.
-    pub async fn append_events(&self, fence: Fence, events: Vec<NewEvent>, cost: Micros) -> Result<()> {
-        let bytes = events.iter().map(|event| event.data.len()).sum();
+    /// Worker: appends events and entries of the journal, and records the cost so far. Entries that are there already
+    /// stay as they are: an append without events, which does not move the run's position, may be repeated.
+    pub async fn append(&self, fence: Fence, new: impl Into<Arc<Append>>) -> Result<()> {
+        let new = new.into();
+        let events: usize = new.events.iter().map(|event| event.data.len()).sum();
+        let entries: usize = new.journal.data.iter().map(String::len).sum();
         self.db
-            .write_of(bytes, move |tx| append(tx, fence, &events, cost))
+            .write_of(events.saturating_add(entries), move |tx| append(tx, fence, &new))
             .await
     }
 }
@@ -42,25 +47,31 @@ fn start(tx: &mut dyn Tx, fence: Fence, events: &[NewEvent]) -> Result<()> {
          WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($6, $7, $8, $9)",
         params,
     );
-    write(tx, fence, update, events)
+    let mut statements = Vec::with_capacity(1 + events.len());
+    statements.push(update.exactly(1, Error::Fenced));
+    insert_events(&mut statements, fence, events);
+    tx.batch(&statements).map(drop)
 }
 
-fn append(tx: &mut dyn Tx, fence: Fence, events: &[NewEvent], cost: Micros) -> Result<()> {
-    let mut params = vals![fence.run, fence.attempt, fence.last_event, count(events), cost];
+// In one batch: the worker knows the numbers of the events and the entries.
+fn append(tx: &mut dyn Tx, fence: Fence, new: &Append) -> Result<()> {
+    let mut params = vals![
+        fence.run,
+        fence.attempt,
+        fence.last_event,
+        count(&new.events),
+        new.cost
+    ];
     params.extend(moves::held()?);
     let update = Stmt::new(
         "UPDATE run SET cost_micros = $5, last_event = last_event + $4 \
          WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($6, $7, $8, $9)",
         params,
     );
-    write(tx, fence, update, events)
-}
-
-/// The fenced update and the events after it, in one batch: the worker knows their numbers.
-fn write(tx: &mut dyn Tx, fence: Fence, update: Stmt<'_>, events: &[NewEvent]) -> Result<()> {
-    let mut statements = Vec::with_capacity(1 + events.len());
+    let mut statements = Vec::with_capacity(1 + new.events.len() + new.journal.data.len());
     statements.push(update.exactly(1, Error::Fenced));
-    insert_events(&mut statements, fence, events);
+    insert_events(&mut statements, fence, &new.events);
+    insert_entries(&mut statements, fence.run, &new.journal);
     tx.batch(&statements).map(drop)
 }
 

@@ -5,18 +5,21 @@ use sortie_api::{ConnectionStatus, Micros, OrgId, Role};
 
 use super::{
     both,
-    fixture::{Fixture, sweep},
+    fixture::{Fixture, entries, sweep},
 };
-use crate::{Error, InlineCredentials, NewNode, NodeId, OauthFlow, OldTokens, Result, SeenTokens, db::vals};
+use crate::{
+    Append, Error, InlineCredentials, NewNode, NodeId, OauthFlow, OldTokens, Result, SeenTokens, Sweep,
+    db::vals,
+};
 
 /// Everything that is stored, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
-    const TABLES: [&str; 13] = [
+    const TABLES: [&str; 14] = [
         "SELECT id, name FROM organization ORDER BY id",
         "SELECT id, org_id, role FROM api_key ORDER BY id",
         "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
         "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
-         error FROM run ORDER BY id",
+         error, resumes FROM run ORDER BY id",
         "SELECT run_id, definition, requires_credentials FROM run_definition ORDER BY run_id",
         "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
         "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, status, error, revision \
@@ -25,6 +28,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT id, sealed FROM seal_check",
         "SELECT run_id, output FROM run_output ORDER BY run_id",
         "SELECT run_id, seq, kind, data, created_at FROM event ORDER BY run_id, seq",
+        "SELECT run_id, seq, data FROM journal ORDER BY run_id, seq",
         "SELECT run_id, org_id, enqueued_at, node_id FROM queue ORDER BY run_id",
         "SELECT turn, last_org FROM dispatch",
     ];
@@ -162,7 +166,11 @@ both! {
         proves_atomic(fixture, async || fixture.store.start_run(fence, events()).await).await;
         let fence = super::fixture::after(fence, 2);
         let cost = Micros::new(5).unwrap();
-        proves_atomic(fixture, async || fixture.store.append_events(fence, events(), cost).await).await;
+        proves_atomic(fixture, async || {
+            let journal = entries(0, &["a", "b", "c", "d", "e"]);
+            fixture.store.append(fence, Append { events: events(), journal, cost }).await
+        })
+        .await;
         let fence = super::fixture::after(fence, 2);
         let finish = fixture.succeeded("out");
         let run = proves_atomic(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
@@ -178,31 +186,37 @@ both! {
         proves_atomic(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, cost).await).await;
     }
 
-    async fn the_end_of_held_runs_is_one_transaction(fixture: &Fixture) {
+    async fn the_next_attempt_at_held_runs_is_one_transaction(fixture: &Fixture) {
         let (org, node) = org_with_run(fixture).await;
         let cancelled = fixture.start(fixture.claim_one(node).await.fence).await.unwrap().run;
         fixture.store.cancel_run(org, cancelled, fixture.now()).await.unwrap();
-        let runs = [fixture.running(org, node).await.run, cancelled];
+        let (tired, goes_on) = (fixture.tired(org, node).await, fixture.running(org, node).await);
+        let new = Append { journal: entries(0, &["{}"]), ..Append::default() };
+        fixture.store.append(tired, new).await.unwrap();
+        let runs = [tired.run, goes_on.run, cancelled];
         let at = fixture.now();
-        let ended = proves_atomic(fixture, async || {
-            fixture.store.interrupt_held(node, runs.to_vec(), at, Micros::ZERO).await
+        let swept = proves_atomic(fixture, async || {
+            fixture.store.retake_held(node, runs.to_vec(), at, Micros::ZERO).await
         })
         .await;
-        assert_eq!(ended, [(org, runs[0])]);
+        assert_eq!((swept.ended, swept.taken.len()), (vec![(org, tired.run)], 1));
     }
 
     async fn the_commands_of_nodes_are_one_transaction_each(fixture: &Fixture) {
-        let (_, node) = org_with_run(fixture).await;
+        let (org, node) = org_with_run(fixture).await;
         fixture.claim_one(node).await;
         let at = fixture.now();
         let later = at + std::time::Duration::from_hours(5);
         proves_atomic(fixture, async || fixture.store.heartbeat(node, later).await).await;
         let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at };
         proves_atomic(fixture, async || fixture.store.register_node(new.clone()).await).await;
-        proves_atomic(fixture, async || fixture.store.deregister_node(new.id).await).await;
-        let much_later = later + std::time::Duration::from_hours(5);
-        let ended = proves_atomic(fixture, async || fixture.store.interrupt_lost(sweep(much_later, 10)).await).await;
-        assert_eq!(ended.len(), 1);
+        proves_atomic(fixture, async || fixture.store.deregister_node(new.id, at).await).await;
+        let tired = fixture.tired(org, node).await.run;
+        proves_atomic(fixture, async || fixture.store.deregister_node(node, at).await).await;
+        let taker = fixture.node().await;
+        let sweep = Sweep { node: taker, places: 5, ..sweep(at, 10) };
+        let swept = proves_atomic(fixture, async || fixture.store.sweep(sweep).await).await;
+        assert_eq!((swept.ended, swept.taken.len()), (vec![(org, tired)], 1));
     }
 
     async fn a_failed_group_fails_everyone_in_it_and_nobody_after(fixture: &Fixture) {

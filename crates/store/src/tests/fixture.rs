@@ -9,8 +9,8 @@ use sortie_api::{Micros, OrgId, Role, Run, RunId, RunStatus, Timestamp, event::E
 use sortie_testkit::postgres::TestDatabase;
 
 use crate::{
-    Claim, Created, EventRow, Expired, Fence, Finish, NewEvent, NewKey, NewNode, NewRun, NodeId, Result,
-    Store, Sweep, db::vals,
+    Append, Claim, Created, EventRow, Expired, Fence, Finish, Journal, NewEntries, NewEvent, NewKey, NewNode,
+    NewRun, NodeId, Result, Store, Sweep, Swept, db::vals,
 };
 
 pub(super) struct Fixture {
@@ -154,10 +154,46 @@ impl Fixture {
         self.start(claim.fence).await.expect("it starts")
     }
 
-    /// Ends runs of lost nodes, and declares those whose lease is over; time costs nothing.
+    /// Declares nodes lost whose lease is over, and ends those of their runs that were resumed too often; nothing is
+    /// taken over and time costs nothing.
     pub(super) async fn sweep(&self, at: Timestamp, limit: u32) -> Vec<(OrgId, RunId)> {
-        let sweep = sweep(at, limit);
-        self.store.interrupt_lost(sweep).await.expect("a sweep")
+        let swept = self.store.sweep(sweep(at, limit)).await.expect("a sweep");
+        assert!(swept.taken.is_empty());
+        swept.ended
+    }
+
+    /// The same by `node`, which takes over up to `places` runs.
+    pub(super) async fn take_over(&self, node: NodeId, at: Timestamp, places: u32) -> Swept {
+        let sweep = Sweep {
+            node,
+            places,
+            ..sweep(at, 100)
+        };
+        self.store.sweep(sweep).await.expect("a sweep")
+    }
+
+    /// Makes a run one that was resumed so often that it is not taken over again.
+    pub(super) async fn tire(&self, run: RunId) {
+        let sql = "UPDATE run SET resumes = 3 WHERE id = $1";
+        let tired = self.store.db.write(move |tx| tx.exec(sql, vals![run])).await;
+        assert_eq!(tired, Ok(1));
+    }
+
+    /// A run that a worker works on and that was resumed too often.
+    pub(super) async fn tired(&self, org: OrgId, node: NodeId) -> Fence {
+        let fence = self.running(org, node).await;
+        self.tire(fence.run).await;
+        fence
+    }
+
+    /// Appends events without entries of the journal.
+    pub(super) async fn append(&self, fence: Fence, events: Vec<NewEvent>, cost: Micros) -> Result<()> {
+        let new = Append {
+            events,
+            journal: NewEntries::default(),
+            cost,
+        };
+        self.store.append(fence, new).await
     }
 
     /// A run that was cancelled under its worker, and the fence that the worker had.
@@ -196,6 +232,7 @@ impl Fixture {
             error: error.map(str::to_owned),
             cost: Micros::new(42).expect("an amount"),
             events: vec![self.message("bye"), self.status(status)],
+            journal: Journal::Written,
             at: self.now(),
         }
     }
@@ -292,6 +329,24 @@ impl Fixture {
             0,
             "nothing belongs to a run that is not there, and no run is without its definition"
         );
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM journal j \
+                 WHERE (SELECT r.billing_pending FROM run r WHERE r.id = j.run_id AND r.attempt > 0) <> 1 \
+                 OR (SELECT COUNT(*) FROM journal e WHERE e.run_id = j.run_id AND e.seq BETWEEN 1 AND j.seq) <> j.seq"
+            )
+            .await,
+            0,
+            "a journal is numbered from 1 without gaps, and gone once its run is settled"
+        );
+    }
+}
+
+/// Entries behind the first `after`.
+pub(super) fn entries(after: i64, data: &[&str]) -> NewEntries {
+    NewEntries {
+        after,
+        data: data.iter().map(|entry| (*entry).to_owned()).collect(),
     }
 }
 
@@ -301,6 +356,7 @@ pub(super) fn sweep(at: Timestamp, limit: u32) -> Sweep {
         node: NodeId(0),
         at,
         limit,
+        places: 0,
         expired: Expired::Declare,
         compute_micros_per_second: Micros::ZERO,
     }

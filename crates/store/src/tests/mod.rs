@@ -11,6 +11,7 @@ mod nodes;
 mod plans;
 mod races;
 mod read;
+mod takeover;
 mod work;
 
 /// Makes each test two: one on a fresh `SQLite` file, one on a fresh `PostgreSQL` database.

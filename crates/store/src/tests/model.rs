@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use proptest::{prelude::*, test_runner::TestRunner};
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
 
-use super::fixture::{Fixture, after};
-use crate::{Cancelled, Created, Error, Fence, Held, NodeId, Result};
+use super::fixture::{Fixture, after, sweep};
+use crate::{Append, Cancelled, Created, Error, Fence, Held, NewEntries, NodeId, Result, Sweep};
 
 /// What a client, a worker or a node does. Indexes are taken modulo what there is.
 #[derive(Clone, Debug)]
@@ -28,6 +28,7 @@ enum Command {
     Append {
         run: usize,
         events: usize,
+        entries: usize,
         stale: Stale,
     },
     Finish {
@@ -50,7 +51,9 @@ enum Command {
         node: usize,
     },
     Sweep {
+        node: usize,
         limit: u32,
+        places: u32,
     },
     Restart {
         node: usize,
@@ -86,15 +89,16 @@ fn command() -> impl Strategy<Value = Command> {
         5 => (0..2_usize, 0..5_u32, prop::option::of(1..4_u32))
             .prop_map(|(node, limit, cap)| Command::Claim { node, limit, cap }),
         5 => (any::<usize>(), stale()).prop_map(|(run, stale)| Command::Start { run, stale }),
-        3 => (any::<usize>(), 0..4_usize, stale())
-            .prop_map(|(run, events, stale)| Command::Append { run, events, stale }),
+        3 => (any::<usize>(), 0..4_usize, 0..6_usize, stale())
+            .prop_map(|(run, events, entries, stale)| Command::Append { run, events, entries, stale }),
         4 => (any::<usize>(), status, stale())
             .prop_map(|(run, status, stale)| Command::Finish { run, status, stale }),
         3 => any::<usize>().prop_map(|run| Command::Cancel { run }),
         3 => (any::<usize>(), stale()).prop_map(|(run, stale)| Command::Settle { run, stale }),
-        1 => (0..2_usize, any::<usize>()).prop_map(|(node, run)| Command::Abandon { node, run }),
+        3 => (0..2_usize, any::<usize>()).prop_map(|(node, run)| Command::Abandon { node, run }),
         1 => (0..2_usize).prop_map(|node| Command::Lose { node }),
-        1 => (0..5_u32).prop_map(|limit| Command::Sweep { limit }),
+        2 => (0..2_usize, 0..5_u32, 0..5_u32)
+            .prop_map(|(node, limit, places)| Command::Sweep { node, limit, places }),
         1 => (0..2_usize).prop_map(|node| Command::Restart { node }),
     ]
 }
@@ -106,7 +110,9 @@ struct ModelRun {
     org: OrgId,
     status: RunStatus,
     attempt: i64,
+    resumes: i64,
     last_event: i64,
+    journal: Vec<String>,
     cost: Micros,
     node: Option<NodeId>,
     /// Cancelled, and its worker has not said what it cost.
@@ -129,6 +135,23 @@ impl ModelRun {
     /// Whether it counts against the limit of its organization.
     fn occupies(&self) -> bool {
         self.is_held() || self.unsettled
+    }
+
+    /// It goes to a node in another attempt.
+    fn lose(&mut self, taker: NodeId) {
+        self.attempt += 1;
+        self.resumes += 1;
+        self.node = Some(taker);
+    }
+
+    fn interrupt(&mut self) {
+        self.status = RunStatus::Interrupted;
+        self.last_event += 2;
+        self.journal.clear();
+    }
+
+    fn is_tired(&self) -> bool {
+        self.resumes >= 3
     }
 
     /// What a worker hears that shows `fence` and wants to go to `next` (or, with none, to append).
@@ -190,7 +213,7 @@ impl<'a> Model<'a> {
                 );
                 self.nodes[node] = (id, lost || renewed.is_ok());
             }
-            Command::Sweep { limit } => self.sweep(limit).await,
+            Command::Sweep { node, limit, places } => self.sweep(node, limit, places).await,
             Command::Restart { node } => {
                 let (old, _) = self.nodes[node];
                 self.gone.push(old);
@@ -237,7 +260,9 @@ impl<'a> Model<'a> {
             org,
             status: RunStatus::Queued,
             attempt: 0,
+            resumes: 0,
             last_event: 1,
+            journal: Vec::new(),
             cost: Micros::ZERO,
             node: None,
             unsettled: false,
@@ -317,14 +342,27 @@ impl<'a> Model<'a> {
                     run.last_event += 1;
                 }
             }
-            Command::Append { events, stale, .. } => {
+            Command::Append {
+                events,
+                entries,
+                stale,
+                ..
+            } => {
                 let fence = stale.of(run.fence());
                 let expected = run.verdict(fence, None);
-                let texts: Vec<_> = (0..events).map(|_| fixture.message("x")).collect();
                 let cost = Micros::new(fixture.number().unsigned_abs()).unwrap();
-                assert_eq!(fixture.store.append_events(fence, texts, cost).await, expected);
+                let new = Append {
+                    events: (0..events).map(|_| fixture.message("x")).collect(),
+                    journal: NewEntries {
+                        after: i64::try_from(run.journal.len()).unwrap(),
+                        data: (0..entries).map(|_| fixture.number().to_string()).collect(),
+                    },
+                    cost,
+                };
+                assert_eq!(fixture.store.append(fence, new.clone()).await, expected);
                 if expected.is_ok() {
                     run.cost = cost;
+                    run.journal.extend(new.journal.data);
                     run.last_event += i64::try_from(events).unwrap();
                 }
             }
@@ -342,6 +380,7 @@ impl<'a> Model<'a> {
                     run.status = status;
                     run.cost = finish.cost;
                     run.last_event += 2;
+                    run.journal.clear();
                 }
             }
             Command::Cancel { .. } => {
@@ -377,55 +416,86 @@ impl<'a> Model<'a> {
         if is_due {
             run.unsettled = false;
             run.cost = cost;
+            run.journal.clear();
         }
     }
 
-    /// A node ends a run that it has no task for, if it holds it.
+    /// A node takes a run up again that it has no task for, if it holds it and is not lost.
     async fn abandon(&mut self, node: usize, run: usize) {
         let (node, _) = self.nodes[node];
+        let is_fenced = self.is_fenced(node);
         let (run, at) = (&mut self.runs[run], self.fixture.now());
-        let ended = self
+        let swept = self
             .fixture
             .store
-            .interrupt_held(node, vec![run.id], at, Micros::ZERO);
-        let expected = run.node == Some(node) && run.is_held();
-        assert_eq!(ended.await.unwrap().len(), usize::from(expected));
-        if expected {
-            run.status = RunStatus::Interrupted;
-            run.last_event += 2;
+            .retake_held(node, vec![run.id], at, Micros::ZERO)
+            .await;
+        let holds = run.node == Some(node);
+        if is_fenced && holds && run.is_held() && !run.is_tired() {
+            assert_eq!(swept.unwrap_err(), Error::Fenced);
+            return;
         }
-        run.unsettled &= run.node != Some(node);
+        let swept = swept.unwrap();
+        let is_open = holds && run.is_held();
+        assert_eq!(swept.ended.len(), usize::from(is_open && run.is_tired()));
+        assert_eq!(swept.taken.len(), usize::from(is_open && !run.is_tired()));
+        if is_open && run.is_tired() {
+            run.interrupt();
+        } else if is_open {
+            run.lose(node);
+            assert_eq!(swept.taken[0].fence, run.fence());
+        } else if holds && run.unsettled {
+            run.unsettled = false;
+            run.journal.clear();
+        }
     }
 
-    async fn sweep(&mut self, limit: u32) {
-        for (node, lost) in &mut self.nodes {
-            if std::mem::take(lost) {
-                self.gone.push(*node);
-            }
+    async fn sweep(&mut self, node: usize, limit: u32, places: u32) {
+        let (sweeper, _) = self.nodes[node];
+        // It never declares itself.
+        let declared = |(id, lost): &(NodeId, bool)| *lost && *id != sweeper;
+        let mut gone = self.gone.clone();
+        gone.extend(self.nodes.iter().filter(|node| declared(node)).map(|(id, _)| *id));
+        let of_gone = |run: &ModelRun| run.node.is_some_and(|node| gone.contains(&node));
+        let lost = |tired| {
+            let of = |run: &&ModelRun| run.is_held() && of_gone(run) && run.is_tired() == tired;
+            self.runs.iter().filter(of).count()
+        };
+        let (to_end, to_take) = (lost(true), lost(false));
+        let sweep = Sweep {
+            node: sweeper,
+            places,
+            ..sweep(self.fixture.now(), limit)
+        };
+        let swept = self.fixture.store.sweep(sweep).await;
+        if self.is_fenced(sweeper) && places > 0 && to_take > 0 {
+            assert_eq!(swept.unwrap_err(), Error::Fenced);
+            return;
         }
-        let ended = self.fixture.sweep(self.fixture.now(), limit).await;
-        let mut lost: Vec<&mut ModelRun> = self
-            .runs
-            .iter_mut()
-            .filter(|run| run.is_held() && run.node.is_some_and(|node| self.gone.contains(&node)))
-            .collect();
-        assert_eq!(ended.len(), lost.len().min(limit as usize));
-        let is_done = ended.len() < limit as usize;
-        for (org, id) in ended {
-            let run = lost
-                .iter_mut()
-                .find(|run| run.id == id)
-                .expect("its node was lost");
-            assert_eq!((run.org, run.is_held()), (org, true));
-            run.status = RunStatus::Interrupted;
-            run.last_event += 2;
-        }
+        let swept = swept.unwrap();
+        assert_eq!(swept.ended.len(), to_end.min(limit as usize));
+        assert_eq!(swept.taken.len(), to_take.min(places as usize));
+        let is_done = swept.ended.len() < limit as usize;
         for run in &mut self.runs {
-            if run.unsettled && run.node.is_some_and(|node| self.gone.contains(&node)) {
+            if swept.ended.contains(&(run.org, run.id)) {
+                assert!(of_gone(run) && run.is_held() && run.is_tired(), "{run:?}");
+                run.interrupt();
+            } else if let Some(claim) = swept.taken.iter().find(|claim| claim.fence.run == run.id) {
+                assert!(of_gone(run) && run.is_held() && !run.is_tired(), "{run:?}");
+                run.lose(sweeper);
+                assert_eq!(claim.fence, run.fence());
+            } else if run.unsettled && of_gone(run) {
                 run.unsettled = self.fixture.get(run.org, run.id).await.billing_pending;
                 assert!(!run.unsettled || !is_done, "{run:?}");
+                if !run.unsettled {
+                    run.journal.clear();
+                }
             }
         }
+        for (id, lost) in &mut self.nodes {
+            *lost &= *id == sweeper;
+        }
+        self.gone = gone;
     }
 
     async fn compare(&self) {
@@ -441,6 +511,8 @@ impl<'a> Model<'a> {
                 ),
                 "{model:?}"
             );
+            let journal = self.fixture.store.journal(model.id).await.unwrap();
+            assert_eq!(journal, model.journal, "{model:?}");
             let events = self.fixture.events(model.org, model.id).await;
             assert_eq!(
                 events.last().map(|event| event.seq),

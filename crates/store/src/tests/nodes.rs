@@ -1,20 +1,25 @@
 use std::time::Duration;
 
-use sortie_api::{Micros, RunStatus, Timestamp};
+use sortie_api::{Micros, RunId, RunStatus, Timestamp};
 
 use super::{both, fixture::sweep};
-use crate::{Error, Expired, Sweep, db::vals};
+use crate::{Claim, Error, Expired, Fence, Sweep, db::vals};
 
 const HOURS: Duration = Duration::from_hours(2);
 
+fn runs(claims: &[Claim]) -> Vec<RunId> {
+    claims.iter().map(|claim| claim.fence.run).collect()
+}
+
 both! {
-    async fn a_node_whose_lease_is_over_loses_its_runs(fixture: &Fixture) {
+    async fn runs_that_were_resumed_too_often_end_with_their_node(fixture: &Fixture) {
         let org = fixture.org().await;
         let (node, alive) = (fixture.node().await, fixture.node().await);
-        let running = fixture.running(org, node).await;
+        let running = fixture.tired(org, node).await;
         fixture.queued(org).await;
         let starting = fixture.claim_one(node).await.fence;
-        let kept = fixture.running(org, alive).await;
+        fixture.tire(starting.run).await;
+        let kept = fixture.tired(org, alive).await;
         let waiting = fixture.queued(org).await;
         let at = fixture.now() + HOURS;
         fixture.store.heartbeat(alive, at + HOURS).await.unwrap();
@@ -25,16 +30,16 @@ both! {
         for id in [running.run, starting.run] {
             let run = fixture.get(org, id).await;
             assert_eq!((run.status, run.finished_at), (RunStatus::Interrupted, Some(at)));
-            assert_eq!(run.error.as_deref(), Some("the worker that ran it was lost"));
+            assert_eq!(run.error.as_deref(), Some("the worker that ran it was lost, and it had been resumed 3 times"));
             let events = fixture.events(org, id).await;
             let [.., reason, status] = &events[..] else { panic!("{events:?}") };
             assert_eq!((&*reason.kind, &*reason.data), ("interrupted", r#"{"reason":"worker_lost","step":0}"#));
-            let text = r#"{"status":"interrupted","error":"the worker that ran it was lost"}"#;
+            let text = r#"{"status":"interrupted","error":"the worker that ran it was lost, and it had been resumed 3 times"}"#;
             assert_eq!((&*status.kind, &*status.data), ("status", text));
         }
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
         assert_eq!(fixture.get(org, waiting).await.status, RunStatus::Queued);
-        let late = fixture.store.append_events(running, vec![], Micros::ZERO).await;
+        let late = fixture.append(running, vec![], Micros::ZERO).await;
         assert_eq!(late.unwrap_err(), Error::Fenced);
     }
 
@@ -42,16 +47,20 @@ both! {
         let org = fixture.org().await;
         let node = fixture.node().await;
         let fence = fixture.running(org, node).await;
+        fixture.tired(org, node).await;
         let at = fixture.now() + HOURS;
         fixture.store.heartbeat(node, at + Duration::from_secs(1)).await.unwrap();
-        assert!(fixture.sweep(at, 100).await.is_empty());
+        let other = fixture.node().await;
+        fixture.store.heartbeat(other, at + HOURS).await.unwrap();
+        let swept = fixture.take_over(other, at, 100).await;
+        assert!(swept.taken.is_empty() && swept.ended.is_empty());
         assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
     }
 
     async fn a_node_that_was_declared_lost_is_fenced(fixture: &Fixture) {
         let org = fixture.org().await;
         let node = fixture.node().await;
-        let fence = fixture.running(org, node).await;
+        let fence = fixture.tired(org, node).await;
         fixture.queued(org).await;
         let at = fixture.now() + HOURS;
         fixture.sweep(at, 0).await;
@@ -69,7 +78,9 @@ both! {
         for _ in 0..7 {
             fixture.queued(org).await;
         }
-        assert_eq!(fixture.claim(node, 7).await.len(), 7);
+        for claim in fixture.claim(node, 7).await {
+            fixture.tire(claim.fence.run).await;
+        }
         let at = fixture.now() + HOURS;
         let mut steps = Vec::new();
         for _ in 0..4 {
@@ -79,15 +90,15 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM node").await, 0);
     }
 
-    async fn a_restarted_node_loses_what_it_held_before_at_once(fixture: &Fixture) {
+    async fn a_restarted_node_takes_over_at_once_what_it_held_before(fixture: &Fixture) {
         let org = fixture.org().await;
         let before = fixture.node_named("a").await;
         let other = fixture.node_named("b").await;
         let (lost, kept) = (fixture.running(org, before).await, fixture.running(org, other).await);
         let after = fixture.node_named("a").await;
         assert_eq!(fixture.store.heartbeat(before, Timestamp::from_micros(i64::MAX)).await.unwrap_err(), Error::Fenced);
-        let ended = fixture.sweep(fixture.now(), 100).await;
-        assert_eq!(ended, [(org, lost.run)]);
+        let swept = fixture.take_over(after, fixture.now(), 100).await;
+        assert_eq!(runs(&swept.taken), [lost.run]);
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
         fixture.store.heartbeat(after, fixture.now() + HOURS).await.unwrap();
     }
@@ -95,9 +106,9 @@ both! {
     async fn a_node_that_sweeps_never_declares_itself(fixture: &Fixture) {
         let org = fixture.org().await;
         let (own, other) = (fixture.node().await, fixture.node().await);
-        let (kept, lost) = (fixture.running(org, own).await, fixture.running(org, other).await);
+        let (kept, lost) = (fixture.tired(org, own).await, fixture.tired(org, other).await);
         let at = fixture.now() + HOURS;
-        let ended = fixture.store.interrupt_lost(Sweep { node: own, ..sweep(at, 100) }).await.unwrap();
+        let ended = fixture.store.sweep(Sweep { node: own, ..sweep(at, 100) }).await.unwrap().ended;
         assert_eq!(ended, [(org, lost.run)]);
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
         fixture.store.heartbeat(own, at + HOURS).await.unwrap();
@@ -106,11 +117,11 @@ both! {
     async fn a_sweep_that_leaves_expired_nodes_ends_only_the_runs_of_declared_ones(fixture: &Fixture) {
         let org = fixture.org().await;
         let (before, slow) = (fixture.node_named("a").await, fixture.node_named("b").await);
-        let (lost, kept) = (fixture.running(org, before).await, fixture.running(org, slow).await);
+        let (lost, kept) = (fixture.tired(org, before).await, fixture.tired(org, slow).await);
         let own = fixture.node_named("a").await;
         let at = fixture.now() + HOURS;
         let leave = Sweep { node: own, expired: Expired::Leave, ..sweep(at, 100) };
-        assert_eq!(fixture.store.interrupt_lost(leave).await.unwrap(), [(org, lost.run)]);
+        assert_eq!(fixture.store.sweep(leave).await.unwrap().ended, [(org, lost.run)]);
         fixture.store.heartbeat(slow, at + HOURS).await.unwrap();
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
     }
@@ -118,12 +129,12 @@ both! {
     async fn runs_of_a_node_that_is_not_known_any_more_are_ended(fixture: &Fixture) {
         let org = fixture.org().await;
         let (gone, alive) = (fixture.node().await, fixture.node().await);
-        let (lost, kept) = (fixture.running(org, gone).await, fixture.running(org, alive).await);
+        let (lost, kept) = (fixture.tired(org, gone).await, fixture.tired(org, alive).await);
         let cancelled = fixture.cancelled(org, gone).await;
         let forget = fixture.store.db.write(move |tx| tx.exec("DELETE FROM node WHERE id = $1", vals![gone]));
         forget.await.unwrap();
         let leave = Sweep { expired: Expired::Leave, ..sweep(fixture.now(), 100) };
-        assert_eq!(fixture.store.interrupt_lost(leave).await.unwrap(), [(org, lost.run)]);
+        assert_eq!(fixture.store.sweep(leave).await.unwrap().ended, [(org, lost.run)]);
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
     }
@@ -146,9 +157,10 @@ both! {
             let claim = fixture.claim_one(node).await;
             let recorded = Micros::new(recorded).unwrap();
             let (run, price) = (claim.fence.run, Micros::new(rate).unwrap());
-            fixture.store.append_events(claim.fence, vec![], recorded).await.unwrap();
+            fixture.append(claim.fence, vec![], recorded).await.unwrap();
             let at = claim.started_at + Duration::from_micros(10_000_001);
-            fixture.store.interrupt_held(node, vec![run], at, price).await.unwrap();
+            fixture.tire(run).await;
+            fixture.store.retake_held(node, vec![run], at, price).await.unwrap();
             assert_eq!(fixture.get(org, run).await.cost_micros.get(), cost, "{recorded:?} {rate}");
         }
     }
@@ -162,8 +174,9 @@ both! {
                 new.max_cost = Micros::new(i64::MAX.unsigned_abs()).unwrap();
                 fixture.store.create_run(new.clone()).await.unwrap();
                 fixture.claim_one(node).await;
+                fixture.tire(new.id).await;
                 let (at, price) = (Timestamp::from_micros(at), Micros::new(rate).unwrap());
-                fixture.store.interrupt_held(node, vec![new.id], at, price).await.unwrap();
+                fixture.store.retake_held(node, vec![new.id], at, price).await.unwrap();
                 let cost = fixture.get(org, new.id).await.cost_micros;
                 assert_eq!(cost.is_zero(), at == Timestamp::from_micros(0) || rate == 0, "{at:?} {rate}");
             }
@@ -180,7 +193,7 @@ both! {
         let events = fixture.events(org, claim.fence.run).await;
         let price = Micros::new(3).unwrap();
         let sweep = Sweep { compute_micros_per_second: price, ..sweep(at + HOURS, 100) };
-        assert!(fixture.store.interrupt_lost(sweep).await.unwrap().is_empty());
+        assert!(fixture.store.sweep(sweep).await.unwrap().ended.is_empty());
         let run = fixture.get(org, claim.fence.run).await;
         assert_eq!((run.status, run.finished_at), (RunStatus::Cancelled, Some(at)));
         assert_eq!((run.billing_pending, run.cost_micros.get()), (false, 60));
@@ -195,7 +208,7 @@ both! {
             fixture.cancelled(org, node).await;
         }
         for _ in 0..5 {
-            fixture.running(org, node).await;
+            fixture.tired(org, node).await;
         }
         for _ in 0..8 {
             fixture.cancelled(org, node).await;
@@ -206,41 +219,58 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run WHERE billing_pending = 1").await, 0);
     }
 
-    async fn a_node_ends_what_it_holds_without_a_task(fixture: &Fixture) {
+    async fn a_node_takes_up_again_what_it_holds_without_a_task(fixture: &Fixture) {
         let org = fixture.org().await;
         let (node, other) = (fixture.node().await, fixture.node().await);
         let (forgotten, worked_on) = (fixture.running(org, node).await, fixture.running(org, node).await);
-        let (cancelled, foreign) = (fixture.cancelled(org, node).await, fixture.running(org, other).await);
-        let mut held = vec![(forgotten.run, RunStatus::Running), (worked_on.run, RunStatus::Running)];
+        let (tired, foreign) = (fixture.tired(org, node).await, fixture.running(org, other).await);
+        let cancelled = fixture.cancelled(org, node).await;
+        let mut held: Vec<_> = [forgotten, worked_on, tired].map(|fence| (fence.run, RunStatus::Running)).to_vec();
         held.push((cancelled.run, RunStatus::Cancelled));
         let found = fixture.store.held_runs(node).await.unwrap();
         assert_eq!(found.iter().map(|held| (held.run, held.status)).collect::<Vec<_>>(), held);
 
         let at = fixture.now();
-        let named = vec![forgotten.run, cancelled.run, foreign.run, fixture.run_id()];
-        let ended = fixture.store.interrupt_held(node, named, at, Micros::ZERO).await.unwrap();
-        assert_eq!(ended, [(org, forgotten.run)]);
-        let run = fixture.get(org, forgotten.run).await;
+        let named = vec![forgotten.run, tired.run, cancelled.run, foreign.run, fixture.run_id()];
+        let swept = fixture.store.retake_held(node, named, at, Micros::ZERO).await.unwrap();
+        assert_eq!(swept.ended, [(org, tired.run)]);
+        let [taken] = &swept.taken[..] else { panic!("{swept:?}") };
+        assert_eq!(taken.fence, Fence { attempt: forgotten.attempt + 1, ..forgotten });
+        let run = fixture.get(org, tired.run).await;
         assert_eq!((run.status, run.finished_at), (RunStatus::Interrupted, Some(at)));
         assert_eq!(fixture.told(org, run.id).await.last().unwrap(), "interrupted");
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
-        assert_eq!(fixture.get(org, foreign.run).await.status, RunStatus::Running);
+        for fence in [forgotten, foreign] {
+            assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
+        }
         let left = fixture.store.held_runs(node).await.unwrap();
-        assert_eq!(left.iter().map(|held| held.run).collect::<Vec<_>>(), [worked_on.run]);
-        assert!(fixture.store.interrupt_held(node, vec![], at, Micros::ZERO).await.unwrap().is_empty());
+        assert_eq!(left.iter().map(|held| held.run).collect::<Vec<_>>(), [forgotten.run, worked_on.run]);
+        let nothing = fixture.store.retake_held(node, vec![], at, Micros::ZERO).await.unwrap();
+        assert!(nothing.ended.is_empty() && nothing.taken.is_empty());
     }
 
-    async fn a_node_that_holds_runs_does_not_go(fixture: &Fixture) {
+    async fn a_node_that_signs_off_leaves_its_runs_to_the_next_sweep(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, next) = (fixture.node().await, fixture.node().await);
+        let (left, cancelled) = (fixture.running(org, node).await, fixture.cancelled(org, node).await);
+        fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+        assert_eq!(fixture.get(org, left.run).await.status, RunStatus::Running);
+        let leave = Sweep { node: next, places: 5, expired: Expired::Leave, ..sweep(fixture.now(), 100) };
+        assert_eq!(runs(&fixture.store.sweep(leave).await.unwrap().taken), [left.run]);
+        assert!(!fixture.get(org, cancelled.run).await.billing_pending);
+        fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+        assert_eq!(fixture.store.heartbeat(node, fixture.now() + HOURS).await.unwrap_err(), Error::Fenced);
+    }
+
+    async fn a_node_that_holds_nothing_is_forgotten_when_it_signs_off(fixture: &Fixture) {
         let org = fixture.org().await;
         let node = fixture.node().await;
         let fence = fixture.running(org, node).await;
-        let refused = fixture.store.deregister_node(node).await.unwrap_err();
-        assert_eq!(refused, Error::Conflict("the node still holds runs"));
         fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
-        fixture.store.deregister_node(node).await.unwrap();
-        fixture.store.deregister_node(node).await.unwrap();
+        for _ in 0..2 {
+            fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+        }
         assert_eq!(fixture.count("SELECT COUNT(*) FROM node").await, 0);
-        assert_eq!(fixture.store.heartbeat(node, fixture.now() + HOURS).await.unwrap_err(), Error::Fenced);
     }
 
     async fn a_ready_store_answers_a_ping(fixture: &Fixture) {

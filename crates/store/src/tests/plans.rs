@@ -4,9 +4,9 @@ use std::{collections::HashMap, time::Duration};
 
 use sortie_api::{ConnectionStatus, Micros, OrgId, Role, RunStatus};
 
-use super::fixture::{Fixture, after};
+use super::fixture::{Fixture, after, entries};
 use crate::{
-    InlineCredentials, OldTokens, RunFilter, SeenTokens,
+    Append, InlineCredentials, OldTokens, RunFilter, SeenTokens,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -22,12 +22,14 @@ async fn use_everything(fixture: &Fixture) {
     keyed.idempotency_key = Some("once".to_owned());
     fixture.store.create_run(keyed).await.unwrap();
     let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
-    let one = vec![fixture.message("x")];
-    fixture
-        .store
-        .append_events(fence, one, Micros::ZERO)
-        .await
-        .unwrap();
+    let one = Append {
+        events: vec![fixture.message("x")],
+        journal: entries(0, &["{}", "{}"]),
+        cost: Micros::ZERO,
+    };
+    fixture.store.append(fence, one).await.unwrap();
+    fixture.store.journal(fence.run).await.unwrap();
+    fixture.store.unsettled(vec![fence.run]).await.unwrap();
     fixture
         .store
         .finish_run(after(fence, 1), fixture.succeeded("out"))
@@ -60,17 +62,21 @@ async fn use_everything(fixture: &Fixture) {
         .claim_named(node, vec![run], fixture.now())
         .await
         .unwrap();
-    let abandoned = vec![fixture.running(org, node).await.run];
+    let mut abandoned = vec![fixture.running(org, node).await.run];
+    abandoned.push(fixture.tired(org, node).await.run);
     fixture
         .store
-        .interrupt_held(node, abandoned, fixture.now(), Micros::ZERO)
+        .retake_held(node, abandoned, fixture.now(), Micros::ZERO)
         .await
         .unwrap();
+    fixture.tired(org, node).await;
     fixture.running(org, node).await;
     fixture.store.heartbeat(node, fixture.now()).await.unwrap();
-    let later = fixture.now() + Duration::from_hours(1);
-    fixture.sweep(later, 10).await;
-    fixture.store.deregister_node(node).await.unwrap();
+    let taker = fixture.node().await;
+    let later = fixture.now() + Duration::from_mins(1);
+    let swept = fixture.take_over(taker, later, 10).await;
+    assert_eq!((swept.ended.len(), swept.taken.len()), (1, 2));
+    fixture.store.deregister_node(taker, later).await.unwrap();
     fixture.store.run_definition(org, fence.run).await.unwrap();
     fixture.events(org, fence.run).await;
     fixture.get(org, fence.run).await;

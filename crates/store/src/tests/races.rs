@@ -5,9 +5,12 @@ use std::{collections::HashSet, time::Duration};
 use futures_util::future::{join, join_all};
 use sortie_api::{Micros, Role, RunStatus};
 
-use super::{both, fixture::Fixture};
+use super::{
+    both,
+    fixture::{Fixture, entries},
+};
 use crate::{
-    Cancelled, Created, Error,
+    Append, Cancelled, Created, Error,
     db::{Tx, vals},
 };
 
@@ -80,7 +83,7 @@ both! {
         let org = fixture.org().await;
         for _ in 0..25 {
             let node = fixture.node().await;
-            let fence = fixture.running(org, node).await;
+            let fence = fixture.tired(org, node).await;
             let at = fixture.now() + Duration::from_hours(5);
             let cost = Micros::new(9).unwrap();
             let (cancelled, (settled, swept)) = join(
@@ -113,7 +116,7 @@ both! {
             let events = vec![fixture.message("a"), fixture.message("b"), fixture.message("c")];
             let (cancelled, appended) = join(
                 fixture.store.cancel_run(org, fence.run, fixture.now()),
-                fixture.store.append_events(fence, events, Micros::ZERO),
+                fixture.append(fence, events, Micros::ZERO),
             )
             .await;
             assert!(matches!(cancelled.unwrap(), Cancelled::Now(_)));
@@ -154,7 +157,9 @@ both! {
             fixture.queued(org).await;
         }
         for node in nodes {
-            fixture.claim(node, 20).await;
+            for claim in fixture.claim(node, 20).await {
+                fixture.tire(claim.fence.run).await;
+            }
         }
         let at = fixture.now() + Duration::from_hours(5);
         let ended = join_all((0..6).map(|_| fixture.sweep(at, 11))).await;
@@ -167,7 +172,7 @@ both! {
         let org = fixture.org().await;
         for _ in 0..25 {
             let node = fixture.node().await;
-            let fence = fixture.running(org, node).await;
+            let fence = fixture.tired(org, node).await;
             let at = fixture.now() + Duration::from_hours(5);
             let (swept, finished) = join(
                 fixture.sweep(at, 10),
@@ -187,7 +192,7 @@ both! {
         let org = fixture.org().await;
         for _ in 0..25 {
             let node = fixture.node().await;
-            let fence = fixture.running(org, node).await;
+            let fence = fixture.tired(org, node).await;
             let at = fixture.now() + Duration::from_hours(5);
             let (swept, renewed) = join(
                 fixture.sweep(at, 10),
@@ -200,10 +205,112 @@ both! {
                 (0, Ok(())) => {
                     assert_eq!(run.status, RunStatus::Running);
                     fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
-                    fixture.store.deregister_node(node).await.unwrap();
+                    fixture.store.deregister_node(node, at).await.unwrap();
                 }
                 other => panic!("{other:?}"),
             }
+        }
+    }
+
+    async fn two_sweepers_take_each_lost_run_over_once(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let lost = [fixture.node().await, fixture.node().await, fixture.node().await];
+        for node in lost {
+            for _ in 0..15 {
+                fixture.running(org, node).await;
+            }
+        }
+        // One is not known any more: then the first look takes no lock.
+        let forget = fixture.store.db.write(move |tx| tx.exec("DELETE FROM node WHERE id = $1", vals![lost[2]]));
+        forget.await.unwrap();
+        let takers = [fixture.node().await, fixture.node().await];
+        let at = fixture.now() + Duration::from_hours(5);
+        for taker in takers {
+            fixture.store.heartbeat(taker, at + Duration::from_hours(1)).await.unwrap();
+        }
+        let swept = join_all((0..10).map(|n| fixture.take_over(takers[n % 2], at, 6))).await;
+        let taken: Vec<_> = swept.iter().flat_map(|swept| &swept.taken).collect();
+        let runs: HashSet<_> = taken.iter().map(|claim| claim.fence.run).collect();
+        assert_eq!((taken.len(), runs.len()), (45, 45));
+        assert!(taken.iter().all(|claim| claim.fence.attempt == 2));
+        let held = [fixture.store.held_runs(takers[0]).await.unwrap(), fixture.store.held_runs(takers[1]).await.unwrap()];
+        assert_eq!(held.concat().len(), 45);
+    }
+
+    async fn of_takeover_and_finish_one_wins(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let taker = fixture.node().await;
+        for _ in 0..25 {
+            let node = fixture.node().await;
+            let fence = fixture.running(org, node).await;
+            fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+            let (swept, finished) = join(
+                fixture.take_over(taker, fixture.now(), 5),
+                fixture.store.finish_run(fence, fixture.succeeded("out")),
+            )
+            .await;
+            let run = fixture.get(org, fence.run).await;
+            match (&swept.taken[..], finished) {
+                ([claim], Err(Error::Fenced)) => {
+                    assert_eq!((run.status, claim.fence.attempt), (RunStatus::Running, 2));
+                    fixture.store.finish_run(claim.fence, fixture.succeeded("again")).await.unwrap();
+                }
+                ([], Ok(_)) => assert_eq!(run.status, RunStatus::Succeeded),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn of_takeover_and_append_the_next_worker_misses_nothing_that_was_stored(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let taker = fixture.node().await;
+        for _ in 0..25 {
+            let node = fixture.node().await;
+            let fence = fixture.running(org, node).await;
+            fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+            let new = Append {
+                events: vec![fixture.message("a")],
+                journal: entries(0, &["{}"]),
+                cost: Micros::new(3).unwrap(),
+            };
+            let (swept, appended) = join(
+                fixture.take_over(taker, fixture.now(), 5),
+                fixture.store.append(fence, new),
+            )
+            .await;
+            let [claim] = &swept.taken[..] else { panic!("{swept:?}") };
+            let journal = fixture.store.journal(fence.run).await.unwrap();
+            match appended {
+                Ok(()) => assert_eq!((claim.fence.last_event, journal.len()), (fence.last_event + 1, 1)),
+                Err(Error::Fenced) => assert_eq!((claim.fence.last_event, journal.len()), (fence.last_event, 0)),
+                Err(error) => panic!("{error}"),
+            }
+            fixture.store.finish_run(claim.fence, fixture.succeeded("out")).await.unwrap();
+        }
+    }
+
+    async fn of_takeover_and_cancel_the_run_is_cancelled_and_settled_once(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let taker = fixture.node().await;
+        for _ in 0..25 {
+            let node = fixture.node().await;
+            let fence = fixture.running(org, node).await;
+            fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+            let (swept, cancelled) = join(
+                fixture.take_over(taker, fixture.now(), 5),
+                fixture.store.cancel_run(org, fence.run, fixture.now()),
+            )
+            .await;
+            assert!(matches!(cancelled.unwrap(), Cancelled::Now(_)));
+            for claim in swept.taken {
+                let late = fixture.store.finish_run(claim.fence, fixture.succeeded("late")).await;
+                assert_eq!(late.unwrap_err(), Error::Fenced);
+            }
+            // Whoever holds it now has no task for it.
+            let held = vec![fence.run];
+            fixture.store.retake_held(taker, held, fixture.now(), Micros::ZERO).await.unwrap();
+            let run = fixture.get(org, fence.run).await;
+            assert_eq!((run.status, run.billing_pending), (RunStatus::Cancelled, false));
         }
     }
 
@@ -226,9 +333,9 @@ both! {
                     0
                 }
             };
-            let ended = fixture.sweep(fixture.now(), 100).await;
-            assert_eq!(ended.len(), held);
-            for claim in fixture.claim(new, 100).await {
+            let taken = fixture.take_over(new, fixture.now(), 100).await.taken;
+            assert_eq!(taken.len(), held);
+            for claim in taken.into_iter().chain(fixture.claim(new, 100).await) {
                 let fence = fixture.start(claim.fence).await.unwrap();
                 fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
             }

@@ -146,7 +146,7 @@ both! {
         let node = fixture.node().await;
         let fence = fixture.running(org, node).await;
         let texts = (0..20).map(|number| fixture.message(&number.to_string())).collect();
-        fixture.store.append_events(fence, texts, sortie_api::Micros::ZERO).await.unwrap();
+        fixture.append(fence, texts, sortie_api::Micros::ZERO).await.unwrap();
         let read = async |after, limit| {
             let events = fixture.store.events_after(org, fence.run, after, limit).await.unwrap();
             events.into_iter().map(|event: EventRow| event.seq).collect::<Vec<_>>()

@@ -15,7 +15,7 @@ both! {
         let claim = fixture.claim_one(node).await;
         let fence = fixture.start(claim.fence).await.unwrap();
         let events = vec![fixture.message("one"), fixture.message("two")];
-        fixture.store.append_events(fence, events, micros(7)).await.unwrap();
+        fixture.append(fence, events, micros(7)).await.unwrap();
         assert_eq!(fixture.get(org, id).await.cost_micros, micros(7));
         let finish = fixture.succeeded("the answer");
         let run = fixture.store.finish_run(after(fence, 2), finish.clone()).await.unwrap();
@@ -88,8 +88,8 @@ both! {
             let events = || vec![fixture.message("stale")];
             let store = &fixture.store;
             assert_eq!(store.start_run(stale, events()).await.unwrap_err(), Error::Fenced);
-            assert_eq!(store.append_events(stale, events(), micros(1)).await.unwrap_err(), Error::Fenced);
-            assert_eq!(store.append_events(stale, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
+            assert_eq!(fixture.append(stale, events(), micros(1)).await.unwrap_err(), Error::Fenced);
+            assert_eq!(fixture.append(stale, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
             assert_eq!(store.finish_run(stale, fixture.succeeded("stale")).await.unwrap_err(), Error::Fenced);
         }
         let run = fixture.get(org, fence.run).await;
@@ -109,11 +109,11 @@ both! {
         assert_eq!(run, fixture.get(org, fence.run).await);
         assert_eq!((run.status, run.finished_at, run.billing_pending), (RunStatus::Cancelled, Some(at), true));
         let store = &fixture.store;
-        assert_eq!(store.append_events(fence, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
+        assert_eq!(fixture.append(fence, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
         assert_eq!(store.finish_run(fence, fixture.succeeded("late")).await.unwrap_err(), Error::Fenced);
         // Not even with the number of events that the cancelled run has now.
         let caught_up = after(fence, 1);
-        assert_eq!(store.append_events(caught_up, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
+        assert_eq!(fixture.append(caught_up, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
     }
 
     async fn a_queued_run_is_cancelled_and_never_claimed(fixture: &Fixture) {
@@ -130,7 +130,7 @@ both! {
         let org = fixture.org().await;
         let node = fixture.node().await;
         let fence = fixture.running(org, node).await;
-        fixture.store.append_events(fence, vec![], micros(9)).await.unwrap();
+        fixture.append(fence, vec![], micros(9)).await.unwrap();
         fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
         assert_eq!(fixture.get(org, fence.run).await.cost_micros, micros(9));
     }

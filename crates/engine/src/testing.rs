@@ -1,0 +1,66 @@
+//! What unit tests of several modules stand on.
+
+use sortie_api::{
+    KeyId, Micros, OrgId, Role, RunId,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
+use sortie_store::{Claim, Created, NewKey, NewNode, NewRun, NodeId, Store};
+use tempfile::TempDir;
+
+use crate::{Clock, Options};
+
+/// A fresh SQLite file with a node, and a run that it has claimed.
+pub(crate) struct Held {
+    pub(crate) store: Store,
+    pub(crate) node: NodeId,
+    pub(crate) claim: Claim,
+    pub(crate) dir: TempDir,
+}
+
+/// A claimed run that answers at once, on a node of the default name.
+pub(crate) async fn held() -> Held {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", dir.path().join("test.db").display());
+    let store = Store::open(&url).await.unwrap();
+    let now = Clock::system().now();
+    let org = OrgId::new(now, [1; 10]);
+    let key = NewKey {
+        id: KeyId::new(now, [1; 10]),
+        org,
+        name: "test".to_owned(),
+        role: Role::Admin,
+        hash: Secret::new(SELF_HOSTED_KEY, [1; 32]).hash(),
+        created_at: now,
+    };
+    assert!(store.bootstrap("test", key).await.unwrap());
+    let run = NewRun {
+        id: RunId::new(now, [2; 10]),
+        org,
+        idempotency_key: None,
+        definition: r#"{"prompt":"x","shell":false}"#.into(),
+        inline: None,
+        max_cost: Micros::new(1).unwrap(),
+        timeout_seconds: 60,
+        created_at: now,
+    };
+    let Created::New(run) = store.create_run(run).await.unwrap() else {
+        panic!("the run is new")
+    };
+    let options = Options::default();
+    let node = NodeId(1);
+    let start = NewNode {
+        id: node,
+        name: options.node_name,
+        started_at: now,
+        lease_until: now + options.lease,
+    };
+    store.register_node(start).await.unwrap();
+    let mut claims = store.claim_named(node, vec![run.id], now).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    Held {
+        store,
+        node,
+        claim: claims.remove(0),
+        dir,
+    }
+}

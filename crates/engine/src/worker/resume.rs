@@ -1,0 +1,187 @@
+//! How a run whose worker was lost goes on: from its journal, where that is safe, and otherwise not at all.
+//!
+//! It is safe when no call was under way that may have had an effect outside of the run, and when the working directory
+//! is still there if a completed call has read or changed it. What a lost worker did in a directory that nothing in the
+//! journal depends on is thrown away: the run then begins that part anew, here or on another host.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use sortie_agent::{
+    Workspace,
+    journal::{Entry, Journal, What},
+    tool::Effect,
+};
+use sortie_store::{Claim, Error as StoreError, Store};
+
+use super::{finish::Obstacle, run_one::Worker};
+
+/// Pauses between attempts to read a journal, doubling from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+/// What a run goes on from.
+pub(crate) struct Resumption {
+    pub(crate) journal: Journal,
+    pub(crate) workspace: Workspace,
+}
+
+/// Finds out whether and from where a run that was taken over goes on.
+pub(crate) async fn pick_up(
+    worker: &Worker,
+    claim: &Claim,
+) -> Result<Result<Resumption, Obstacle>, StoreError> {
+    let run = claim.fence.run;
+    let texts = read(&worker.store, claim).await?;
+    let entries: Result<Vec<Entry>, _> = texts.iter().map(|text| serde_json::from_str(text)).collect();
+    let entries = entries.inspect_err(|error| tracing::error!(%run, %error, "a journal cannot be read"));
+    let left = reopen(worker, claim).await;
+    let left =
+        left.inspect_err(|error| tracing::error!(%run, %error, "a working directory cannot be opened"));
+    let left = left.unwrap_or_default();
+    let Ok(entries) = entries else {
+        discard(left, claim).await;
+        return Ok(Err(Obstacle::Gone("its journal cannot be read", 0)));
+    };
+    let journal = Journal::new(entries);
+    if let Some(call) = journal.uncertain_call() {
+        discard(left, claim).await;
+        return Ok(Err(Obstacle::UncertainCall(call)));
+    }
+    let workspace = match left {
+        Some(left) if needs_directory(&journal) => left,
+        None if needs_directory(&journal) => {
+            let gone = "its working directory is gone";
+            return Ok(Err(Obstacle::Gone(gone, journal.last_step())));
+        }
+        left => {
+            discard(left, claim).await;
+            worker.workspace(run)
+        }
+    };
+    Ok(Ok(Resumption { journal, workspace }))
+}
+
+/// The entries of the journal. A database that is away is waited for.
+async fn read(store: &Store, claim: &Claim) -> Result<Vec<String>, StoreError> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match store.journal(claim.fence.run).await {
+            Err(StoreError::Unavailable(error)) => {
+                tracing::debug!(run = %claim.fence.run, %error, "a journal is read again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LAST_PAUSE);
+            }
+            read => return read,
+        }
+    }
+}
+
+async fn reopen(worker: &Worker, claim: &Claim) -> std::io::Result<Option<Workspace>> {
+    let options = &worker.options;
+    Workspace::reopen(
+        options.work_dir(),
+        claim.fence.run.to_string(),
+        Arc::clone(&worker.sandbox),
+        options.sandbox_limits,
+    )
+    .await
+}
+
+/// Removes a directory that the run does not go on with.
+async fn discard(left: Option<Workspace>, claim: &Claim) {
+    if let Some(left) = left
+        && let Err(error) = left.close().await
+    {
+        tracing::error!(run = %claim.fence.run, %error, "a working directory could not be removed");
+    }
+}
+
+/// Whether something that was done is only right with the directory as it was left: a call that is complete has read or
+/// changed it. One that is not complete is made again, in whatever directory there is.
+fn needs_directory(journal: &Journal) -> bool {
+    let mut begun = HashSet::new();
+    journal.entries().iter().any(|entry| match &entry.what {
+        What::Intent {
+            id,
+            effect: Effect::Directory,
+            ..
+        } => {
+            begun.insert((entry.step, id.as_str()));
+            false
+        }
+        What::Result(result) => begun.contains(&(entry.step, result.id.as_str())),
+        What::Intent { .. } | What::Reply { .. } | What::Correction { .. } | What::Compacted { .. } => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_agent::{ToolContent, model::ToolResult};
+    use sortie_api::Micros;
+
+    use super::*;
+
+    fn entry(step: u32, what: What) -> Entry {
+        Entry {
+            step,
+            spent_micros: Micros::ZERO,
+            what,
+        }
+    }
+
+    fn intent(step: u32, effect: Effect) -> Entry {
+        entry(
+            step,
+            What::Intent {
+                id: "call".to_owned(),
+                tool: "tool".to_owned(),
+                effect,
+            },
+        )
+    }
+
+    fn result(step: u32) -> Entry {
+        entry(
+            step,
+            What::Result(ToolResult {
+                id: "call".to_owned(),
+                name: "tool".to_owned(),
+                content: ToolContent::Text(String::new()),
+                is_error: false,
+            }),
+        )
+    }
+
+    #[test]
+    fn only_a_completed_call_on_the_directory_binds_a_run_to_it() {
+        for (entries, needs) in [
+            (vec![], false),
+            (vec![intent(1, Effect::Directory)], false),
+            (vec![intent(1, Effect::Directory), result(1)], true),
+            (vec![intent(1, Effect::Nothing), result(1)], false),
+            (
+                vec![
+                    intent(1, Effect::Outside),
+                    result(1),
+                    intent(2, Effect::Directory),
+                ],
+                false,
+            ),
+            (
+                vec![
+                    intent(1, Effect::Nothing),
+                    result(1),
+                    intent(2, Effect::Directory),
+                    result(2),
+                ],
+                true,
+            ),
+        ] {
+            assert_eq!(
+                needs_directory(&Journal::new(entries.clone())),
+                needs,
+                "{entries:?}"
+            );
+        }
+    }
+}

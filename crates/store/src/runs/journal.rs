@@ -1,0 +1,74 @@
+//! The journal of a run: what its worker wrote to let another one go on. It is there for as long as the run may be
+//! resumed, and goes in the transaction that ends it.
+
+use sortie_api::RunId;
+
+use crate::{
+    Store,
+    db::{Row, Stmt, vals},
+    types::{NewEntries, Result},
+};
+
+/// Entries read at once: each may hold a large output, and a statement has a time limit.
+const PAGE: u32 = 64;
+
+impl Store {
+    /// Worker: every entry of a run's journal, in order. Only who holds the run may rely on it: it writes the rest.
+    pub async fn journal(&self, run: RunId) -> Result<Vec<String>> {
+        let mut entries = Vec::new();
+        loop {
+            let after = i64::try_from(entries.len()).unwrap_or(i64::MAX);
+            let page = self
+                .db
+                .read(move |tx| {
+                    tx.query_all(
+                        "SELECT data FROM journal WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3",
+                        vals![run, after, PAGE],
+                    )
+                })
+                .await?;
+            let texts = page.iter().map(|row: &Row| row.text(0).map(str::to_owned));
+            entries.extend(texts.collect::<Result<Vec<_>>>()?);
+            if page.len() < PAGE as usize {
+                return Ok(entries);
+            }
+        }
+    }
+}
+
+macro_rules! insert_entries {
+    ($rows:literal) => {
+        concat!(
+            "INSERT INTO journal (run_id, seq, data) VALUES ",
+            $rows,
+            " ON CONFLICT (run_id, seq) DO NOTHING"
+        )
+    };
+}
+
+/// Statements for one, two, three and four entries.
+const INSERT_ENTRIES: [&str; 4] = [
+    insert_entries!("($1, $2, $3)"),
+    insert_entries!("($1, $2, $3), ($1, $4, $5)"),
+    insert_entries!("($1, $2, $3), ($1, $4, $5), ($1, $6, $7)"),
+    insert_entries!("($1, $2, $3), ($1, $4, $5), ($1, $6, $7), ($1, $8, $9)"),
+];
+
+/// Adds the statements that write `new` behind what is there.
+pub(super) fn insert_entries<'a>(statements: &mut Vec<Stmt<'a>>, run: RunId, new: &'a NewEntries) {
+    let mut seq = new.after;
+    for chunk in new.data.chunks(INSERT_ENTRIES.len()) {
+        let mut params = vals![run];
+        for data in chunk {
+            seq = seq.saturating_add(1);
+            params.extend(vals![seq, data.as_str()]);
+        }
+        let sql = INSERT_ENTRIES.get(chunk.len() - 1);
+        statements.extend(sql.map(|sql| Stmt::new(sql, params)));
+    }
+}
+
+/// Deletes the journal of a run that has ended.
+pub(super) fn delete_journal(run: RunId) -> Stmt<'static> {
+    Stmt::new("DELETE FROM journal WHERE run_id = $1", vals![run])
+}

@@ -1,0 +1,53 @@
+//! How runs whose worker is gone come to another node, or to the same one again: held by it, in the next attempt, so
+//! that whatever the old worker still tries to write is fenced. Their status stays as it is.
+
+use super::{
+    claim::{claim_from, claims},
+    json_ids,
+    moves::held,
+    sweep::MAX_RESUMES,
+};
+use crate::{
+    db::{Stmt, Tx, batch, vals},
+    types::{Claim, Error, NodeId, Origin, Result},
+};
+
+/// Gives the held runs `ids` to `node`, under the lock of all that hands out runs. Those that were cancelled meanwhile
+/// are held and not handed out: the node settles them as what it has no task for. `Fenced` where the node was declared
+/// lost.
+pub(super) fn take_over(tx: &mut dyn Tx, node: NodeId, ids: &str) -> Result<Vec<Claim>> {
+    let mut change = vals![ids, MAX_RESUMES];
+    change.extend(held()?);
+    let [_, _, taken] = batch(
+        tx,
+        &[
+            Stmt::new(
+                "SELECT 1 FROM node WHERE id = $1 AND ended_at IS NULL",
+                vals![node],
+            )
+            .exactly(1, Error::Fenced),
+            Stmt::new(
+                "UPDATE queue SET node_id = $2 WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                vals![ids, node],
+            ),
+            Stmt::new(
+                "UPDATE run SET attempt = attempt + 1, resumes = resumes + 1 \
+                 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND resumes < $2 AND status IN ($3, $4, $5, $6) \
+                 RETURNING id",
+                change,
+            ),
+        ],
+    )?;
+    let ids = json_ids(&taken.rows)?;
+    let [rows] = batch(tx, &[claims(&ids)])?;
+    rows.rows
+        .iter()
+        .map(|row| {
+            let origin = Origin::Lost {
+                status: row.parse(8)?,
+                cost: row.micros(9)?,
+            };
+            claim_from(row, origin)
+        })
+        .collect()
+}

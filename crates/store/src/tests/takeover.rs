@@ -1,0 +1,169 @@
+//! How runs go on after the loss of their worker: the journal, and who has them next.
+
+use std::time::Duration;
+
+use sortie_api::{Micros, RunStatus};
+
+use super::{
+    both,
+    fixture::{after, entries, sweep},
+};
+use crate::{Append, Error, Expired, Fence, Journal, NewEntries, Origin, Sweep};
+
+const HOURS: Duration = Duration::from_hours(2);
+
+fn journaled(journal: NewEntries) -> Append {
+    Append {
+        journal,
+        ..Append::default()
+    }
+}
+
+both! {
+    async fn a_run_of_a_lost_node_is_handed_to_the_one_that_sweeps(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (lost, taker) = (fixture.node().await, fixture.node().await);
+        fixture.queued(org).await;
+        let claim = fixture.claim_one(lost).await;
+        let running = fixture.start(claim.fence).await.unwrap();
+        let cost = Micros::new(7).unwrap();
+        fixture.append(running, vec![fixture.message("a")], cost).await.unwrap();
+        let running = after(running, 1);
+        fixture.queued(org).await;
+        let starting = fixture.claim_one(lost).await;
+        let events = fixture.events(org, running.run).await;
+        fixture.store.heartbeat(taker, fixture.now() + HOURS * 2).await.unwrap();
+        let at = fixture.now() + HOURS;
+
+        let swept = fixture.take_over(taker, at, 100).await;
+        assert!(swept.ended.is_empty());
+        let [first, second] = &swept.taken[..] else { panic!("{swept:?}") };
+        assert_eq!(first.fence, Fence { attempt: 2, ..running });
+        assert_eq!((first.started_at, first.org, &first.definition), (claim.started_at, org, &claim.definition));
+        assert_eq!(first.origin, Origin::Lost { status: RunStatus::Running, cost });
+        assert_eq!(second.fence, Fence { attempt: 2, ..starting.fence });
+        assert_eq!(second.origin, Origin::Lost { status: RunStatus::Starting, cost: Micros::ZERO });
+        // A client sees nothing of it.
+        assert_eq!(fixture.events(org, running.run).await, events);
+        assert_eq!(fixture.get(org, running.run).await.status, RunStatus::Running);
+        // The old worker is fenced, the new one goes on.
+        let late = fixture.append(running, vec![], Micros::ZERO).await;
+        assert_eq!(late.unwrap_err(), Error::Fenced);
+        fixture.store.finish_run(first.fence, fixture.succeeded("out")).await.unwrap();
+        fixture.start(second.fence).await.unwrap();
+        let again = fixture.take_over(taker, at, 100).await;
+        assert!(again.taken.is_empty() && again.ended.is_empty());
+    }
+
+    async fn a_run_is_taken_over_three_times_and_then_ended(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let mut node = fixture.node().await;
+        let mut fence = fixture.running(org, node).await;
+        fixture.store.append(fence, journaled(entries(0, &["{}"]))).await.unwrap();
+        for attempt in 2..=4 {
+            let next = fixture.node().await;
+            fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+            let swept = fixture.take_over(next, fixture.now(), 1).await;
+            let [claim] = &swept.taken[..] else { panic!("{swept:?}") };
+            assert_eq!(claim.fence, Fence { attempt, ..fence });
+            (node, fence) = (next, claim.fence);
+        }
+        let next = fixture.node().await;
+        fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+        let swept = fixture.take_over(next, fixture.now(), 1).await;
+        assert_eq!((swept.taken.len(), swept.ended), (0, vec![(org, fence.run)]));
+        assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Interrupted);
+        assert!(fixture.store.journal(fence.run).await.unwrap().is_empty());
+    }
+
+    async fn no_more_is_taken_over_than_there_are_places(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (lost, taker) = (fixture.node().await, fixture.node().await);
+        for _ in 0..5 {
+            fixture.running(org, lost).await;
+        }
+        let cancelled = fixture.cancelled(org, lost).await;
+        let tired = fixture.tired(org, lost).await;
+        fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
+        // What others could not take is not in the way of what ends.
+        let swept = fixture.take_over(taker, fixture.now(), 0).await;
+        assert_eq!((swept.taken.len(), swept.ended), (0, vec![(org, tired.run)]));
+        assert!(!fixture.get(org, cancelled.run).await.billing_pending);
+        let mut taken = Vec::new();
+        for _ in 0..4 {
+            taken.push(fixture.take_over(taker, fixture.now(), 2).await.taken.len());
+        }
+        assert_eq!(taken, [2, 2, 1, 0]);
+        assert_eq!(fixture.store.held_runs(taker).await.unwrap().len(), 5);
+    }
+
+    async fn a_node_that_was_declared_lost_takes_nothing_over(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (one, two) = (fixture.node_named("a").await, fixture.node().await);
+        fixture.running(org, two).await;
+        fixture.node_named("a").await;
+        fixture.store.deregister_node(two, fixture.now()).await.unwrap();
+        let leave = Sweep { node: one, places: 5, expired: Expired::Leave, ..sweep(fixture.now(), 100) };
+        assert_eq!(fixture.store.sweep(leave).await.unwrap_err(), Error::Fenced);
+        let none = Sweep { places: 0, ..leave };
+        assert!(fixture.store.sweep(none).await.unwrap().taken.is_empty());
+    }
+
+    async fn a_journal_is_kept_in_order_across_attempts_and_goes_with_the_end(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, taker) = (fixture.node().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        let store = &fixture.store;
+        let texts: Vec<String> = (1..=150).map(|n| format!("{{\"n\":{n}}}")).collect();
+        let data: Vec<&str> = texts.iter().map(String::as_str).collect();
+        store.append(fence, journaled(entries(0, &data[..70]))).await.unwrap();
+        store.deregister_node(node, fixture.now()).await.unwrap();
+        let claim = fixture.take_over(taker, fixture.now(), 1).await.taken.remove(0);
+        // Without an event the position stays: what is not known to be stored is written again.
+        for _ in 0..2 {
+            store.append(claim.fence, journaled(entries(70, &data[70..]))).await.unwrap();
+        }
+        let late = store.append(fence, journaled(entries(150, &["late"]))).await;
+        assert_eq!(late.unwrap_err(), Error::Fenced);
+        assert_eq!(store.journal(fence.run).await.unwrap(), texts);
+        fixture.check().await;
+        store.finish_run(claim.fence, fixture.succeeded("out")).await.unwrap();
+        assert!(store.journal(fence.run).await.unwrap().is_empty());
+    }
+
+    async fn the_journal_of_a_cancelled_run_goes_when_it_is_settled(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        for settles in [true, false] {
+            let fence = fixture.running(org, node).await;
+            fixture.store.append(fence, journaled(entries(0, &["{}"]))).await.unwrap();
+            fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
+            if settles {
+                fixture.store.settle_run(fence.run, fence.attempt, Micros::ZERO).await.unwrap();
+            } else {
+                let held = vec![fence.run];
+                fixture.store.retake_held(node, held, fixture.now(), Micros::ZERO).await.unwrap();
+            }
+            assert!(fixture.store.journal(fence.run).await.unwrap().is_empty());
+        }
+    }
+
+    async fn a_run_without_a_journal_ends_without_a_statement_for_it(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        let finish = crate::Finish { journal: Journal::Empty, ..fixture.succeeded("out") };
+        fixture.store.finish_run(fence, finish).await.unwrap();
+        let statements = fixture.store.db.faults().statements();
+        assert!(statements.iter().all(|sql| !sql.contains("journal")), "{statements:?}");
+    }
+
+    async fn what_is_not_settled_is_told_apart(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let (ended, open) = (fixture.running(org, node).await, fixture.running(org, node).await);
+        fixture.store.finish_run(ended, fixture.succeeded("out")).await.unwrap();
+        let asked = vec![ended.run, fixture.run_id(), open.run];
+        assert_eq!(fixture.store.unsettled(asked).await.unwrap(), [open.run]);
+    }
+}
