@@ -83,6 +83,7 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
     document["servers"] = json!([{"url": base_url.unwrap_or("/")}]);
     document["tags"] = json!([
         {"name": "runs", "description": "Create runs, follow them, read their results."},
+        {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
         {"name": "models", "description": "The models runs can use."},
         {"name": "organization", "description": "The organization behind the key."},
         {"name": "administration", "description": "API keys of a self-hosted engine."},

@@ -8,7 +8,22 @@
 
 use serde_json::{Map, Value, json};
 
-const PUBLIC: [&str; 4] = ["list_models", "get_health", "get_readiness", "get_description"];
+const PUBLIC: [&str; 6] = [
+    "list_models",
+    "get_health",
+    "get_readiness",
+    "get_description",
+    "finish_authorization",
+    "get_client_metadata",
+];
+
+/// Operations beside `/v1/admin` that need the role admin.
+const ADMIN: [&str; 4] = [
+    "put_connection",
+    "delete_connection",
+    "test_connection",
+    "authorize_connection",
+];
 
 const HEADERS: [&str; 6] = [
     "X-Request-Id",
@@ -72,7 +87,7 @@ fn every_operation_says_what_it_does_and_who_may_call_it() {
             );
         }
         assert_eq!(operation["tags"].as_array().map(Vec::len), Some(1), "{name}");
-        let role = if path.starts_with("/v1/admin/") {
+        let role = if path.starts_with("/v1/admin/") || ADMIN.contains(&id) {
             "admin"
         } else {
             "member"
@@ -184,6 +199,8 @@ fn request_bodies_refuse_unknown_fields() {
         "RunRequest",
         "RunFile",
         "RunConnection",
+        "ConnectionDefinition",
+        "ConnectionAuth",
         "WebRestriction",
         "Callback",
         "CreateKey",

@@ -4,8 +4,11 @@ use std::{collections::VecDeque, time::Duration};
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use sortie_api::{
-    ErrorBody, ErrorCode, Event, KeyId, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus,
+    Connection, ErrorBody, ErrorCode, Event, KeyId, Run, RunDefinition, RunId, RunPage, RunRequest,
+    RunStatus,
+    connection::{Authorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey},
     limits,
     model::ModelCatalog,
@@ -16,6 +19,7 @@ use sortie_net::{
 };
 use url::Url;
 
+use crate::args::ConnectionName;
 use crate::failure::{Exit, Failure, Result};
 
 /// Largest answer that is taken: a page of 100 runs with outputs of 1 MiB each, escaped at worst.
@@ -215,6 +219,43 @@ impl Client {
     pub(crate) async fn delete_key(&self, id: KeyId) -> Result<()> {
         let request = self.request(Method::DELETE, &format!("v1/admin/keys/{id}"))?;
         self.send(request).await.map(drop)
+    }
+
+    pub(crate) async fn list_connections(&self) -> Result<Vec<Connection>> {
+        self.get("v1/connections").await
+    }
+
+    pub(crate) async fn get_connection(&self, name: &ConnectionName) -> Result<Connection> {
+        self.get(&format!("v1/connections/{name}")).await
+    }
+
+    /// Saves a connection: its definition as it was given, for the engine to judge.
+    pub(crate) async fn put_connection(
+        &self,
+        name: &ConnectionName,
+        definition: &Value,
+    ) -> Result<Connection> {
+        let request = self.request(Method::PUT, &format!("v1/connections/{name}"))?;
+        self.read(self.send(request.json(definition)).await?).await
+    }
+
+    pub(crate) async fn delete_connection(&self, name: &ConnectionName) -> Result<()> {
+        let request = self.request(Method::DELETE, &format!("v1/connections/{name}"))?;
+        self.send(request).await.map(drop)
+    }
+
+    pub(crate) async fn test_connection(&self, name: &ConnectionName) -> Result<ConnectionTest> {
+        self.post(&format!("v1/connections/{name}/test"), None::<&()>)
+            .await
+    }
+
+    pub(crate) async fn authorize_connection(&self, name: &ConnectionName) -> Result<Authorization> {
+        self.post(&format!("v1/connections/{name}/oauth"), None::<&()>)
+            .await
+    }
+
+    pub(crate) async fn known_services(&self) -> Result<Vec<KnownService>> {
+        self.get("v1/connections/catalog").await
     }
 
     /// A run's events after `after`, to its end. A stream that breaks is taken up again where it was.

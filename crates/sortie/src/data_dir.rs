@@ -1,4 +1,4 @@
-//! The data folder: its mode, its one owner at a time, the node's name and the admin key.
+//! The data folder: its mode, its one owner at a time, the node's name, the admin key and the master key.
 //!
 //! `engine.json` names the engine that works in the folder. The engine holds a lock on it for its life, so that what
 //! a killed one left behind is never taken for a running one.
@@ -12,12 +12,14 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
+use sortie_engine::MasterKey;
 
 use crate::failure::{Exit, Failure, Result};
 
 const ENGINE_FILE: &str = "engine.json";
 const KEY_FILE: &str = "admin.key";
 const NAME_FILE: &str = "node_name";
+const MASTER_KEY_FILE: &str = "master.key";
 
 /// What kind of engine works in a data folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +143,34 @@ impl DataDir {
         Ok(name)
     }
 
+    /// The key that credentials are sealed with: random at first, then always the same. A file that holds no key is not
+    /// replaced: what was sealed with the one it held would be lost.
+    pub(crate) fn master_key(&self) -> Result<MasterKey> {
+        let path = self.path.join(MASTER_KEY_FILE);
+        match fs::read_to_string(&path) {
+            Ok(text) => {
+                return text.trim().parse().map_err(|rule| {
+                    Failure::internal(format!(
+                        "{}: {rule}; put the file back as it was, or remove it together with all saved connections",
+                        path.display()
+                    ))
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("cannot read", &path, &error)),
+        }
+        let mut random = [0_u8; 32];
+        getrandom::fill(&mut random).map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
+        let key = MasterKey::new(random);
+        // Under its name the file is whole or not there.
+        let unfinished = path.with_extension("key.new");
+        write_new(&unfinished, &key.to_hex())
+            .and_then(|()| fs::rename(&unfinished, &path))
+            .and_then(|()| sync_folder(&path))
+            .map_err(|e| failed("cannot write", &path, &e))?;
+        Ok(key)
+    }
+
     /// The admin key that the first start of a node left here.
     pub(crate) fn admin_key(&self) -> Option<String> {
         let text = fs::read_to_string(self.key_file()).ok()?;
@@ -158,7 +188,7 @@ impl DataDir {
             Ok(()) | Err(_) => {}
         }
         write_new(&key.path, key.secret.expose())
-            .and_then(|()| key.sync_folder())
+            .and_then(|()| sync_folder(&key.path))
             .map_err(|e| failed("cannot write", &key.path, &e))?;
         Ok(key)
     }
@@ -208,18 +238,13 @@ impl PreparedKey {
             fs::rename(&self.target, kept)?;
         }
         fs::rename(&self.path, &self.target)?;
-        self.sync_folder()
+        sync_folder(&self.target)
     }
 
     /// Removes the file: its secret is no key.
     pub(crate) fn discard(self) {
         // One that stays is replaced by the next start.
         let _removed = fs::remove_file(&self.path);
-    }
-
-    fn sync_folder(&self) -> io::Result<()> {
-        let folder = self.target.parent().unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()
     }
 }
 
@@ -241,6 +266,12 @@ fn read_engine(mut file: &File) -> Option<RunningEngine> {
     file.rewind().ok()?;
     file.read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
+}
+
+/// Makes sure that the folder of `path` has its entry.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }
 
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
@@ -353,6 +384,25 @@ mod tests {
             "what a killed engine left behind is not running"
         );
         assert!(data.own().is_ok());
+    }
+
+    #[test]
+    fn a_master_key_is_made_once_for_its_owner_alone_and_never_replaced() {
+        let (_root, data) = folder();
+        let key = data.master_key().unwrap();
+        let path = data.path.join("master.key");
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(data.master_key().unwrap(), key);
+        assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1);
+        let (_other_root, other) = folder();
+        assert_ne!(other.master_key().unwrap(), key);
+        fs::write(&path, "half a k").unwrap();
+        let refusal = data.master_key().unwrap_err().to_string();
+        assert!(
+            refusal.contains("master.key") && !refusal.contains("half"),
+            "{refusal}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "half a k");
     }
 
     #[test]

@@ -60,7 +60,15 @@ impl Node {
             .as_ref()
             .map(|backend| backend.capabilities().clone())
             .map_err(Clone::clone);
-        let engine = Engine::start(engine_options(config, node_name, purpose), store?, sandbox)
+        let options = sortie_engine::Options {
+            master_keys: match &config.master_keys {
+                Some(keys) => keys.clone(),
+                None => vec![data_dir.master_key()?],
+            },
+            base_url: Some(config.advertise_url.clone().unwrap_or_else(|| url_of(address))),
+            ..engine_options(config, node_name, purpose)
+        };
+        let engine = Engine::start(options, store?, sandbox)
             .await
             .map_err(|error| Failure::unavailable(format!("the engine cannot start: {error}")))?;
         let first_key = first_key(&engine, &data_dir).await?;
@@ -106,14 +114,7 @@ impl Node {
 
     /// Where the API answers, seen from this machine.
     pub(crate) fn url(&self) -> String {
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(match address {
-                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        format!("http://{address}")
+        url_of(self.address)
     }
 
     /// What commands of runs are confined by, or why there can be none.
@@ -138,6 +139,17 @@ impl Node {
         self.tasks.close();
         self.tasks.wait().await;
     }
+}
+
+/// Where a listener answers, seen from this machine.
+fn url_of(mut address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    format!("http://{address}")
 }
 
 async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
@@ -193,6 +205,7 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
         compute_micros_per_second: config.compute_micros_per_second,
         default_max_cost: config.default_max_cost,
         sandbox_limits: config.sandbox_limits,
+        connections_reach: config.connections_reach,
         shutdown_grace: config.shutdown_grace,
         ..sortie_engine::Options::default()
     }

@@ -8,6 +8,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{app::App, kit::ApiError};
 
+mod connections;
+mod connections_oauth;
 mod cursor;
 mod event_stream;
 mod events;
@@ -32,6 +34,17 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::cancel_run))
         .routes(routes!(events::follow_run))
         .routes(routes!(runs::get_run_definition))
+        .routes(routes!(connections::list_connections))
+        .routes(routes!(
+            connections::get_connection,
+            connections::put_connection,
+            connections::delete_connection
+        ))
+        .routes(routes!(connections::test_connection))
+        .routes(routes!(connections::authorize_connection))
+        .routes(routes!(connections::list_known_services))
+        .routes(routes!(connections_oauth::finish_authorization))
+        .routes(routes!(connections_oauth::get_client_metadata))
         .routes(routes!(models::list_models))
         .routes(routes!(keys::create_key, keys::list_keys))
         .routes(routes!(keys::delete_key))

@@ -208,7 +208,7 @@ pub(crate) async fn cancel_run(
 /// Get the definition a run used
 ///
 /// `request` is the resolved request: file names replaced by ids, the saved workflow filled in, the workflow name
-/// and callback removed. Sent to `POST /v1/runs` again, it starts the same run anew.
+/// and callback removed. Inline connections are without their credentials; `requires_credentials` names those that had some. Sent to `POST /v1/runs` again, it starts the same run anew.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/definition", tag = "runs",
     params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
@@ -226,8 +226,12 @@ pub(crate) async fn get_run_definition(
     who: Member,
     Path(id): Path<RunId>,
 ) -> ApiResult<Response> {
-    let request = app.engine.store().run_definition(who.org, id).await?;
-    // The stored text is JSON already: it goes out as it is, without being parsed and written again.
-    let body = format!(r#"{{"request":{request},"requires_credentials":[]}}"#);
+    let stored = app.engine.store().run_definition(who.org, id).await?;
+    let names = stored.requires_credentials.as_deref().unwrap_or("[]");
+    // The stored texts are JSON already: they go out as they are, without being parsed and written again.
+    let body = format!(
+        r#"{{"request":{},"requires_credentials":{names}}}"#,
+        stored.request
+    );
     Ok(json_response(body).into_response())
 }

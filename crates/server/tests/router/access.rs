@@ -18,7 +18,7 @@ enum Foreign {
 }
 
 /// Operations that need a key: name, method, path, body, role, what a stranger sees.
-const TABLE: [(&str, Method, &str, &str, &str, Foreign); 9] = [
+const TABLE: [(&str, Method, &str, &str, &str, Foreign); 16] = [
     ("get_me", Method::GET, "/v1/me", "", "member", Foreign::ItsOwn),
     (
         "create_run",
@@ -69,6 +69,62 @@ const TABLE: [(&str, Method, &str, &str, &str, Foreign); 9] = [
         Foreign::NotFound,
     ),
     (
+        "list_connections",
+        Method::GET,
+        "/v1/connections",
+        "",
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
+        "get_connection",
+        Method::GET,
+        "/v1/connections/ours",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "put_connection",
+        Method::PUT,
+        "/v1/connections/theirs",
+        r#"{"type":"http","url":"https://example.com"}"#,
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
+        "test_connection",
+        Method::POST,
+        "/v1/connections/ours/test",
+        "",
+        "admin",
+        Foreign::NotFound,
+    ),
+    (
+        "authorize_connection",
+        Method::POST,
+        "/v1/connections/ours/oauth",
+        "",
+        "admin",
+        Foreign::NotFound,
+    ),
+    (
+        "delete_connection",
+        Method::DELETE,
+        "/v1/connections/ours",
+        "",
+        "admin",
+        Foreign::NotFound,
+    ),
+    (
+        "list_known_services",
+        Method::GET,
+        "/v1/connections/catalog",
+        "",
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
         "list_keys",
         Method::GET,
         "/v1/admin/keys",
@@ -89,11 +145,14 @@ const TABLE: [(&str, Method, &str, &str, &str, Foreign); 9] = [
 /// Beside the table because its answer is made once.
 const CREATE_KEY: (&str, &str, &str) = ("create_key", "/v1/admin/keys", r#"{"name":"x"}"#);
 
-const PUBLIC: [(&str, &str); 4] = [
-    ("list_models", "/v1/models"),
-    ("get_health", "/healthz"),
-    ("get_readiness", "/readyz"),
-    ("get_description", "/openapi.json"),
+/// What anybody may ask, and what is answered where nothing is sent along.
+const PUBLIC: [(&str, &str, u16); 6] = [
+    ("list_models", "/v1/models", 200),
+    ("get_health", "/healthz", 200),
+    ("get_readiness", "/readyz", 200),
+    ("get_description", "/openapi.json", 200),
+    ("finish_authorization", "/v1/oauth/callback", 400),
+    ("get_client_metadata", "/v1/oauth/client-metadata.json", 404),
 ];
 
 #[test]
@@ -126,6 +185,16 @@ impl Resources {
             .await
             .unwrap();
         let key = key.json().unwrap()["id"].as_str().unwrap().to_owned();
+        let ours = json!({"type": "http", "url": "http://127.0.0.1:9/", "auth": {
+            "type": "oauth", "client_id": "c", "authorization_url": "http://127.0.0.1:9/a", "token_url": "http://127.0.0.1:9/t",
+        }});
+        let ours = Bytes::from(ours.to_string());
+        let put = rig
+            .admin
+            .send(Method::PUT, "/v1/connections/ours", ours)
+            .await
+            .unwrap();
+        put.expect(201).unwrap();
         Self { run, key }
     }
 
@@ -181,10 +250,10 @@ async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
             assert_eq!(answer.header("www-authenticate").unwrap(), challenge, "{name}");
         }
     }
-    for (name, path) in PUBLIC {
+    for (name, path, status) in PUBLIC {
         for client in [&rig.admin.anonymous(), &old, &rig.admin] {
             let answer = client.get(path).await.unwrap();
-            assert_eq!(answer.status, 200, "{name}: {}", answer.text());
+            assert_eq!(answer.status, status, "{name}: {}", answer.text());
         }
     }
 }

@@ -7,7 +7,7 @@ use sortie_api::{
     KeyId, Mode, OrgId, Role, Timestamp,
     secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::Engine;
+use sortie_engine::{Engine, MasterKey};
 use sortie_server::Options;
 use sortie_store::{NewKey, Store};
 use sortie_testkit::Client;
@@ -69,6 +69,8 @@ impl Rig {
             mode,
             data_dir: dir.path().to_owned(),
             shutdown_grace: Duration::from_millis(50),
+            master_keys: vec![MasterKey::new([7; 32])],
+            base_url: Some("http://127.0.0.1:9".to_owned()),
             ..sortie_engine::Options::default()
         };
         let no_sandbox = Err("this test has no sandbox.".to_owned());

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod config;
+mod connections;
 mod doctor;
 mod keys;
 mod models;
@@ -40,6 +41,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Serve(args) => serve::serve(&context, &args).await,
         Command::Run(args) => run::run(&context, args).await,
         Command::Runs(command) => runs::execute(&context, command).await,
+        Command::Connections(command) => connections::execute(&context, command).await,
         Command::Keys(command) => keys::execute(&context, command).await,
         Command::Models(args) => models::list(&context, &args).await,
         Command::Openapi => print_json(&sortie_server::openapi()),

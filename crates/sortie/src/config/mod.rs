@@ -16,6 +16,8 @@ use std::{
 };
 
 use sortie_api::{Micros, Mode};
+use sortie_engine::MasterKey;
+use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
 use toml::Value;
 
@@ -61,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) database_url: DatabaseUrl,
     pub(crate) node_name: Option<String>,
     pub(crate) advertise_url: Option<String>,
+    /// What credentials are sealed with, the newest first; none: the key of the data folder.
+    pub(crate) master_keys: Option<Vec<MasterKey>>,
     pub(crate) concurrency: u32,
     pub(crate) organization_concurrency: Option<u32>,
     pub(crate) compute_micros_per_second: Micros,
@@ -68,6 +72,7 @@ pub(crate) struct Config {
     pub(crate) rate_limit_per_minute: u32,
     pub(crate) anonymous_rate_limit_per_minute: u32,
     pub(crate) trusted_proxies: Vec<IpAddr>,
+    pub(crate) connections_reach: Reach,
     pub(crate) shutdown_grace: Duration,
     pub(crate) sandbox_minimum: Level,
     pub(crate) sandbox_limits: Limits,
@@ -144,6 +149,7 @@ impl Config {
             database_url: read.database_url(&data_dir)?,
             node_name: read.node_name()?,
             advertise_url: read.advertise_url()?,
+            master_keys: read.master_keys()?,
             concurrency: read.at_least_one("concurrency")?,
             organization_concurrency: read.optional_at_least_one("organization_concurrency")?,
             compute_micros_per_second: read.micros("compute_micros_per_second", 0, i64::MAX)?,
@@ -155,6 +161,7 @@ impl Config {
             rate_limit_per_minute: read.at_least_one("rate_limit_per_minute")?,
             anonymous_rate_limit_per_minute: read.at_least_one("anonymous_rate_limit_per_minute")?,
             trusted_proxies: read.addresses("trusted_proxies")?,
+            connections_reach: read.connections_reach()?,
             shutdown_grace: Duration::from_secs(read.integer("shutdown_grace_seconds", 0, 86_400)?),
             sandbox_minimum: read.sandbox_minimum()?,
             sandbox_limits: read.sandbox_limits()?,

@@ -11,6 +11,7 @@ use super::{
 fn shown(key: &str, setting: &Setting) -> Value {
     match (key, &setting.value) {
         ("database_url", Value::String(url)) => Value::String(redact(url)),
+        ("master_key", _) => Value::String("***".to_owned()),
         (_, value) => value.clone(),
     }
 }

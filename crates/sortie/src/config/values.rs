@@ -3,6 +3,8 @@
 use std::{fmt, net::IpAddr, path::Path, str::FromStr};
 
 use sortie_api::{Micros, Mode};
+use sortie_engine::MasterKey;
+use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
 use toml::Value;
 
@@ -204,6 +206,39 @@ impl Reader<'_> {
                 "must be an http:// or https:// address without user, query or fragment",
             ))
         }
+    }
+
+    /// The rule does not repeat the value.
+    pub(super) fn master_keys(&self) -> Result<Option<Vec<MasterKey>>, Error> {
+        let key = "master_key";
+        let Some(text) = self.optional_text(key)? else {
+            return Ok(None);
+        };
+        let keys = text.split(',').map(|one| one.trim().parse()).collect();
+        keys.map(Some).map_err(|_| {
+            self.wrong(
+                key,
+                "must be 32 bytes in base64 or hexadecimal, or several of them separated by commas",
+            )
+        })
+    }
+
+    /// How far connections may reach: where nothing is said, everywhere on one's own engine and nowhere private on one
+    /// for others.
+    pub(super) fn connections_reach(&self) -> Result<Reach, Error> {
+        let key = "private_addresses";
+        let private = match self.0.get(key).map(|setting| &setting.value) {
+            None => self.mode()? == Mode::SelfHosted,
+            Some(Value::Array(items)) => {
+                let known = |item: &Value| matches!(item.as_str(), Some("callbacks" | "connections"));
+                if !items.iter().all(known) {
+                    return Err(self.wrong(key, "must be a list of `callbacks` and `connections`"));
+                }
+                items.iter().any(|item| item.as_str() == Some("connections"))
+            }
+            Some(_) => return Err(self.wrong(key, "must be a list of `callbacks` and `connections`")),
+        };
+        Ok(if private { Reach::Private } else { Reach::Public })
     }
 
     pub(super) fn sandbox_minimum(&self) -> Result<Level, Error> {

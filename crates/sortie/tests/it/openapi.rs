@@ -86,15 +86,23 @@ async fn every_operation_answers_without_a_key_as_the_document_says() -> Checked
     let nobody = node.client()?.anonymous();
     let document = nobody.get("/openapi.json").await?.expect(200)?.json()?;
     for (method, path, operation) in operations(&document) {
-        let concrete = path.replace("{id}", "run_01hf7yat31e4ar9bcdefghjkmn");
+        let concrete = path
+            .replace("{id}", "run_01hf7yat31e4ar9bcdefghjkmn")
+            .replace("{name}", "crm");
         let answer = nobody
             .send(Method::from_bytes(method.as_bytes())?, &concrete, Bytes::new())
             .await?;
         let security = operation.get("security").or_else(|| document.get("security"));
         let open = security.and_then(Value::as_array).is_none_or(Vec::is_empty);
         if open {
+            // The one wants the state of an authorization, the other an engine with an https address.
+            let expected = match path.as_str() {
+                "/v1/oauth/callback" => 400,
+                "/v1/oauth/client-metadata.json" => 404,
+                _ => 200,
+            };
             answer
-                .expect(200)
+                .expect(expected)
                 .with_context(|| format!("{method} {path} is described as open"))?;
         } else {
             answer
