@@ -214,7 +214,7 @@ impl Reader<'_> {
         let Some(text) = self.optional_text(key)? else {
             return Ok(None);
         };
-        let keys = text.split(',').map(|one| one.trim().parse()).collect();
+        let keys: Result<Vec<_>, _> = text.split(',').map(|one| one.trim().parse()).collect();
         keys.map(Some).map_err(|_| {
             self.wrong(
                 key,
