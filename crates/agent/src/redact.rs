@@ -1,41 +1,119 @@
 //! Takes credentials out of everything a run shows: what tools return, what is recorded, what an error says.
+//!
+//! A credential is found as it is and in every form in which a server could send it back (see `forms`). What cannot be
+//! searched is not shown at all.
+
+mod decode;
+mod forms;
 
 use std::{
     borrow::Cow,
-    sync::{PoisonError, RwLock},
+    ops::Range,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-/// The credentials the engine holds for one run, in every form in which they could come back.
-#[derive(Default)]
+use self::{
+    decode::Tail,
+    forms::{Forms, Found},
+};
+
+/// What stands in place of a credential.
+const REDACTED: &str = "[redacted]";
+
+/// The credentials the engine holds for one run, in every form in which they could come back: as they are, escaped for a
+/// URL, for JSON or for HTML, in base64 (also inside a longer one) and in hexadecimal.
+///
+/// A secret of fewer than four bytes is looked for as it is and escaped, not in base64 or hexadecimal, which ordinary
+/// text would contain by chance. An empty one is none. A clone shares its secrets with the original.
+#[derive(Clone, Default)]
 pub struct Redactor {
-    secrets: RwLock<Vec<String>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Whether there is a secret at all: most runs have none and pay for this look alone.
+    any: AtomicBool,
+    known: RwLock<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    secrets: Vec<String>,
+    search: Option<Search>,
+}
+
+#[derive(Clone)]
+enum Search {
+    Forms(Arc<Forms>),
+    /// They are too many or too long to look for: everything is taken out.
+    Everything,
 }
 
 impl Redactor {
     /// A redactor of these secrets.
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
-        Self {
-            secrets: RwLock::new(secrets.into_iter().map(str::to_owned).collect()),
-        }
+        let redactor = Self::default();
+        redactor.know(secrets.into_iter().map(str::to_owned));
+        redactor
     }
 
-    /// Also takes out `secret` from now on.
+    /// One secret more, from now on: a token that was refreshed during the run.
     pub fn add(&self, secret: &str) {
-        let mut secrets = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
-        if !secret.is_empty() && !secrets.iter().any(|known| known == secret) {
-            secrets.push(secret.to_owned());
-        }
+        self.know(std::iter::once(secret.to_owned()));
+    }
+
+    /// Whether it knows no secret.
+    pub fn is_empty(&self) -> bool {
+        !self.shared.any.load(Ordering::Acquire)
     }
 
     /// The text without them.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut shown = Cow::Borrowed(text);
-        for secret in self.secrets.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            if shown.contains(secret.as_str()) {
-                shown = Cow::Owned(shown.replace(secret.as_str(), "[redacted]"));
+        match self.search() {
+            None => Cow::Borrowed(text),
+            Some(Search::Everything) if text.is_empty() => Cow::Borrowed(text),
+            Some(Search::Everything) => Cow::Borrowed(REDACTED),
+            Some(Search::Forms(forms)) => without(text, &forms.find(text, Tail::Complete).ranges),
+        }
+    }
+
+    /// The same of a text that is given away; nothing is copied where it has no secret.
+    pub(crate) fn redact_owned(&self, text: String) -> String {
+        if self.is_empty() {
+            return text;
+        }
+        match self.redact(&text) {
+            Cow::Borrowed(same) if same.len() == text.len() => text,
+            changed => changed.into_owned(),
+        }
+    }
+
+    fn search(&self) -> Option<Search> {
+        if self.is_empty() {
+            return None;
+        }
+        // A panic elsewhere leaves the list as it was before or after one change.
+        let known = self.shared.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.search.clone()
+    }
+
+    fn know(&self, secrets: impl Iterator<Item = String>) {
+        let mut known = self.shared.known.write().unwrap_or_else(PoisonError::into_inner);
+        let before = known.secrets.len();
+        for secret in secrets.filter(|secret| !secret.is_empty()) {
+            if !known.secrets.contains(&secret) {
+                known.secrets.push(secret);
             }
         }
-        shown
+        if known.secrets.len() > before {
+            let forms = Forms::new(known.secrets.iter().map(String::as_str));
+            known.search = Some(forms.map_or(Search::Everything, |forms| Search::Forms(Arc::new(forms))));
+            self.shared.any.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -45,3 +123,68 @@ impl std::fmt::Debug for Redactor {
         f.debug_struct("Redactor").finish_non_exhaustive()
     }
 }
+
+/// A text that comes in pieces, without secrets, also where one is spread over several: what may be the beginning of a
+/// secret is held back until the next piece tells.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    held: String,
+}
+
+impl Pieces {
+    /// What can be shown after one piece more.
+    pub(crate) fn push<'t>(&mut self, redactor: &Redactor, piece: &'t str) -> Cow<'t, str> {
+        let forms = match redactor.search() {
+            None => return self.after_held(piece),
+            Some(Search::Everything) => return Cow::Borrowed(""),
+            Some(Search::Forms(forms)) => forms,
+        };
+        let text = self.after_held(piece);
+        let Found { mut ranges, open } = forms.find(&text, Tail::Open);
+        let open = text.floor_char_boundary(open);
+        ranges.retain(|range| range.end <= open);
+        text.get(open..).unwrap_or_default().clone_into(&mut self.held);
+        match text {
+            Cow::Borrowed(text) => without(text.get(..open).unwrap_or_default(), &ranges),
+            Cow::Owned(text) => {
+                Cow::Owned(without(text.get(..open).unwrap_or_default(), &ranges).into_owned())
+            }
+        }
+    }
+
+    /// What was held back, at the end of the text.
+    pub(crate) fn rest(&mut self, redactor: &Redactor) -> String {
+        redactor.redact_owned(std::mem::take(&mut self.held))
+    }
+
+    fn after_held<'t>(&mut self, piece: &'t str) -> Cow<'t, str> {
+        if self.held.is_empty() {
+            return Cow::Borrowed(piece);
+        }
+        let mut text = std::mem::take(&mut self.held);
+        text.push_str(piece);
+        Cow::Owned(text)
+    }
+}
+
+/// `text` with the mark in place of each range.
+fn without<'t>(text: &'t str, ranges: &[Range<usize>]) -> Cow<'t, str> {
+    if ranges.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut from = 0;
+    for range in ranges {
+        shown.push_str(
+            text.get(from..text.floor_char_boundary(range.start))
+                .unwrap_or_default(),
+        );
+        shown.push_str(REDACTED);
+        from = text.ceil_char_boundary(range.end);
+    }
+    shown.push_str(text.get(from..).unwrap_or_default());
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests;

@@ -108,7 +108,7 @@ impl Connector {
     async fn open_one(&self, connection: &Connection, redactor: &Arc<Redactor>) -> Result<OpenOne, Failure> {
         let allowed_tools = match &connection.target {
             Target::Http { url, allowed_methods } => {
-                let outlet = self.outlet(connection, url, &self.http, redactor)?;
+                let outlet = outlet(connection, url, &self.http, redactor)?;
                 let description = connection.description.as_deref();
                 let tool = HttpTool::new(
                     &connection.name,
@@ -148,7 +148,7 @@ impl Connector {
     fn dial(&self, connection: &Connection, redactor: &Arc<Redactor>) -> Result<Dial, Failure> {
         let way = match &connection.target {
             Target::Http { url, .. } | Target::Mcp { url, .. } => Way::Http {
-                outlet: self.outlet(connection, url, &self.streams, redactor)?,
+                outlet: outlet(connection, url, &self.streams, redactor)?,
                 url: url.clone(),
             },
             Target::McpStdio { command, env, .. } => {
@@ -171,23 +171,6 @@ impl Connector {
             redactor: Arc::clone(redactor),
             way,
         })
-    }
-
-    /// The outlet of a connection, after a look at its URL: nothing is sent.
-    fn outlet(
-        &self,
-        connection: &Connection,
-        url: &Url,
-        client: &Client,
-        redactor: &Arc<Redactor>,
-    ) -> Result<Arc<Outlet>, Failure> {
-        // Made to see whether it can be, and not sent.
-        let _request = client
-            .request(Method::GET, url)
-            .map_err(|error| Failure::Error(error.to_string()))?;
-        Outlet::new(client.clone(), connection, Arc::clone(redactor))
-            .map(Arc::new)
-            .map_err(Failure::Error)
     }
 
     /// Tries a connection: an MCP server is opened and asked for its tools, an HTTP API is sent a `HEAD`.
@@ -215,7 +198,7 @@ impl Connector {
         url: &Url,
         redactor: &Arc<Redactor>,
     ) -> Result<TestReport, Failure> {
-        let outlet = self.outlet(connection, url, &self.http, redactor)?;
+        let outlet = outlet(connection, url, &self.http, redactor)?;
         let request = Outgoing {
             method: Method::HEAD,
             url: url.clone(),
@@ -295,6 +278,22 @@ impl TestReport {
             duration_ms: 0,
         }
     }
+}
+
+/// The outlet of a connection, after a look at its URL: nothing is sent.
+fn outlet(
+    connection: &Connection,
+    url: &Url,
+    client: &Client,
+    redactor: &Arc<Redactor>,
+) -> Result<Arc<Outlet>, Failure> {
+    // Made to see whether it can be, and not sent.
+    let _request = client
+        .request(Method::GET, url)
+        .map_err(|error| Failure::Error(error.to_string()))?;
+    Outlet::new(client.clone(), connection, Arc::clone(redactor))
+        .map(Arc::new)
+        .map_err(Failure::Error)
 }
 
 fn too_slow() -> Failure {

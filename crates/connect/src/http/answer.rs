@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use bytes::BytesMut;
 use reqwest::{
     Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderMap},
+    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap},
 };
 
 use crate::text;
@@ -90,17 +90,22 @@ impl Answer {
             return out;
         }
         out.push('\n');
-        match self.as_text() {
-            Some(body) => out.push_str(&body),
-            None => {
-                let kind = self.content_type();
-                let kind = if kind.is_empty() {
-                    "unknown type"
-                } else {
-                    kind.as_str()
-                };
-                let _ = write!(out, "[{kind}, {} bytes: binary, not shown]", self.body.len());
-            }
+        if let Some(encoding) = self.encoding() {
+            let _ = write!(
+                out,
+                "[compressed ({encoding}), {} bytes: not shown]",
+                self.body.len()
+            );
+        } else if let Some(body) = self.as_text() {
+            out.push_str(&body);
+        } else {
+            let kind = self.content_type();
+            let kind = if kind.is_empty() {
+                "unknown type"
+            } else {
+                kind.as_str()
+            };
+            let _ = write!(out, "[{kind}, {} bytes: binary, not shown]", self.body.len());
         }
         if !self.is_whole {
             let _ = write!(
@@ -131,6 +136,12 @@ impl Answer {
         let is_text =
             is_text_type || ((kind.is_empty() || kind == "application/octet-stream") && looks_like_text);
         is_text.then(|| String::from_utf8_lossy(&self.body).replace('\0', "\u{fffd}"))
+    }
+
+    /// How a server has compressed an answer that nobody asked it to compress.
+    fn encoding(&self) -> Option<String> {
+        let encoding = self.headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unknown");
+        (!encoding.eq_ignore_ascii_case("identity")).then(|| text::line(encoding, 100))
     }
 
     fn content_type(&self) -> String {

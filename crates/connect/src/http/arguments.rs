@@ -135,7 +135,7 @@ pub(super) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// The parameters in order; an array repeats its name.
+/// The parameters by name; an array repeats its name.
 fn query(query: &Map<String, Value>) -> Result<Vec<(String, String)>, String> {
     let mut pairs = Vec::new();
     for (name, value) in query {

@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// The longest that a request with its redirects may take.
-pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// How many redirects are followed.
 const REDIRECTS: usize = 5;
 /// How much of a connection's description the model is shown, in bytes.

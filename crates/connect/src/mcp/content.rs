@@ -19,10 +19,7 @@ pub(super) fn render(result: &Value) -> Rendered {
     let blocks = result.get("content").and_then(Value::as_array);
     let mut parts: Vec<String> = blocks.into_iter().flatten().map(block).collect();
     if let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null()) {
-        // Servers repeat it as text for older clients: the model needs it once.
-        let is_repeated = parts
-            .iter()
-            .any(|part| serde_json::from_str::<Value>(part).is_ok_and(|value| value == *structured));
+        let is_repeated = parts.iter().any(|part| repeats(part, structured));
         if !is_repeated {
             parts.push(structured.to_string());
         }
@@ -34,6 +31,19 @@ pub(super) fn render(result: &Value) -> Rendered {
         text: parts.join("\n").replace('\0', "\u{fffd}"),
         is_error: result.get("isError").and_then(Value::as_bool) == Some(true),
     }
+}
+
+/// Whether a text says the same as the structured content, so that the model needs it once. Servers repeat it for older
+/// clients, some of them wrapped as `{"result": …}`.
+fn repeats(part: &str, structured: &Value) -> bool {
+    let says = |value: &Value| {
+        value.as_str() == Some(part) || serde_json::from_str::<Value>(part).is_ok_and(|said| said == *value)
+    };
+    let wrapped = structured
+        .as_object()
+        .filter(|members| members.len() == 1)
+        .and_then(|members| members.get("result"));
+    says(structured) || wrapped.is_some_and(says)
 }
 
 fn block(block: &Value) -> String {
@@ -114,6 +124,9 @@ mod tests {
         let repeated =
             json!({"content": [{"type": "text", "text": "{ \"a\": 1 }"}], "structuredContent": structured});
         assert_eq!(text(&repeated), "{ \"a\": 1 }");
+        let wrapped =
+            json!({"content": [{"type": "text", "text": "one"}], "structuredContent": {"result": "one"}});
+        assert_eq!(text(&wrapped), "one");
         let beside = json!({"content": [{"type": "text", "text": "one"}], "structuredContent": structured});
         assert_eq!(text(&beside), "one\n{\"a\":1}");
     }

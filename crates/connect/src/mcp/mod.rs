@@ -87,6 +87,7 @@ impl McpTool {
             }
             Err(CallError::Server(why)) => (why, true),
             Err(CallError::Broken(failure)) => (self.broken(&failure), true),
+            Err(CallError::Unsent(failure)) => (format!("connection `{}`: {failure}", self.connection), true),
         };
         let words = redactor.redact(&words);
         let words = text::bounded(&words, context.output_bytes).into_owned();

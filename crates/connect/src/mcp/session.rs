@@ -35,7 +35,7 @@ use super::{
 use crate::{Failure, OPEN_TIMEOUT, outlet::Outlet, text};
 
 /// The longest that a call may take.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
 /// What a call may take beyond that, until its cancellation is sent.
 const CALL_GRACE: Duration = Duration::from_secs(10);
 /// How long closing waits for the server.
@@ -83,8 +83,10 @@ pub(crate) struct Session {
 pub(super) enum CallError {
     /// The server says so; the session is fine.
     Server(String),
-    /// The session is not.
+    /// The session is not, and whether the call took place is not known.
     Broken(Failure),
+    /// There is no session: nothing was sent.
+    Unsent(Failure),
 }
 
 impl Session {
@@ -155,7 +157,7 @@ impl Session {
         arguments: JsonObject,
         meter: &Arc<Meter>,
     ) -> Result<Value, CallError> {
-        let running = self.running().await.map_err(CallError::Broken)?;
+        let running = self.running().await.map_err(CallError::Unsent)?;
         let mut request =
             CallToolRequest::new(CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments));
         request.extensions.insert(Arc::clone(meter));
@@ -174,7 +176,11 @@ impl Session {
             }
             Err(error) => {
                 self.forget(&running).await;
-                Err(CallError::Broken(self.failure(error)))
+                let failure = match (error, meter.broke_off()) {
+                    (ServiceError::TransportClosed, Some(why)) => Failure::Error(why.to_owned()),
+                    (error, _) => self.failure(error),
+                };
+                Err(CallError::Broken(failure))
             }
         }
     }
@@ -217,7 +223,11 @@ impl Session {
             ServiceError::TransportClosed => {
                 Failure::Error("the connection to the server broke off".to_owned())
             }
-            error => Failure::Error(text::line(&error.to_string(), TOLD_BYTES)),
+            error @ (ServiceError::UnexpectedResponse
+            | ServiceError::SubscriptionLagged { .. }
+            | ServiceError::Cancelled { .. }
+            | ServiceError::InputRequiredRoundsExceeded { .. }
+            | _) => Failure::Error(text::line(&error.to_string(), TOLD_BYTES)),
         }
     }
 
@@ -261,7 +271,14 @@ impl Dial {
             ClientInitializeError::ConnectionClosed(_) => {
                 Failure::Error("the server's answer to the first message cannot be read".to_owned())
             }
-            error => Failure::Error(self.shown(&error.to_string())),
+            ClientInitializeError::ExpectedInitResponse(_)
+            | ClientInitializeError::ExpectedInitResult(_)
+            | ClientInitializeError::ConflictInitResponseId(..)
+            | ClientInitializeError::UncorrelatedErrorResponse { .. }
+            | ClientInitializeError::NoCompatibleProtocolVersion { .. }
+            | ClientInitializeError::NoPreferredProtocolVersion
+            | ClientInitializeError::Cancelled
+            | _ => Failure::Error(self.shown(&error.to_string())),
         }
     }
 

@@ -7,7 +7,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering},
     },
 };
@@ -63,6 +63,7 @@ pub(super) struct Wire {
 pub(super) struct Meter {
     status: AtomicU16,
     bytes: AtomicU64,
+    broke_off: OnceLock<String>,
 }
 
 impl Meter {
@@ -74,6 +75,11 @@ impl Meter {
     /// How much of its body was read, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Why its stream ended early, where that is known.
+    pub(super) fn broke_off(&self) -> Option<&str> {
+        self.broke_off.get().map(String::as_str)
     }
 
     fn begin(&self, status: StatusCode) {
@@ -293,6 +299,7 @@ impl Events {
 
     fn fail(&mut self, error: impl std::error::Error + Send + Sync + 'static) -> Result<Sse, SseError> {
         self.failed = true;
+        self.meter.broke_off.get_or_init(|| error.to_string());
         Err(SseError::Body(Box::new(error)))
     }
 

@@ -1,7 +1,7 @@
 //! From the URL of an API or MCP server to the endpoints of its authorization server.
 //!
 //! The resource's challenge or its well-known documents (RFC 9728) name the authorization server; that one's metadata
-//! (RFC 8414 or OpenID Connect, path inserted or appended) names the endpoints. The issuer has to be the one that was
+//! (RFC 8414, or that of an `OpenID` provider, path inserted or appended) names the endpoints. The issuer has to be the one that was
 //! asked for, and PKCE with S256 has to be offered: otherwise the flow is refused.
 
 use bytes::Bytes;

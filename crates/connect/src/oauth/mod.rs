@@ -381,6 +381,7 @@ mod exposed_option {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use sortie_api::Credential;
 
+    #[expect(clippy::ref_option, reason = "the shape that serde calls")]
     pub(super) fn serialize<S: Serializer>(secret: &Option<Credential>, to: S) -> Result<S::Ok, S::Error> {
         secret.as_ref().map(Credential::expose).serialize(to)
     }

@@ -1,5 +1,6 @@
 //! The token endpoint: a code or a refresh token for an access token.
 
+use sortie_agent::Redactor;
 use sortie_api::Credential;
 use url::Url;
 
@@ -19,6 +20,9 @@ pub(super) struct Terms {
     /// Likewise.
     pub(super) scope: Option<String>,
 }
+
+/// What of a form is secret: a server may repeat it in an error.
+const SECRET_FIELDS: [&str; 4] = ["code", "code_verifier", "refresh_token", "client_secret"];
 
 /// Asks for a token; `form` says by what.
 pub(super) async fn ask(wire: &Wire, mut form: Vec<(&str, &str)>, terms: Terms) -> Result<Grant, Error> {
@@ -40,15 +44,17 @@ pub(super) async fn ask(wire: &Wire, mut form: Vec<(&str, &str)>, terms: Terms) 
         form.push(("resource", resource));
     }
     wire.check("token_url", &terms.token_url)?;
+    let secret_fields = form.iter().filter(|(name, _)| SECRET_FIELDS.contains(name));
+    let redactor = Redactor::new(secret_fields.map(|(_, value)| *value).chain(secret));
     let answer = wire.post_form(&terms.token_url, &form, basic).await?;
-    grant(&answer, terms)
+    grant(&answer, terms, &redactor)
 }
 
-fn grant(answer: &Answer, terms: Terms) -> Result<Grant, Error> {
+fn grant(answer: &Answer, terms: Terms, redactor: &Redactor) -> Result<Grant, Error> {
     let place = place(&terms.token_url);
     // Some servers answer errors with 200.
     if let Some(why) = answer.error() {
-        let told = format!("{place} says {why}");
+        let told = format!("{place} says {}", redactor.redact(&why));
         return Err(match answer.text("error") {
             Some("invalid_grant") => Error::NeedsAuthorization(told),
             Some("temporarily_unavailable" | "server_error" | "slow_down") => Error::Unavailable(told),

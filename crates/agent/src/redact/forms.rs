@@ -1,0 +1,191 @@
+//! The forms in which a secret could come back, and where they stand in a text.
+//!
+//! Looked for are the secret itself, its base64 at each of the three places it can have within a longer one, its
+//! hexadecimal and its form encoding; and all of these where the text escapes them, up to twice: in a URL, in JSON, in
+//! HTML, wrapped into lines.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+};
+
+use aho_corasick::{
+    Anchored, BuildError, MatchError,
+    automaton::{Automaton, StateID},
+    nfa::contiguous::NFA,
+};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD},
+};
+
+use super::decode::{Decoded, MARKS, Tail, Unit, plain};
+
+/// A secret of fewer bytes is looked for as it is and not encoded: three bytes or fewer are four characters of base64 or
+/// six of hexadecimal, which ordinary text has by chance.
+const ENCODED_FROM_BYTES: usize = 4;
+
+/// An automaton that finds every form.
+pub(super) struct Forms {
+    automaton: NFA,
+    start: StateID,
+    /// How many bytes of a form lie behind the automaton in each of its states.
+    depth: HashMap<StateID, usize>,
+    longest: usize,
+}
+
+/// Why the forms cannot be looked for: there are more of them than an automaton takes.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unsearchable {
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
+    Start(#[from] MatchError),
+}
+
+/// What was found in a text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Where forms stand, in order, none over another.
+    pub(super) ranges: Vec<Range<usize>>,
+    /// From here on stands what may be the beginning of a form: the length of the text where nothing does.
+    pub(super) open: usize,
+}
+
+impl Forms {
+    pub(super) fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Result<Self, Unsearchable> {
+        let forms: BTreeSet<Vec<u8>> = secrets.into_iter().flat_map(forms).collect();
+        let automaton = NFA::new(&forms)?;
+        let start = automaton.start_state(Anchored::No)?;
+        let mut depth = HashMap::new();
+        for form in &forms {
+            let mut state = start;
+            for (index, byte) in form.iter().enumerate() {
+                state = automaton.next_state(Anchored::No, state, *byte);
+                depth.insert(state, index + 1);
+            }
+        }
+        Ok(Self {
+            longest: automaton.max_pattern_len().max(1),
+            automaton,
+            start,
+            depth,
+        })
+    }
+
+    /// Where forms stand in `text`.
+    pub(super) fn find(&self, text: &str, tail: Tail) -> Found {
+        let mut ranges = Vec::new();
+        let length = text.len();
+        let text = text.as_bytes();
+        let mut open = self.scan(&mut plain(text), &mut ranges, length);
+        let marks = MARKS.iter().copied().filter(|mark| text.contains(mark));
+        for mark in marks.clone() {
+            let mut once = Decoded::new(plain(text), mark, tail);
+            open = open.min(self.scan(&mut once, &mut ranges, length));
+            open = open.min(once.open().unwrap_or(open));
+            for inner in MARKS {
+                let mut twice = Decoded::new(Decoded::new(plain(text), mark, tail), inner, tail);
+                open = open.min(self.scan(&mut twice, &mut ranges, length));
+                open = open.min(twice.open().unwrap_or(open));
+            }
+        }
+        if marks.clone().next().is_none() && text.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+            let [any, ..] = MARKS;
+            let mut joined = Decoded::new(plain(text), any, tail);
+            open = open.min(self.scan(&mut joined, &mut ranges, length));
+        }
+        let ranges = merged(ranges);
+        // A form that reaches into what may be the beginning of another is not torn.
+        while let Some(torn) = ranges.iter().find(|range| range.start < open && open < range.end) {
+            open = torn.start;
+        }
+        Found { ranges, open }
+    }
+
+    /// Runs over one view; returns where what may be the beginning of a form stands at its end.
+    fn scan(
+        &self,
+        view: &mut impl Iterator<Item = Unit>,
+        ranges: &mut Vec<Range<usize>>,
+        length: usize,
+    ) -> usize {
+        // Where the last units began, as many as the longest form has.
+        let mut starts = vec![0; self.longest];
+        let began = |starts: &[usize], count: usize, back: usize| {
+            let index = count.checked_sub(back).map(|first| first % self.longest);
+            index.and_then(|index| starts.get(index)).copied()
+        };
+        let (mut state, mut count) = (self.start, 0_usize);
+        for unit in view {
+            if let Some(slot) = starts.get_mut(count % self.longest) {
+                *slot = unit.start;
+            }
+            count += 1;
+            state = self.automaton.next_state(Anchored::No, state, unit.byte);
+            if self.automaton.is_match(state) {
+                let ended = 0..self.automaton.match_len(state);
+                let longest = ended
+                    .map(|index| {
+                        let form = self.automaton.match_pattern(state, index);
+                        self.automaton.pattern_len(form)
+                    })
+                    .max();
+                let start = longest.and_then(|longest| began(&starts, count, longest));
+                ranges.extend(start.map(|start| start..unit.end));
+            }
+        }
+        self.depth
+            .get(&state)
+            .and_then(|depth| began(&starts, count, *depth))
+            .unwrap_or(length)
+    }
+}
+
+/// The ranges in order, those that overlap made one.
+fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_unstable_by_key(|range| (range.start, range.end));
+    let mut merged: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// A secret in all its forms but the escaped ones.
+fn forms(secret: &str) -> Vec<Vec<u8>> {
+    if secret.is_empty() {
+        return Vec::new();
+    }
+    let mut forms = vec![secret.as_bytes().to_vec()];
+    // Views that undo escapes have no line breaks.
+    let joined = secret.replace(['\r', '\n'], "");
+    if joined.len() >= ENCODED_FROM_BYTES {
+        forms.push(joined.replace(' ', "+").into_bytes());
+        forms.push(joined.into_bytes());
+    }
+    if secret.len() >= ENCODED_FROM_BYTES {
+        forms.extend((0..3).flat_map(|before| base64_within(secret.as_bytes(), before)));
+        forms.push(hex(secret, |byte| format!("{byte:02x}")));
+        forms.push(hex(secret, |byte| format!("{byte:02X}")));
+    }
+    forms
+}
+
+/// The characters that stand for `secret` alone where `before` bytes, up to a multiple of three, stand before it.
+fn base64_within(secret: &[u8], before: usize) -> [Vec<u8>; 2] {
+    let mut bytes = vec![0; before];
+    bytes.extend_from_slice(secret);
+    let own = (before * 8).div_ceil(6)..bytes.len() * 8 / 6;
+    [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD].map(|alphabet| {
+        let whole = alphabet.encode(&bytes);
+        whole.as_bytes().get(own.clone()).unwrap_or_default().to_vec()
+    })
+}
+
+fn hex(secret: &str, byte: impl Fn(u8) -> String) -> Vec<u8> {
+    secret.bytes().map(byte).collect::<String>().into_bytes()
+}

@@ -1,0 +1,188 @@
+//! MCP servers that are programs, here played by tasks at the other end of the pipes.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use sortie_api::Credential;
+use sortie_connect::{Auth, Connection, Connector, StdioLauncher, StdioProcess, Target};
+use sortie_net::Reach;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split},
+    task::JoinSet,
+};
+
+use crate::{
+    rig::{Recorder, Run, secret},
+    script::tool,
+};
+
+/// Starts a task in place of a program.
+#[derive(Default)]
+struct Tasks {
+    started: Arc<AtomicUsize>,
+    ended: Arc<AtomicUsize>,
+}
+
+/// Ends the task, and counts that.
+struct Guard {
+    ended: Arc<AtomicUsize>,
+    _task: JoinSet<()>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl StdioLauncher for Tasks {
+    fn launch<'a>(
+        &'a self,
+        command: &'a [String],
+        env: &'a [(String, Credential)],
+    ) -> BoxFuture<'a, Result<StdioProcess, String>> {
+        Box::pin(async move {
+            if command != ["server", "--stdio"] {
+                return Err(format!("{} cannot be started", command.join(" ")));
+            }
+            self.started.fetch_add(1, Ordering::SeqCst);
+            let (ours, theirs) = duplex(64 * 1024);
+            let key = env[0].1.expose().to_owned();
+            let mut task = JoinSet::new();
+            task.spawn(serve(theirs, key));
+            let (stdout, stdin) = split(ours);
+            Ok(StdioProcess {
+                stdin: Box::new(stdin),
+                stdout: Box::new(stdout),
+                guard: Box::new(Guard {
+                    ended: Arc::clone(&self.ended),
+                    _task: task,
+                }),
+            })
+        })
+    }
+}
+
+/// An older server with a chatty standard output; `quit` ends it in the middle of the call, `flood` prints a line that
+/// never ends.
+async fn serve(streams: DuplexStream, key: String) {
+    let (read, mut write) = split(streams);
+    let mut lines = BufReader::new(read).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let request: Value = serde_json::from_str(&line).unwrap();
+        let result = match request["method"].as_str() {
+            Some("initialize") => json!({
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "s", "version": "1"}
+            }),
+            Some("tools/list") => json!({"tools": [tool("t")]}),
+            Some("tools/call") => match request["params"]["arguments"]["do"].as_str() {
+                Some("quit") => return,
+                Some("flood") => loop {
+                    if write.write_all(&[b'x'; 8192]).await.is_err() {
+                        return;
+                    }
+                },
+                _ => json!({"content": [{"type": "text", "text": format!("my key is {key}")}]}),
+            },
+            _ if request["id"].is_null() => continue,
+            _ => {
+                let unknown = json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "no"}});
+                write.write_all(format!("{unknown}\n").as_bytes()).await.unwrap();
+                continue;
+            }
+        };
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+        let chatter = "starting up...\n{\"not\": \"a message\"}\n\n";
+        write
+            .write_all(format!("{chatter}{answer}\n").as_bytes())
+            .await
+            .unwrap();
+    }
+}
+
+fn program(command: &[&str]) -> Connection {
+    Connection {
+        name: "tools".to_owned(),
+        target: Target::McpStdio {
+            command: command.iter().map(|part| (*part).to_owned()).collect(),
+            env: vec![("KEY".to_owned(), secret("env-secret-1"))],
+            allowed_tools: None,
+        },
+        auth: Auth::None,
+        headers: Vec::new(),
+        description: None,
+    }
+}
+
+async fn open(tasks: Tasks) -> Run {
+    sortie_net::install_crypto();
+    let connector = Connector::new(Reach::Private, Some(Arc::new(tasks))).unwrap();
+    let redactor = Arc::default();
+    let opened = connector
+        .open(&[program(&["server", "--stdio"])], &redactor)
+        .await
+        .unwrap();
+    Run {
+        opened,
+        recorder: Recorder::default(),
+        redactor,
+    }
+}
+
+#[tokio::test]
+async fn a_program_is_started_called_and_ended_with_the_run() {
+    let tasks = Tasks::default();
+    let ended = Arc::clone(&tasks.ended);
+    let run = open(tasks).await;
+    assert_eq!(run.names(), ["tools__t"]);
+    let told = run.call("tools__t", &json!({})).await;
+    assert_eq!(told.as_deref(), Ok("my key is [redacted]"));
+    let calls = run.recorder.calls();
+    assert_eq!(
+        (calls[0].method.as_str(), calls[0].path.as_str(), calls[0].status),
+        ("tools/call", "t", None)
+    );
+    run.opened.close().await;
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_program_that_ends_or_floods_is_a_tool_error_and_is_started_again() {
+    let tasks = Tasks::default();
+    let (started, ended) = (Arc::clone(&tasks.started), Arc::clone(&tasks.ended));
+    let run = open(tasks).await;
+    for (round, how) in [(1, "quit"), (2, "flood")] {
+        let told = run.call("tools__t", &json!({"do": how})).await.unwrap_err();
+        assert!(told.contains("broke off"), "{how}: {told}");
+        assert!(run.call("tools__t", &json!({})).await.is_ok());
+        assert_eq!(started.load(Ordering::SeqCst), round + 1);
+        assert_eq!(ended.load(Ordering::SeqCst), round);
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_started_fails_the_start() {
+    sortie_net::install_crypto();
+    let connector = Connector::new(Reach::Private, Some(Arc::new(Tasks::default()))).unwrap();
+    let error = connector
+        .open(&[program(&["nothing"])], &Arc::default())
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(error.to_string(), "connection `tools`: nothing cannot be started");
+}
+
+#[tokio::test]
+async fn programs_are_refused_where_nothing_starts_them() {
+    let error = Run::open(&[program(&["server", "--stdio"])]).await.err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "connection `tools`: programs as MCP servers are possible on self-hosted engines only"
+    );
+}

@@ -1,0 +1,249 @@
+//! Starts the peers, acts as a run and as a person with a browser.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use reqwest::{
+    Method,
+    header::{COOKIE, LOCATION, SET_COOKIE},
+};
+use serde_json::{Value, value::to_raw_value};
+use sortie_agent::{
+    Redactor, Sink, Stopped,
+    journal::Entry,
+    tool::{Context, ToolError},
+};
+use sortie_api::{EventType, Micros};
+use sortie_connect::{Auth, Connection, Connector, Opened, StdioLauncher, Target};
+use sortie_net::{EngineClient, Reach, Timeouts};
+use url::Url;
+
+/// A peer; dropping it ends it.
+pub(crate) struct Peer {
+    child: Child,
+    pub(crate) port: u16,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Where the peers are installed.
+pub(crate) fn peers() -> PathBuf {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "where the peers are is no setting of the node"
+    )]
+    let given = std::env::var("SORTIE_PEERS");
+    given.map_or_else(
+        |_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"),
+        PathBuf::from,
+    )
+}
+
+/// What a peer needs, or how to get it.
+pub(crate) fn installed(path: &str) -> PathBuf {
+    let path = peers().join(path);
+    assert!(path.exists(), "{} is missing: run scripts/peers", path.display());
+    path
+}
+
+/// A server among the files of the tests.
+pub(crate) fn server(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/peers/servers")
+        .join(name)
+}
+
+impl Peer {
+    /// Starts `program` and waits until a line of its output holds `ready`. `PORT` among the arguments is its port.
+    pub(crate) fn start(program: &Path, arguments: &[&str], ready: &str) -> Self {
+        let port = free_port();
+        #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
+        let mut command = Command::new(program);
+        let port_text = port.to_string();
+        let arguments = arguments.iter().map(|argument| {
+            if *argument == "PORT" {
+                &port_text
+            } else {
+                *argument
+            }
+        });
+        let mut child = command
+            .args(arguments)
+            .env("PORT", &port_text)
+            .env(
+                "PEERS_NPM",
+                peers().join("npm").canonicalize().unwrap_or_default(),
+            )
+            .env("PYTHONUNBUFFERED", "1")
+            .env("FASTMCP_CHECK_FOR_UPDATES", "off")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}: run scripts/peers", program.display()));
+        let (tell, lines) = std::sync::mpsc::channel();
+        let streams: [Box<dyn std::io::Read + Send>; 2] = [
+            Box::new(child.stdout.take().unwrap()),
+            Box::new(child.stderr.take().unwrap()),
+        ];
+        for stream in streams {
+            let tell = tell.clone();
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    // Nobody listens any more once the peer is ready; its output is read on, so that it never blocks.
+                    let _told = tell.send(line);
+                }
+            });
+        }
+        drop(tell);
+        let mut said = String::new();
+        loop {
+            match lines.recv_timeout(Duration::from_mins(1)) {
+                Ok(line) if line.contains(ready) => return Self { child, port },
+                Ok(line) => {
+                    said.push_str(&line);
+                    said.push('\n');
+                }
+                Err(_) => {
+                    child.kill().unwrap();
+                    panic!("{} is not ready: {said}", program.display());
+                }
+            }
+        }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> Url {
+        format!("http://127.0.0.1:{}{path}", self.port).parse().unwrap()
+    }
+}
+
+/// A port below those that the system gives to outgoing connections.
+fn free_port() -> u16 {
+    let start = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap() * 2;
+    let mut ports = start..32_000;
+    ports
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .unwrap()
+}
+
+struct Nothing;
+
+impl Sink for Nothing {
+    fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn spent(&self, _cost: Micros) {}
+}
+
+/// A run with one connection open.
+pub(crate) struct Run {
+    pub(crate) opened: Opened,
+}
+
+impl Run {
+    pub(crate) async fn open(connection: Connection) -> Self {
+        let redactor = Arc::new(Redactor::default());
+        let opened = connector(None).open(&[connection], &redactor).await.unwrap();
+        Self { opened }
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        let tools = self.opened.tools.iter();
+        tools.map(|tool| tool.definition().name.to_owned()).collect()
+    }
+
+    /// Calls a tool: what the model is told, as `Err` where it is told of a failure.
+    pub(crate) async fn call(&self, name: &str, arguments: &Value) -> Result<String, String> {
+        let mut tools = self.opened.tools.iter();
+        let tool = tools
+            .find(|tool| tool.definition().name == name)
+            .unwrap_or_else(|| panic!("no tool {name} among {:?}", self.names()));
+        let context = Context::new(&Nothing, 32 * 1024);
+        match tool.call(to_raw_value(arguments).unwrap(), context).await {
+            Ok(output) => Ok(output.text().into_owned()),
+            Err(ToolError::ToModel(told)) => Err(told),
+            Err(ToolError::Fatal(why)) => panic!("fatal: {why}"),
+        }
+    }
+}
+
+pub(crate) fn connector(stdio: Option<Arc<dyn StdioLauncher>>) -> Connector {
+    sortie_net::install_crypto();
+    Connector::new(Reach::Private, stdio).unwrap()
+}
+
+pub(crate) fn mcp(url: Url, auth: Auth) -> Connection {
+    Connection {
+        name: "peer".to_owned(),
+        target: Target::Mcp {
+            url,
+            allowed_tools: None,
+        },
+        auth,
+        headers: Vec::new(),
+        description: None,
+    }
+}
+
+/// Opens `url` as a browser does, with cookies, and returns the query of the address below `home` that it ends at.
+pub(crate) async fn browse(url: &Url, home: &Url) -> String {
+    let timeouts = Timeouts {
+        connect: Duration::from_secs(5),
+        read: Duration::from_secs(10),
+        total: Some(Duration::from_secs(10)),
+    };
+    let client = EngineClient::new(timeouts).unwrap();
+    let mut cookies: Vec<(String, String)> = Vec::new();
+    let mut at = url.clone();
+    for _hop in 0..12 {
+        let jar: Vec<String> = cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let request = client
+            .request(Method::GET, &at)
+            .unwrap()
+            .header(COOKIE, jar.join("; "));
+        let response = request.send().await.unwrap();
+        for cookie in response.headers().get_all(SET_COOKIE) {
+            let pair = cookie.to_str().unwrap().split(';').next().unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            cookies.retain(|(other, _)| other != name);
+            cookies.push((name.to_owned(), value.to_owned()));
+        }
+        let location = response
+            .headers()
+            .get(LOCATION)
+            .map(|value| value.to_str().unwrap().to_owned());
+        let Some(location) = location else {
+            let status = response.status();
+            panic!("{at} answers {status}: {}", response.text().await.unwrap());
+        };
+        at = at.join(&location).unwrap();
+        if at.path() == home.path() && at.port() == home.port() {
+            return at.query().unwrap_or_default().to_owned();
+        }
+    }
+    panic!("too many redirects, the last to {at}");
+}
