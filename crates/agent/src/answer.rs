@@ -1,10 +1,12 @@
 //! The final answer: taken as it is, or, with an `output_schema`, read as JSON, checked, and handed back at most twice.
+//!
+//! Nothing is recorded here: an answer that was rejected before its worker died is judged again, and only once recorded.
 
 use std::{borrow::Cow, sync::Arc};
 
-use sortie_api::{EventType, limits::OUTPUT_BYTES};
+use sortie_api::limits::OUTPUT_BYTES;
 
-use crate::{Sink, fence, schema::Schema, turn::Stop};
+use crate::{fence, schema::Schema, turn::Stop};
 
 /// How often an answer that does not match is handed back.
 const CORRECTIONS: u32 = 2;
@@ -19,41 +21,56 @@ pub(crate) struct Answer {
 pub(crate) enum Verdict {
     /// It is the run's output.
     Final(String),
-    /// The model is told this and answers again.
-    Again(String),
+    /// It does not match.
+    Rejected(Rejected),
+}
+
+/// Why an answer is none, and what follows.
+pub(crate) struct Rejected {
+    /// What does not match.
+    pub(crate) errors: Vec<String>,
+    /// Which answer it was, from 1.
+    pub(crate) attempt: u32,
+}
+
+impl Rejected {
+    /// What the model is told, so that it answers again; or the end, after the last correction.
+    pub(crate) fn correction(&self) -> Result<String, Stop> {
+        let all = self.errors.join("; ");
+        if self.attempt > CORRECTIONS {
+            return Err(Stop::Failed(format!(
+                "output does not match output_schema: {all}"
+            )));
+        }
+        Ok(format!(
+            "Your answer does not match the output schema: {all}. Answer again with the corrected JSON value and \
+             nothing else."
+        ))
+    }
 }
 
 impl Answer {
-    pub(crate) fn new(schema: Option<Arc<Schema>>) -> Self {
-        Self { schema, rejected: 0 }
+    /// Judges the answers of a run of which `rejected` were rejected before.
+    pub(crate) fn new(schema: Option<Arc<Schema>>, rejected: u32) -> Self {
+        Self { schema, rejected }
     }
 
-    pub(crate) async fn judge(&mut self, said: String, sink: &dyn Sink) -> Result<Verdict, Stop> {
+    pub(crate) async fn judge(&mut self, said: String) -> Result<Verdict, Stop> {
         let Some(schema) = &self.schema else {
             return Ok(Verdict::Final(said));
         };
         let schema = Arc::clone(schema);
         let checked = tokio::task::spawn_blocking(move || check(&schema, &said)).await;
-        let errors = match checked.map_err(|error| Stop::Failed(format!("checking the output: {error}")))? {
-            Ok(output) => return Ok(Verdict::Final(output)),
-            Err(errors) => errors,
-        };
-        self.rejected += 1;
-        let all = errors.join("; ");
-        sink.record(EventType::OutputRejected {
-            errors,
-            attempt: self.rejected,
-        })
-        .await?;
-        if self.rejected > CORRECTIONS {
-            return Err(Stop::Failed(format!(
-                "output does not match output_schema: {all}"
-            )));
+        match checked.map_err(|error| Stop::Failed(format!("checking the output: {error}")))? {
+            Ok(output) => Ok(Verdict::Final(output)),
+            Err(errors) => {
+                self.rejected += 1;
+                Ok(Verdict::Rejected(Rejected {
+                    errors,
+                    attempt: self.rejected,
+                }))
+            }
         }
-        Ok(Verdict::Again(format!(
-            "Your answer does not match the output schema: {all}. Answer again with the corrected JSON value and \
-             nothing else."
-        )))
     }
 }
 

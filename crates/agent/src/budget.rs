@@ -1,5 +1,5 @@
 //! What a run may still spend: compute metered from its start, model calls held at their worst case and settled at
-//! what they cost. Never more than the maximum, in integers, every product rounded up, every sum checked.
+//! what they cost, tool calls held and settled at their price. Never more than the maximum, in integers, every product rounded up, every sum checked.
 //!
 //! It has no clock: the caller says what time it is.
 
@@ -38,6 +38,13 @@ pub(crate) struct Hold {
     pub(crate) cut: Cut,
 }
 
+/// The price of one tool call, set aside. It has to be settled or released.
+#[derive(Debug)]
+#[must_use = "a hold that is neither settled nor released is never given back"]
+pub(crate) struct PriceHold {
+    amount: u128,
+}
+
 /// Whether the budget shortens an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
@@ -47,7 +54,7 @@ pub(crate) enum Cut {
     Shortened,
 }
 
-/// Too little is left for another model call.
+/// Too little is left for another call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
@@ -78,7 +85,12 @@ impl Budget {
         micros(self.model.saturating_add(self.compute(now)).min(self.max))
     }
 
-    /// The same beside the maximum, for the events.
+    /// What models and priced tools have cost so far, without compute.
+    pub(crate) fn spent_on_calls(&self) -> Micros {
+        micros(self.model)
+    }
+
+    /// The whole cost beside the maximum, for the events.
     pub(crate) fn report(&self, now: Instant) -> Spent {
         Spent {
             spent_micros: self.spent(now),
@@ -150,6 +162,29 @@ impl Budget {
         let charged = cost(prices, usage).min(self.left(now));
         self.model += charged;
         micros(charged)
+    }
+
+    /// Sets the price of a tool call aside.
+    pub(crate) fn hold_price(&mut self, now: Instant, price: Micros) -> Result<PriceHold, Exhausted> {
+        let amount = amount(price);
+        if amount > self.left(now) {
+            return Err(Exhausted);
+        }
+        self.held += amount;
+        Ok(PriceHold { amount })
+    }
+
+    /// The tool call has brought a result: charges its price, at most what is left.
+    #[expect(clippy::needless_pass_by_value, reason = "a hold is gone once it is settled")]
+    pub(crate) fn settle_price(&mut self, now: Instant, hold: PriceHold) {
+        self.held = self.held.saturating_sub(hold.amount);
+        self.model += hold.amount.min(self.left(now));
+    }
+
+    /// The tool call has brought nothing: gives its price back.
+    #[expect(clippy::needless_pass_by_value, reason = "a hold is gone once it is released")]
+    pub(crate) fn release_price(&mut self, hold: PriceHold) {
+        self.held = self.held.saturating_sub(hold.amount);
     }
 
     fn left(&self, now: Instant) -> u128 {
@@ -358,6 +393,21 @@ mod tests {
         assert_eq!((hold.max_tokens, hold.cut), (100, Cut::Shortened));
         let (mut empty, now) = budget(3_900, 0);
         assert_eq!(empty.hold(now, &prices, 1_000, 8_000).unwrap_err(), Exhausted);
+    }
+
+    #[test]
+    fn a_price_is_charged_when_it_is_settled_given_back_when_released_and_refused_beyond_what_is_left() {
+        let (mut budget, now) = budget(100, 0);
+        let (first, second) = (
+            budget.hold_price(now, m(60)).unwrap(),
+            budget.hold_price(now, m(40)).unwrap(),
+        );
+        assert_eq!(budget.hold_price(now, m(1)).unwrap_err(), Exhausted);
+        budget.release_price(second);
+        budget.settle_price(now, first);
+        assert_eq!((budget.spent(now), budget.spent_on_calls()), (m(60), m(60)));
+        assert_eq!(budget.hold_price(now, m(41)).unwrap_err(), Exhausted);
+        assert!(budget.hold_price(now, m(40)).is_ok());
     }
 
     #[test]

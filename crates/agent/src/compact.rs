@@ -5,13 +5,32 @@ use serde_json::value::RawValue;
 /// Levels of nesting that common JSON parsers still read.
 const DEPTH: usize = 100;
 
+/// Why a text is not a JSON object; the message is for the model that wrote it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadObject {
+    #[error("they are cut off ({0}); write less in one call, for instance a large file in several parts")]
+    CutOff(serde_json::Error),
+    #[error("{0}")]
+    Malformed(serde_json::Error),
+    #[error("not a JSON object")]
+    NoObject,
+    #[error("nested deeper than {DEPTH} levels")]
+    TooDeep,
+}
+
 /// `text` without the white space between its parts, or why it is not a JSON object. Numbers stay as they were sent.
 /// An empty text counts as an object without fields: some providers send it for a call without arguments.
-pub(crate) fn compact_object(text: &str) -> Result<Box<RawValue>, String> {
+pub(crate) fn compact_object(text: &str) -> Result<Box<RawValue>, BadObject> {
     let text = if text.trim().is_empty() { "{}" } else { text };
-    let value: &RawValue = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let value: &RawValue = serde_json::from_str(text).map_err(|error| {
+        if error.is_eof() {
+            BadObject::CutOff(error)
+        } else {
+            BadObject::Malformed(error)
+        }
+    })?;
     if !value.get().starts_with('{') {
-        return Err("not a JSON object".to_owned());
+        return Err(BadObject::NoObject);
     }
     let mut out = String::with_capacity(value.get().len());
     let (mut in_string, mut escaped, mut depth) = (false, false, 0_usize);
@@ -32,12 +51,12 @@ pub(crate) fn compact_object(text: &str) -> Result<Box<RawValue>, String> {
                 _ => {}
             }
             if depth > DEPTH {
-                return Err(format!("nested deeper than {DEPTH} levels"));
+                return Err(BadObject::TooDeep);
             }
         }
         out.push(c);
     }
-    RawValue::from_string(out).map_err(|error| error.to_string())
+    RawValue::from_string(out).map_err(BadObject::Malformed)
 }
 
 #[cfg(test)]
@@ -79,8 +98,12 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_refused_with_the_reason() {
-        assert_eq!(compact_object("[1]").unwrap_err(), "not a JSON object");
-        assert!(compact_object("{\"a\":").unwrap_err().starts_with("EOF"));
+        assert_eq!(
+            compact_object("[1]").unwrap_err().to_string(),
+            "not a JSON object"
+        );
+        assert!(matches!(compact_object("{\"a\":"), Err(BadObject::CutOff(_))));
+        assert!(matches!(compact_object("{\"a\":]"), Err(BadObject::Malformed(_))));
         assert_eq!(compact_object(" ").unwrap().get(), "{}");
         assert_eq!(
             compact_object("{ \"n\": 12345678901234567890123 }")
@@ -90,7 +113,7 @@ mod tests {
         );
         let deep = format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(
-            compact_object(&deep).unwrap_err(),
+            compact_object(&deep).unwrap_err().to_string(),
             "nested deeper than 100 levels"
         );
     }

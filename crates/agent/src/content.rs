@@ -8,7 +8,10 @@ use std::{borrow::Cow, fmt::Write as _, time::Duration};
 use serde::{Deserialize, Serialize};
 use sortie_sandbox::{ExitKind, StreamOutput};
 
-use crate::text;
+use crate::{Redactor, text};
+
+/// More than the line takes that says how much was left out, in bytes.
+const LINE_BYTES: usize = 128;
 
 /// What the model is told of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +35,22 @@ impl ToolContent {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Command(command) => Cow::Owned(command.text()),
             Self::Dropped { bytes } => Cow::Owned(format!("[an old output of {bytes} bytes was dropped]")),
+        }
+    }
+
+    /// Without credentials, then each of its texts cut to `limit` bytes: a cut could tear a credential.
+    pub(crate) fn shown(self, redactor: &Redactor, limit: usize) -> Self {
+        let shown = |text: String, limit| text::bounded_owned(redactor.redact_owned(text), limit);
+        // A stream was cut before, and says so in a line.
+        let of_stream = limit.saturating_add(LINE_BYTES);
+        match self {
+            Self::Text(text) => Self::Text(shown(text, limit)),
+            Self::Command(command) => Self::Command(CommandOutput {
+                stdout: shown(command.stdout, of_stream),
+                stderr: shown(command.stderr, of_stream),
+                ..command
+            }),
+            Self::Dropped { bytes } => Self::Dropped { bytes },
         }
     }
 

@@ -3,6 +3,8 @@
 //! The agent writes entries as it goes, in order; the engine keeps them durable beside the events. A reply that is the
 //! final answer is never written: a run without tools has an empty journal.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use sortie_api::Micros;
 
@@ -54,12 +56,28 @@ pub enum What {
         /// How many of the oldest turns it stands for.
         turns: usize,
     },
+    /// Old tool outputs were dropped from the conversation.
+    Trimmed {
+        /// In how many of the oldest turns.
+        turns: usize,
+    },
 }
 
 /// The journal of a run that goes on: every entry so far, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     entries: Vec<Entry>,
+    ended: Ended,
+}
+
+/// How the attempt that wrote the journal ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Its worker was lost: what a model call under way has cost was told to nobody.
+    #[default]
+    Lost,
+    /// It was given up in order: what it has told is all it has spent.
+    HandedOver,
 }
 
 /// A call that was begun and has no result.
@@ -74,9 +92,22 @@ pub struct OpenCall {
 }
 
 impl Journal {
-    /// The entries of a run, oldest first.
+    /// The entries of a run whose worker was lost, oldest first.
     pub fn new(entries: Vec<Entry>) -> Self {
-        Self { entries }
+        Self {
+            entries,
+            ended: Ended::Lost,
+        }
+    }
+
+    /// The same of a run that its worker gave up in order, so that [`BudgetSpec::spent`](crate::BudgetSpec::spent) has all
+    /// it spent, also on a model call that was under way.
+    #[must_use]
+    pub fn handed_over(self) -> Self {
+        Self {
+            ended: Ended::HandedOver,
+            ..self
+        }
     }
 
     /// The entries, oldest first.
@@ -84,11 +115,29 @@ impl Journal {
         &self.entries
     }
 
-    /// The last turn that is complete: its reply is there and each of its calls has a result.
+    pub(crate) fn into_parts(self) -> (Vec<Entry>, Ended) {
+        (self.entries, self.ended)
+    }
+
+    /// The last turn that is complete: its reply is there and each of its calls has a result, or it was corrected.
+    /// Zero when there is none.
     pub fn last_step(&self) -> u32 {
-        let open = self.open().map(|(step, ..)| step).min();
-        let last = self.entries.last().map_or(0, |entry| entry.step);
-        open.map_or(last, |step| last.min(step.saturating_sub(1)))
+        let (mut complete, mut waiting) = (0, HashSet::new());
+        for Entry { step, what, .. } in &self.entries {
+            match what {
+                What::Reply { content } => {
+                    waiting = content.iter().filter_map(call_id).collect();
+                }
+                What::Result(result) => {
+                    if waiting.remove(result.id.as_str()) && waiting.is_empty() {
+                        complete = *step;
+                    }
+                }
+                What::Correction { .. } => complete = *step,
+                What::Intent { .. } | What::Compacted { .. } | What::Trimmed { .. } => {}
+            }
+        }
+        complete
     }
 
     /// What the run had spent on models and priced tools at the last entry.
@@ -124,14 +173,135 @@ impl Journal {
 
     /// Calls that were begun and have no result.
     fn open(&self) -> impl Iterator<Item = (u32, &str, &str, Effect)> {
-        self.entries.iter().filter_map(|entry| {
+        let results = self.entries.iter().filter_map(|entry| match &entry.what {
+            What::Result(result) => Some((entry.step, result.id.as_str())),
+            What::Reply { .. }
+            | What::Intent { .. }
+            | What::Correction { .. }
+            | What::Compacted { .. }
+            | What::Trimmed { .. } => None,
+        });
+        let ended: HashSet<(u32, &str)> = results.collect();
+        self.entries.iter().filter_map(move |entry| {
             let What::Intent { id, tool, effect } = &entry.what else {
                 return None;
             };
-            let ended = self.entries.iter().any(
-                |other| matches!(&other.what, What::Result(result) if other.step == entry.step && result.id == *id),
-            );
-            (!ended).then_some((entry.step, id.as_str(), tool.as_str(), *effect))
+            let open = !ended.contains(&(entry.step, id.as_str()));
+            open.then_some((entry.step, id.as_str(), tool.as_str(), *effect))
         })
+    }
+}
+
+fn call_id(piece: &Content) -> Option<&str> {
+    match piece {
+        Content::ToolCall(call) => Some(&call.id),
+        Content::Text(_) | Content::Opaque(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{content::ToolContent, model::ToolCall};
+
+    fn entry(step: u32, what: What) -> Entry {
+        Entry {
+            step,
+            spent_micros: Micros::new(u64::from(step)).unwrap(),
+            what,
+        }
+    }
+
+    fn reply(step: u32, ids: &[&str]) -> Entry {
+        let call = |id: &&str| {
+            Content::ToolCall(ToolCall {
+                id: (*id).to_owned(),
+                name: "post".to_owned(),
+                arguments: "{}".to_owned(),
+            })
+        };
+        let content = ids.iter().map(call).collect();
+        entry(step, What::Reply { content })
+    }
+
+    fn intent(step: u32, id: &str, effect: Effect) -> Entry {
+        let (id, tool) = (id.to_owned(), "post".to_owned());
+        entry(step, What::Intent { id, tool, effect })
+    }
+
+    fn result(step: u32, id: &str) -> Entry {
+        let result = ToolResult {
+            id: id.to_owned(),
+            name: "post".to_owned(),
+            content: ToolContent::Text("ok".to_owned()),
+            is_error: false,
+        };
+        entry(step, What::Result(result))
+    }
+
+    #[test]
+    fn a_turn_is_complete_with_the_last_of_its_results() {
+        let all = vec![
+            reply(1, &["a", "b"]),
+            intent(1, "a", Effect::Nothing),
+            intent(1, "b", Effect::Nothing),
+            result(1, "b"),
+            result(1, "a"),
+            reply(2, &[]),
+            entry(2, What::Correction { text: String::new() }),
+            entry(2, What::Trimmed { turns: 1 }),
+            reply(3, &["a"]),
+        ];
+        let steps: Vec<u32> = (0..=all.len())
+            .map(|cut| Journal::new(all[..cut].to_vec()).last_step())
+            .collect();
+        assert_eq!(steps, [0, 0, 0, 0, 0, 1, 1, 2, 2, 2]);
+        assert_eq!(Journal::new(all).spent().get(), 3);
+    }
+
+    #[test]
+    fn only_an_open_call_with_an_effect_outside_is_uncertain() {
+        let open = |effect| Journal::new(vec![reply(4, &["a"]), intent(4, "a", effect)]);
+        assert_eq!(open(Effect::Nothing).uncertain_call(), None);
+        assert_eq!(open(Effect::Directory).uncertain_call(), None);
+        assert!(open(Effect::Directory).uses_directory() && !open(Effect::Outside).uses_directory());
+        let call = open(Effect::Outside).uncertain_call().unwrap();
+        assert_eq!(
+            (call.step, call.id.as_str(), call.tool.as_str()),
+            (4, "a", "post")
+        );
+        // The same id in another turn is another call.
+        let entries = vec![result(3, "a"), reply(4, &["a"]), intent(4, "a", Effect::Outside)];
+        assert!(Journal::new(entries).uncertain_call().is_some());
+        let entries = vec![reply(4, &["a"]), intent(4, "a", Effect::Outside), result(4, "a")];
+        assert_eq!(Journal::new(entries).uncertain_call(), None);
+    }
+
+    #[test]
+    fn an_entry_is_a_json_object_that_comes_back_the_same() {
+        for entry in [
+            reply(1, &["a"]),
+            intent(1, "a", Effect::Outside),
+            result(1, "a"),
+            entry(
+                2,
+                What::Correction {
+                    text: "again".to_owned(),
+                },
+            ),
+            entry(
+                2,
+                What::Compacted {
+                    summary: "so".to_owned(),
+                    turns: 3,
+                },
+            ),
+            entry(2, What::Trimmed { turns: 3 }),
+        ] {
+            let stored = serde_json::to_string(&entry).unwrap();
+            assert!(stored.starts_with('{'));
+            let back: Entry = serde_json::from_str(&stored).unwrap();
+            assert_eq!(serde_json::to_string(&back).unwrap(), stored);
+        }
     }
 }

@@ -8,6 +8,7 @@ mod answer;
 mod budget;
 mod compact;
 mod content;
+mod conversation;
 mod fence;
 pub mod journal;
 mod meter;
@@ -16,12 +17,18 @@ mod model_call;
 mod models;
 mod prompt;
 mod redact;
+mod reply;
+mod resume;
 pub mod schema;
+mod scribe;
+mod shown;
+mod summary;
 mod text;
 pub mod tool;
 mod tool_call;
 mod tools;
 mod turn;
+mod window;
 mod workspace;
 
 use std::{sync::Arc, time::Duration};
@@ -36,7 +43,7 @@ pub use self::{
     models::runbook::runbook,
     redact::Redactor,
     tool::Tool,
-    workspace::Workspace,
+    workspace::{Remains, Workspace},
 };
 
 /// What one run of the agent is about.
@@ -49,6 +56,8 @@ pub struct RunSpec {
     pub output_schema: Option<Arc<schema::Schema>>,
     /// Whether it may run commands and write files.
     pub shell: Shell,
+    /// Whether its commands reach the network: then nobody knows what one has changed outside.
+    pub egress: Egress,
     /// What it may spend.
     pub budget: BudgetSpec,
     /// Longest a single command may run.
@@ -68,6 +77,17 @@ pub enum Shell {
     Allowed,
     /// It may only read its files.
     Denied,
+}
+
+/// Whether the commands of a run reach beyond its sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Egress {
+    /// They have no network.
+    #[default]
+    Closed,
+    /// They have, if only through the engine's proxy: a command may change something outside of the run, and is never
+    /// made twice.
+    Open,
 }
 
 /// The run's budget and the price of its time.

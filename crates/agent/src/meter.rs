@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     BudgetSpec, Sink,
-    budget::{Budget, Cut, Exhausted, Hold},
+    budget::{Budget, Cut, Exhausted, Hold, PriceHold},
     model::{Deltas, Usage},
     turn::Stop,
 };
@@ -36,9 +36,12 @@ enum Threshold {
 
 impl<'a> Meter<'a> {
     pub(crate) fn new(spec: &BudgetSpec, sink: &'a dyn Sink) -> Self {
+        let budget = Budget::new(spec);
+        // What was nearly spent by earlier attempts was recorded by them.
+        let warned = !spec.spent.is_zero() && budget.is_nearly_spent(spec.started);
         Self {
-            budget: Mutex::new(Budget::new(spec)),
-            warned: AtomicBool::new(false),
+            budget: Mutex::new(budget),
+            warned: AtomicBool::new(warned),
             sink,
         }
     }
@@ -80,6 +83,20 @@ impl<'a> Meter<'a> {
             input_tokens,
             bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Sets the price of a tool call aside until it is settled; dropping it gives it back.
+    pub(crate) fn hold_price(&self, price: Micros) -> Result<HeldPrice<'a, '_>, Exhausted> {
+        let hold = self.budget().hold_price(Instant::now(), price)?;
+        Ok(HeldPrice {
+            meter: self,
+            hold: Some(hold),
+        })
+    }
+
+    /// What models and priced tools have cost so far, without compute.
+    pub(crate) fn spent_on_calls(&self) -> Micros {
+        self.budget().spent_on_calls()
     }
 
     /// Tells the sink the whole cost, and records the warning once from 80 % on.
@@ -184,5 +201,37 @@ impl Deltas for Held<'_, '_> {
     fn text(&self, piece: &str) {
         self.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
         self.meter.sink.message_delta(self.step, piece);
+    }
+}
+
+/// The same for a call whose text is not the run's: counted and not shown.
+pub(crate) struct Unshown<'h, 'a, 'm>(pub(crate) &'h Held<'a, 'm>);
+
+impl Deltas for Unshown<'_, '_, '_> {
+    fn text(&self, piece: &str) {
+        self.0.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// The price of a tool call, held while the call is under way.
+pub(crate) struct HeldPrice<'a, 'm> {
+    meter: &'m Meter<'a>,
+    hold: Option<PriceHold>,
+}
+
+impl HeldPrice<'_, '_> {
+    /// The call has brought a result.
+    pub(crate) fn settle(mut self) {
+        if let Some(hold) = self.hold.take() {
+            self.meter.budget().settle_price(Instant::now(), hold);
+        }
+    }
+}
+
+impl Drop for HeldPrice<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            self.meter.budget().release_price(hold);
+        }
     }
 }

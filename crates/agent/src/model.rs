@@ -17,6 +17,11 @@ pub trait Model: Send + Sync {
     /// Its entry in the catalog.
     fn info(&self) -> &ModelInfo;
 
+    /// What it is.
+    fn kind(&self) -> Kind {
+        Kind::Language
+    }
+
     /// How much of one tool output the model is shown, in bytes; what is over is left out of its middle.
     fn tool_output_bytes(&self) -> usize {
         32 * 1024
@@ -28,6 +33,15 @@ pub trait Model: Send + Sync {
         request: Request<'a>,
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Reply, ModelError>>;
+}
+
+/// What a model is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A language model: the conversation is kept within its window, and an empty answer is a slip of it.
+    Language,
+    /// A program: it needs the whole conversation, and what it answers is meant, also nothing.
+    Program,
 }
 
 /// Where a model's text goes while it is being written.
@@ -52,37 +66,24 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// More tokens than any tokenizer makes of ordinary text of this size: one for each two bytes, and some for each
-    /// message and tool. What the input of the call may cost at most is reckoned with it.
-    pub(crate) fn most_input_tokens(&self) -> u64 {
-        let content = |content: &Content| match content {
-            Content::Text(text) => text.len(),
-            Content::ToolCall(call) => call.name.len() + call.arguments.len() + PIECE_BYTES,
-            Content::Opaque(raw) => raw.get().len(),
-        };
-        let turn = |turn: &Turn| match turn {
-            Turn::Assistant(pieces) => pieces.iter().map(content).sum(),
-            Turn::ToolResults(results) => results
-                .iter()
-                .map(|r| r.content.held_bytes() + 2 * PIECE_BYTES)
-                .sum(),
-            Turn::User(text) => text.len(),
-        };
+    /// What it weighs, in bytes: all its text, and something for each message and tool.
+    pub(crate) fn bytes(&self) -> usize {
         let tool = |tool: &ToolDefinition<'_>| tool.description.len() + tool.parameters.len() + PIECE_BYTES;
         let task = &self.task;
-        let bytes = self.system.len()
+        self.system.len()
             + task.prompt.len()
             + task.input.map_or(0, |input| input.get().len() + 2 * PIECE_BYTES)
             + task
                 .output_schema
                 .map_or(0, |schema| schema.len() + 2 * PIECE_BYTES)
-            + self
-                .transcript
-                .iter()
-                .map(|t| turn(t) + PIECE_BYTES)
-                .sum::<usize>()
-            + self.tools.iter().map(tool).sum::<usize>();
-        bytes.div_ceil(2) as u64 + 256
+            + self.transcript.iter().map(Turn::bytes).sum::<usize>()
+            + self.tools.iter().map(tool).sum::<usize>()
+    }
+
+    /// More tokens than any tokenizer makes of ordinary text of this size: one for each two bytes. What the input of the
+    /// call may cost at most is reckoned with it.
+    pub(crate) fn most_input_tokens(&self) -> u64 {
+        self.bytes().div_ceil(2) as u64 + 256
     }
 }
 
@@ -129,6 +130,26 @@ pub enum Turn {
     ToolResults(Vec<ToolResult>),
     /// What the engine tells the model: a correction.
     User(String),
+}
+
+impl Turn {
+    /// What it weighs in a request, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let content = |content: &Content| match content {
+            Content::Text(text) => text.len(),
+            Content::ToolCall(call) => call.name.len() + call.arguments.len() + PIECE_BYTES,
+            Content::Opaque(raw) => raw.get().len(),
+        };
+        let pieces = match self {
+            Self::Assistant(pieces) => pieces.iter().map(content).sum(),
+            Self::ToolResults(results) => results
+                .iter()
+                .map(|r| r.content.held_bytes() + 2 * PIECE_BYTES)
+                .sum(),
+            Self::User(text) => text.len(),
+        };
+        pieces + PIECE_BYTES
+    }
 }
 
 /// A piece of what a model said.

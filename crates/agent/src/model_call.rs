@@ -11,10 +11,11 @@ use tokio::time::{Instant, sleep};
 use crate::{
     Sink,
     budget::{Cut, Exhausted},
-    meter::Meter,
+    meter::{Held, Meter, Unshown},
     model::{Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, Turn, Usage},
-    prompt,
+    summary,
     turn::Stop,
+    window::Window,
 };
 
 /// Attempts of one call, the first included.
@@ -27,24 +28,61 @@ const LONGEST_DELAY: Duration = Duration::from_mins(1);
 /// What all calls of a run share.
 pub(crate) struct Caller<'a> {
     pub(crate) model: &'a dyn Model,
+    pub(crate) system: &'static str,
     pub(crate) task: Task<'a>,
     pub(crate) tools: &'a [ToolDefinition<'a>],
     pub(crate) sink: &'a dyn Sink,
     pub(crate) meter: &'a Meter<'a>,
+    pub(crate) window: Window,
+}
+
+/// What came of a call that was tried as often as it may help.
+pub(crate) enum Called {
+    /// The reply, and whether the budget shortened what it may say.
+    Replied(Reply, Cut),
+    /// The request is larger than the model takes; what the provider says of it.
+    TooLarge(String),
+}
+
+/// What came of one attempt.
+enum Attempt {
+    Replied(Reply, Cut),
+    Failed(ModelError),
+    /// The budget does not pay for it.
+    NoRoom,
+}
+
+/// Whether the text of a call is the run's.
+#[derive(Clone, Copy)]
+enum Text {
+    Shown,
+    Unshown,
 }
 
 impl Caller<'_> {
-    /// Calls the model, again where that may help; tells whether the budget shortened what it may answer.
-    pub(crate) async fn call(&self, step: u32, transcript: &[Turn]) -> Result<(Reply, Cut), Stop> {
+    /// What a call with this transcript weighs, in bytes.
+    pub(crate) fn bytes(&self, transcript: &[Turn]) -> usize {
+        self.request(transcript, 0).bytes()
+    }
+
+    /// Calls the model, again where that may help.
+    pub(crate) async fn call(&mut self, step: u32, transcript: &[Turn]) -> Result<Called, Stop> {
         let mut attempt = 1;
         loop {
-            let error = match self.attempt(step, transcript).await? {
-                Ok(reply) => return Ok(reply),
-                Err(error) => error,
+            let bytes = self.bytes(transcript);
+            let request = self.request(transcript, bytes);
+            let error = match self.attempt(step, request, Text::Shown).await? {
+                Attempt::Replied(reply, cut) => {
+                    self.window.learn(bytes, &reply.usage);
+                    return Ok(Called::Replied(reply, cut));
+                }
+                Attempt::NoRoom => return Err(Stop::NoRoom(", too little is left for another model call")),
+                Attempt::Failed(error) => error,
             };
             let after = match error.retry {
                 Retry::Soon { after } => after,
-                Retry::Smaller | Retry::Never => return Err(Stop::Failed(error.message)),
+                Retry::Smaller => return Ok(Called::TooLarge(error.message)),
+                Retry::Never => return Err(Stop::Failed(error.message)),
             };
             if attempt == ATTEMPTS {
                 return Err(Stop::Failed(format!(
@@ -65,35 +103,71 @@ impl Caller<'_> {
         }
     }
 
-    async fn attempt(
-        &self,
-        step: u32,
-        transcript: &[Turn],
-    ) -> Result<Result<(Reply, Cut), ModelError>, Stop> {
-        let info = self.model.info();
+    /// Lets the model summarize the record of earlier turns, in one attempt; `None` where that brings nothing.
+    pub(crate) async fn summarize(&self, step: u32, record: &str) -> Result<Option<Reply>, Stop> {
         let request = Request {
-            system: prompt::SYSTEM,
+            system: summary::SYSTEM,
+            task: Task {
+                prompt: record,
+                input: None,
+                input_file: None,
+                output_schema: None,
+            },
+            transcript: &[],
+            tools: &[],
+            max_tokens: summary::TOKENS.min(self.model.info().max_output_tokens),
+        };
+        match self.attempt(step, request, Text::Unshown).await? {
+            Attempt::Replied(reply, _) => Ok(Some(reply)),
+            Attempt::Failed(_) | Attempt::NoRoom => Ok(None),
+        }
+    }
+
+    /// Charges a call with this transcript as one that was given up before anything came of it.
+    pub(crate) fn charge_given_up(&self, step: u32, transcript: &[Turn]) {
+        let request = self.request(transcript, self.bytes(transcript));
+        // Where the budget does not pay for it now, it did not then: the call was not made.
+        if let Ok(held) = self.hold(step, &request) {
+            drop(held);
+        }
+    }
+
+    /// A call with this transcript, which weighs `bytes`.
+    fn request<'r>(&'r self, transcript: &'r [Turn], bytes: usize) -> Request<'r> {
+        Request {
+            system: self.system,
             task: self.task,
             transcript,
             tools: self.tools,
-            max_tokens: info.max_output_tokens,
+            max_tokens: self.window.most_output(bytes),
+        }
+    }
+
+    fn hold(&self, step: u32, request: &Request<'_>) -> Result<Held<'_, '_>, Exhausted> {
+        let prices = &self.model.info().prices;
+        let (input, wanted) = (request.most_input_tokens(), request.max_tokens);
+        self.meter.hold(prices, step, input, wanted)
+    }
+
+    async fn attempt(&self, step: u32, request: Request<'_>, text: Text) -> Result<Attempt, Stop> {
+        let Ok(held) = self.hold(step, &request) else {
+            return Ok(Attempt::NoRoom);
         };
-        let held = self
-            .meter
-            .hold(
-                &info.prices,
-                step,
-                request.most_input_tokens(),
-                info.max_output_tokens,
-            )
-            .map_err(|Exhausted| Stop::NoRoom(", too little is left for another model call"))?;
         let cut = held.cut;
         let request = Request {
             max_tokens: held.max_tokens,
             ..request
         };
         let began = Instant::now();
-        let called = self.meter.while_funded(self.model.call(request, &held)).await?;
+        let called = match text {
+            Text::Shown => self.meter.while_funded(self.model.call(request, &held)).await?,
+            Text::Unshown => {
+                let unshown = Unshown(&held);
+                self.meter
+                    .while_funded(self.model.call(request, &unshown))
+                    .await?
+            }
+        };
         let (usage, stop_reason) = match &called {
             Ok(reply) => (reply.usage, reply.stop_reason.as_str()),
             Err(error) => (error.usage, "error"),
@@ -101,7 +175,7 @@ impl Caller<'_> {
         let cost_micros = held.settle(&usage);
         if called.is_ok() || usage != Usage::default() {
             let ended = ModelCall {
-                model: info.id.clone(),
+                model: self.model.info().id.clone(),
                 step,
                 input_tokens: usage.input_tokens,
                 output_tokens: usage.output_tokens,
@@ -114,7 +188,10 @@ impl Caller<'_> {
             self.sink.record(EventType::ModelCall(ended)).await?;
         }
         self.meter.report().await?;
-        Ok(called.map(|reply| (reply, cut)))
+        Ok(match called {
+            Ok(reply) => Attempt::Replied(reply, cut),
+            Err(error) => Attempt::Failed(error),
+        })
     }
 }
 

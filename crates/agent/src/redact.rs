@@ -86,10 +86,8 @@ impl Redactor {
         if self.is_empty() {
             return text;
         }
-        match self.redact(&text) {
-            Cow::Borrowed(same) if same.len() == text.len() => text,
-            changed => changed.into_owned(),
-        }
+        let shown = self.redact(&text);
+        if shown == text { text } else { shown.into_owned() }
     }
 
     fn search(&self) -> Option<Search> {

@@ -9,7 +9,7 @@ use sortie_api::Micros;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-use crate::{Sink, content::ToolContent, model::ToolDefinition, workspace::Workspace};
+use crate::{Redactor, Sink, content::ToolContent, model::ToolDefinition, text, workspace::Workspace};
 
 /// Something the model can call.
 pub trait Tool: Send + Sync {
@@ -65,6 +65,8 @@ pub struct Context<'a> {
     pub output_bytes: usize,
     /// The run's files, for the built-in tools.
     pub(crate) files: Option<Files<'a>>,
+    /// The credentials that are taken out of what the call returns.
+    pub(crate) redactor: Option<&'a Redactor>,
 }
 
 impl<'a> Context<'a> {
@@ -74,7 +76,27 @@ impl<'a> Context<'a> {
             sink,
             output_bytes,
             files: None,
+            redactor: None,
         }
+    }
+
+    /// The same for a run with these credentials.
+    #[must_use]
+    pub fn with_redactor(self, redactor: &'a Redactor) -> Self {
+        Self {
+            redactor: Some(redactor),
+            ..self
+        }
+    }
+
+    /// Text from outside as the call may return it: without credentials, then cut to [`output_bytes`](Self::output_bytes)
+    /// with its head and its tail kept. A tool that cuts text itself could tear a credential, of which then a part stays.
+    pub fn bounded(&self, text: &str) -> String {
+        let shown = match self.redactor {
+            Some(redactor) => redactor.redact(text),
+            None => text.into(),
+        };
+        text::bounded(&shown, self.output_bytes).into_owned()
     }
 
     pub(crate) fn files(&self) -> Result<Files<'a>, ToolError> {

@@ -1,4 +1,8 @@
-//! The tool calls of one turn: in order, those that change nothing side by side; each recorded before and after.
+//! The tool calls of one turn: in order, those that change nothing side by side; each recorded and journaled before and
+//! after.
+//!
+//! A call whose effect reaches beyond the run begins only once its intent is durable. What a call returns is without
+//! credentials and bounded before anybody sees it.
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use serde_json::value::{RawValue, to_raw_value};
@@ -9,19 +13,26 @@ use sortie_api::{
 use tokio::time::Instant;
 
 use crate::{
-    Sink,
-    compact::compact_object,
+    Redactor, Sink,
+    compact::{BadObject, compact_object},
     content::ToolContent,
+    journal::What,
     meter::Meter,
     model::{ToolCall, ToolResult},
     model_call::millis,
+    resume::OpenCalls,
+    scribe::Scribe,
     text,
-    tool::{Context, Order, Tool, ToolError},
+    tool::{Context, Effect, Order, Tool, ToolError},
     turn::Stop,
 };
 
 /// Calls that run side by side at most.
 const SIDE_BY_SIDE: usize = 8;
+/// Calls of one turn that are made at most: a model that repeats itself may write thousands.
+const CALLS: usize = 64;
+/// How much of a failure the model is told, in bytes, where it may be shown less of an output.
+const LEAST_FAILURE_BYTES: usize = 2 * 1024;
 
 /// Runs tool calls.
 pub(crate) struct ToolRunner<'a> {
@@ -29,20 +40,63 @@ pub(crate) struct ToolRunner<'a> {
     pub(crate) context: Context<'a>,
     pub(crate) sink: &'a dyn Sink,
     pub(crate) meter: &'a Meter<'a>,
+    pub(crate) scribe: &'a Scribe<'a>,
+    pub(crate) redactor: &'a Redactor,
+}
+
+/// One call of a turn.
+#[derive(Clone, Copy)]
+struct Place<'c> {
+    call: &'c ToolCall,
+    /// Its number in the turn, from 0.
+    index: usize,
+    step: u32,
+    /// How much of its output is kept, in bytes.
+    output_bytes: usize,
 }
 
 impl<'a> ToolRunner<'a> {
-    /// Runs the calls of one turn; the results are in the order of the calls.
-    pub(crate) async fn run(&self, calls: &[ToolCall]) -> Result<Vec<ToolResult>, Stop> {
+    /// Runs the calls of turn `step` that have no result yet; the results are in the order of the calls. Of each output
+    /// at most `output_bytes` are kept.
+    pub(crate) async fn run(
+        &self,
+        step: u32,
+        open: OpenCalls,
+        output_bytes: usize,
+    ) -> Result<Vec<ToolResult>, Stop> {
+        let OpenCalls { calls, results: done } = open;
+        let output_bytes = output_bytes.min(self.context.output_bytes);
+        let places: Vec<Place<'_>> = calls
+            .iter()
+            .enumerate()
+            .map(|(index, call)| Place {
+                call,
+                index,
+                step,
+                output_bytes,
+            })
+            .collect();
+        let mut done = done.into_iter();
         let mut results = Vec::with_capacity(calls.len());
-        for group in calls.chunk_by(|a, b| self.is_free(a) && self.is_free(b)) {
+        for group in places.chunk_by(|a, b| self.is_free(a.call) && self.is_free(b.call)) {
             // Boxed as what they are: `Send` is not seen through a stream of borrowing closures.
-            let group: Vec<BoxFuture<'_, _>> = group.iter().map(|call| self.call(call).boxed()).collect();
+            let group: Vec<BoxFuture<'_, _>> = group
+                .iter()
+                .map(|place| match done.next().flatten() {
+                    Some(result) => async { Ok(result) }.boxed(),
+                    None => self.call(*place).boxed(),
+                })
+                .collect();
             let ended = stream::iter(group).buffered(SIDE_BY_SIDE).try_collect::<Vec<_>>();
             results.extend(self.meter.while_funded(ended).await??);
             self.meter.report().await?;
         }
         Ok(results)
+    }
+
+    /// Whether a call cannot be made at all: nobody knows its tool, or its arguments cannot be read.
+    pub(crate) fn is_broken(&self, call: &ToolCall) -> bool {
+        self.find(&call.name).is_none() || compact_object(&call.arguments).is_err()
     }
 
     /// Whether a call may run beside others like it. An unknown tool runs nothing.
@@ -58,7 +112,8 @@ impl<'a> ToolRunner<'a> {
             .find(|tool| tool.definition().name == name)
     }
 
-    async fn call(&self, call: &ToolCall) -> Result<ToolResult, Stop> {
+    async fn call(&self, place: Place<'_>) -> Result<ToolResult, Stop> {
+        let Place { call, step, .. } = place;
         let arguments = compact_object(&call.arguments);
         let began = Instant::now();
         let shown = match &arguments {
@@ -71,31 +126,83 @@ impl<'a> ToolRunner<'a> {
             arguments: shown,
         };
         self.sink.record(start).await?;
-        let ran = match (self.find(&call.name), arguments) {
-            (None, _) => Err(ToolError::ToModel(self.unknown(&call.name))),
-            (Some(_), Err(why)) => Err(ToolError::ToModel(format!("bad arguments: {why}"))),
-            (Some(tool), Ok(arguments)) => tool.call(arguments, self.context).await,
-        };
-        let (content, is_error, fatal) = match ran {
+        let (content, is_error, fatal) = match self.attempt(place, arguments).await? {
             Ok(content) => {
                 let failed = matches!(&content, ToolContent::Command(command) if !command.succeeded());
-                (content, failed, None)
+                (content.shown(self.redactor, place.output_bytes), failed, None)
             }
-            Err(ToolError::ToModel(told)) => (ToolContent::Text(text::clean(told)), true, None),
-            Err(ToolError::Fatal(why)) => (ToolContent::Text(text::clean(why.clone())), true, Some(why)),
+            Err(ToolError::ToModel(told)) => (self.failure(told, place.output_bytes), true, None),
+            Err(ToolError::Fatal(why)) => (self.failure(why.clone(), place.output_bytes), true, Some(why)),
         };
         self.sink
             .record(EventType::ToolEnd(tool_end(call, &content, is_error, began)))
             .await?;
-        match fatal {
-            Some(why) => Err(Stop::Failed(why)),
-            None => Ok(ToolResult {
-                id: call.id.clone(),
-                name: call.name.clone(),
-                content,
-                is_error,
-            }),
+        if let Some(why) = fatal {
+            return Err(Stop::Failed(why));
         }
+        let result = ToolResult {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            content,
+            is_error,
+        };
+        self.scribe.write(step, What::Result(result.clone())).await?;
+        Ok(result)
+    }
+
+    /// Makes the call, if it can be made and paid: its intent before it, its price held while it is under way.
+    async fn attempt(
+        &self,
+        place: Place<'_>,
+        arguments: Result<Box<RawValue>, BadObject>,
+    ) -> Result<Result<ToolContent, ToolError>, Stop> {
+        let Place { call, step, .. } = place;
+        let refused = |why: String| Ok(Err(ToolError::ToModel(why)));
+        if place.index >= CALLS {
+            return refused(format!("not made: at most {CALLS} calls of one message are"));
+        }
+        let Some(tool) = self.find(&call.name) else {
+            return refused(self.unknown(&call.name));
+        };
+        let arguments = match arguments {
+            Ok(arguments) => arguments,
+            Err(why) => return refused(format!("bad arguments: {why}")),
+        };
+        let price = tool.price();
+        let Ok(held) = self.meter.hold_price(price) else {
+            return refused(format!(
+                "not made: it costs {price}, and too little of the budget is left"
+            ));
+        };
+        let effect = tool.effect(&arguments);
+        let intent = What::Intent {
+            id: call.id.clone(),
+            tool: call.name.clone(),
+            effect,
+        };
+        self.scribe.write(step, intent).await?;
+        if effect == Effect::Outside {
+            self.scribe.durable().await?;
+        }
+        let context = Context {
+            output_bytes: place.output_bytes,
+            ..self.context
+        };
+        let called = tool.call(arguments, context);
+        let ran = if price.is_zero() {
+            called.await
+        } else {
+            // With its price held the budget lasts less long.
+            self.meter.while_funded(called).await?
+        };
+        if ran.is_ok() {
+            held.settle();
+        }
+        Ok(ran)
+    }
+
+    fn failure(&self, told: String, output_bytes: usize) -> ToolContent {
+        ToolContent::Text(text::clean(told)).shown(self.redactor, output_bytes.max(LEAST_FAILURE_BYTES))
     }
 
     fn unknown(&self, name: &str) -> String {
@@ -257,11 +364,14 @@ mod tests {
             spent: Micros::ZERO,
             started: Instant::now(),
         };
+        let (meter, redactor) = (Meter::new(&budget, &Nothing), Redactor::default());
+        let scribe = Scribe::new(&Nothing, &meter);
         let runner = ToolRunner {
             toolbox: &[&TOGETHER, &ALONE],
             context: Context {
                 sink: &Nothing,
                 output_bytes: 100,
+                redactor: None,
                 files: Some(crate::tool::Files {
                     workspace: &workspace,
                     input_file: None,
@@ -269,7 +379,9 @@ mod tests {
                 }),
             },
             sink: &Nothing,
-            meter: &Meter::new(&budget, &Nothing),
+            meter: &meter,
+            scribe: &scribe,
+            redactor: &redactor,
         };
         let call = |(index, name): (usize, &&str)| ToolCall {
             id: index.to_string(),
@@ -278,7 +390,7 @@ mod tests {
         };
         let names = ["together", "together", "together", "alone", "alone", "none"];
         let calls: Vec<ToolCall> = names.iter().enumerate().map(call).collect();
-        let results = runner.run(&calls).await.unwrap();
+        let results = runner.run(1, OpenCalls::new(calls), 100).await.unwrap();
         let told: Vec<_> = results
             .iter()
             .map(|result| result.content.text().into_owned())

@@ -10,7 +10,7 @@ mod shell;
 mod write_file;
 
 pub(crate) use crate::tool::{Context, Effect, Order, Tool, ToolError, arguments};
-use crate::{Shell, workspace::WorkspaceError};
+use crate::{Egress, Shell, workspace::WorkspaceError};
 
 impl From<WorkspaceError> for ToolError {
     fn from(error: WorkspaceError) -> Self {
@@ -29,18 +29,26 @@ impl From<WorkspaceError> for ToolError {
     }
 }
 
-/// The tools of a run.
-pub(crate) fn toolbox(shell: Shell) -> &'static [&'static dyn Tool] {
-    match shell {
-        Shell::Allowed => &[
-            &shell::Shell,
+/// The built-in tools of a run.
+pub(crate) fn toolbox(shell: Shell, egress: Egress) -> &'static [&'static dyn Tool] {
+    match (shell, egress) {
+        (Shell::Allowed, Egress::Closed) => &[
+            &shell::CONFINED,
             &read_file::ReadFile,
             &write_file::WriteFile,
             &edit_file::EditFile,
             &list_files::ListFiles,
             &search_files::SearchFiles,
         ],
-        Shell::Denied => &[
+        (Shell::Allowed, Egress::Open) => &[
+            &shell::NETWORKED,
+            &read_file::ReadFile,
+            &write_file::WriteFile,
+            &edit_file::EditFile,
+            &list_files::ListFiles,
+            &search_files::SearchFiles,
+        ],
+        (Shell::Denied, _) => &[
             &read_file::ReadFile,
             &list_files::ListFiles,
             &search_files::SearchFiles,
@@ -55,7 +63,7 @@ mod tests {
 
     #[test]
     fn every_tool_has_a_schema_that_takes_nothing_else() {
-        for tool in toolbox(Shell::Allowed) {
+        for tool in toolbox(Shell::Allowed, Egress::Closed) {
             let ToolDefinition { name, parameters, .. } = tool.definition();
             let schema = crate::schema::Schema::compile(parameters).unwrap();
             assert!(schema.check("input", r#"{"bogus": 1}"#).is_err(), "{name}");
@@ -63,14 +71,28 @@ mod tests {
     }
 
     #[test]
+    fn a_command_is_an_effect_outside_only_where_it_has_network() {
+        let arguments = serde_json::value::RawValue::from_string("{}".to_owned()).unwrap();
+        let effect = |egress| toolbox(Shell::Allowed, egress)[0].effect(&arguments);
+        assert_eq!(effect(Egress::Closed), Effect::Directory);
+        assert_eq!(effect(Egress::Open), Effect::Outside);
+        let files = &toolbox(Shell::Allowed, Egress::Open)[1..];
+        assert!(
+            files
+                .iter()
+                .all(|tool| tool.effect(&arguments) == Effect::Directory)
+        );
+    }
+
+    #[test]
     fn without_shell_nothing_can_be_changed() {
-        let names: Vec<&str> = toolbox(Shell::Denied)
+        let names: Vec<&str> = toolbox(Shell::Denied, Egress::Open)
             .iter()
             .map(|tool| tool.definition().name)
             .collect();
         assert_eq!(names, ["read_file", "list_files", "search_files"]);
         assert!(
-            toolbox(Shell::Denied)
+            toolbox(Shell::Denied, Egress::Open)
                 .iter()
                 .all(|tool| tool.order() == Order::SideBySide)
         );

@@ -1,35 +1,39 @@
 //! The turn loop: a model call, its tool calls, their results, and again, until the model gives its final answer.
 //!
-//! Everything that happens is recorded before the loop goes on. Nothing here waits without the meter's eye on it, so
-//! that a used-up budget ends the run even in the middle of a model call or a tool.
+//! Everything that happens is recorded before the loop goes on, and journaled where there is something to lose: a run
+//! without tools has no journal. Nothing here waits without the meter's eye on it, so that a used-up budget ends the run
+//! even in the middle of a model call or a tool.
 
-use serde_json::value::RawValue;
+mod room;
+mod start;
+
 use sortie_api::{EventType, limits::OUTPUT_BYTES, model::ModelInfo};
-use tokio::sync::Mutex;
 
 use crate::{
-    Outcome, RunSpec, Shell, Sink, Stopped, Workspace,
-    answer::{Answer, Verdict},
+    Outcome, RunSpec, Sink, Stopped, Workspace,
+    answer::{Answer, Rejected, Verdict},
     budget::Cut,
-    content::ToolContent,
+    conversation::Conversation,
+    journal::What,
     meter::Meter,
-    model::{Content, Model, StopReason, Task, ToolCall, ToolResult, Turn},
+    model::{Content, Kind, Model, Reply, StopReason},
     model_call::Caller,
-    schema::Schema,
+    reply,
+    resume::{Open, OpenCalls},
+    scribe::Scribe,
+    shown::Shown,
     text,
-    tool::{Context, Files, Tool},
     tool_call::ToolRunner,
-    tools,
-    workspace::INPUT_FILE,
 };
-
-/// `input` that is larger is laid as a file even where the agent has no shell.
-const INPUT_FILE_FROM_BYTES: usize = 8 * 1024;
-/// Tool outputs that the transcript holds together; the oldest are dropped beyond.
-const TRANSCRIPT_BYTES: usize = 32 * 1024 * 1024;
 
 /// How long the reason of a failed run is, in bytes: a provider may send a whole page.
 const REASON_BYTES: usize = 4 * 1024;
+/// Turns in a row of which no call could be made; one more ends the run.
+const BROKEN_TURNS: u32 = 3;
+/// What the model is told that has said nothing and called nothing.
+pub(crate) const NOTHING_SAID: &str =
+    "Your last message was empty. Give the answer as text, or call a tool if there is something left to do.";
+const STOPPED: &str = "the run is no longer this worker's";
 
 /// Why the loop ended without an answer.
 #[derive(Debug)]
@@ -52,17 +56,33 @@ impl From<Stopped> for Stop {
 
 /// Runs the agent to its end.
 pub(crate) async fn run(
-    spec: RunSpec,
+    mut spec: RunSpec,
     model: &dyn Model,
     workspace: &mut Workspace,
     sink: &dyn Sink,
 ) -> Outcome {
-    let meter = Meter::new(&spec.budget, sink);
-    let ended = Box::pin(turns(&spec, model, workspace, sink, &meter)).await;
+    let journal = spec.resume.take();
+    if let Some(journal) = &journal {
+        spec.budget.spent = spec.budget.spent.max(journal.spent());
+    }
+    let sink = Shown::new(sink, &spec.redactor);
+    let meter = Meter::new(&spec.budget, &sink);
+    let parts = start::Parts {
+        spec: &spec,
+        model,
+        sink: &sink,
+        meter: &meter,
+    };
+    let ended = Box::pin(parts.run(workspace, journal)).await;
     meter.tell();
     match ended {
         Ok(output) => Outcome::Succeeded(output),
-        Err(stop) => Outcome::Failed(reason(stop, &meter).await),
+        Err(stop) => {
+            let reason = reason(stop, &meter).await;
+            // Before it is cut: a cut could tear a credential.
+            let reason = spec.redactor.redact_owned(text::clean(reason));
+            Outcome::Failed(text::bounded_owned(reason, REASON_BYTES))
+        }
     }
 }
 
@@ -71,108 +91,143 @@ async fn reason(stop: Stop, meter: &Meter<'_>) -> String {
         Stop::Exhausted => "",
         Stop::NoRoom(why) => why,
         Stop::Stopped => return STOPPED.to_owned(),
-        Stop::Failed(reason) => return text::clean(text::bounded(&reason, REASON_BYTES).into_owned()),
+        Stop::Failed(reason) => return reason,
     };
     meter.reached(why).await.unwrap_or_else(|_| STOPPED.to_owned())
 }
 
-const STOPPED: &str = "the run is no longer this worker's";
+/// A run at work.
+struct Agent<'a> {
+    spec: &'a RunSpec,
+    sink: &'a dyn Sink,
+    caller: Caller<'a>,
+    tools: ToolRunner<'a>,
+    scribe: &'a Scribe<'a>,
+    answer: Answer,
+    conversation: Conversation,
+    /// The turn it is in, from 1.
+    step: u32,
+    /// Turns in a row of which no call could be made.
+    broken: u32,
+}
 
-async fn turns(
-    spec: &RunSpec,
-    model: &dyn Model,
-    workspace: &mut Workspace,
-    sink: &dyn Sink,
-    meter: &Meter<'_>,
-) -> Result<String, Stop> {
-    let input_file = input_file(spec, workspace);
-    let extra = spec.tools.iter().map(|tool| &**tool as &dyn Tool);
-    let toolbox: Vec<&dyn Tool> = tools::toolbox(spec.shell)
-        .iter()
-        .copied()
-        .map(|tool| tool as &dyn Tool)
-        .chain(extra)
-        .collect();
-    let definitions: Vec<_> = toolbox.iter().map(|tool| tool.definition()).collect();
-    let workspace = Mutex::new(workspace);
-    let context = Context {
-        sink,
-        output_bytes: model.tool_output_bytes(),
-        files: Some(Files {
-            workspace: &workspace,
-            input_file,
-            command_timeout: spec.command_timeout,
-        }),
-    };
-    let tools = ToolRunner {
-        toolbox: &toolbox,
-        context,
-        sink,
-        meter,
-    };
-    let task = Task {
-        prompt: &spec.prompt,
-        input: spec.input.as_deref(),
-        input_file: input_file.map(|_| INPUT_FILE),
-        output_schema: spec.output_schema.as_deref().map(Schema::text),
-    };
-    let caller = Caller {
-        model,
-        task,
-        tools: &definitions,
-        sink,
-        meter,
-    };
-    let mut answer = Answer::new(spec.output_schema.clone());
-    let mut transcript = Vec::new();
-    let mut step = 0;
-    loop {
-        step += 1;
-        let (reply, cut) = caller.call(step, &transcript).await?;
-        let said = said(&reply.content);
-        if !said.is_empty() {
-            let text = text::head(&said, OUTPUT_BYTES).to_owned();
-            sink.record(EventType::Message { text, step }).await?;
-        }
-        let calls = tool_calls(&reply.content);
-        let stop_reason = reply.stop_reason;
-        transcript.push(Turn::Assistant(reply.content));
-        if calls.is_empty() {
-            check_whole(stop_reason, cut, model.info())?;
-            match answer.judge(said, sink).await? {
-                Verdict::Final(output) => return Ok(output),
-                Verdict::Again(correction) => transcript.push(Turn::User(correction)),
+/// Whether the run has its output.
+enum Progress {
+    GoOn,
+    Done(String),
+}
+
+impl Agent<'_> {
+    /// Goes on, from what an earlier attempt left `open` in its last turn, to the run's output.
+    async fn work(&mut self, open: Option<Open>) -> Result<String, Stop> {
+        let mut progress = match open {
+            None => Progress::GoOn,
+            Some(Open::Calls(calls)) => Box::pin(self.call_tools(calls)).await?,
+            Some(Open::Answer(said)) => match self.answer.judge(said).await? {
+                Verdict::Final(output) => Progress::Done(output),
+                Verdict::Rejected(rejected) => self.correct(rejected.correction()?).await?,
+            },
+        };
+        loop {
+            if let Progress::Done(output) = progress {
+                return Ok(output);
             }
-        } else {
-            let results = Box::pin(tools.run(&calls)).await?;
-            transcript.push(Turn::ToolResults(results));
-            drop_oldest(&mut transcript);
+            self.step += 1;
+            let (reply, cut) = self.ask().await?;
+            // Boxed, as all that a run which waits for its model is not in.
+            progress = Box::pin(self.take(reply, cut)).await?;
         }
     }
-}
 
-/// What is laid as `input.json` once there is a working directory.
-fn input_file<'a>(spec: &'a RunSpec, workspace: &Workspace) -> Option<&'a RawValue> {
-    let input = spec.input.as_deref()?;
-    let wanted = spec.shell == Shell::Allowed || input.get().len() > INPUT_FILE_FROM_BYTES;
-    (wanted && workspace.takes_input_file()).then_some(input)
-}
+    async fn take(&mut self, reply: Reply, cut: Cut) -> Result<Progress, Stop> {
+        let Reply {
+            content, stop_reason, ..
+        } = reply;
+        let content = reply::tidied(content, stop_reason, &self.spec.redactor);
+        let said = reply::said(&content, &self.spec.redactor);
+        if !said.is_empty() {
+            let text = text::head(&said, OUTPUT_BYTES).to_owned();
+            let step = self.step;
+            self.sink.record(EventType::Message { text, step }).await?;
+        }
+        let calls = reply::tool_calls(&content);
+        if calls.is_empty() || stop_reason == StopReason::Refusal {
+            check_whole(stop_reason, cut, self.caller.model.info())?;
+            return self.answered(content, said).await;
+        }
+        if calls.iter().all(|call| self.tools.is_broken(call)) {
+            self.broken += 1;
+            self.check_broken(stop_reason, cut)?;
+        } else {
+            self.broken = 0;
+        }
+        self.keep(content).await?;
+        self.call_tools(OpenCalls::new(calls)).await
+    }
 
-/// All text of a reply.
-fn said(content: &[Content]) -> String {
-    let texts = content.iter().filter_map(|piece| match piece {
-        Content::Text(text) => Some(text.as_str()),
-        Content::ToolCall(_) | Content::Opaque(_) => None,
-    });
-    text::clean(texts.collect())
-}
+    /// A reply without tool calls: the answer, unless it is handed back.
+    async fn answered(&mut self, content: Vec<Content>, said: String) -> Result<Progress, Stop> {
+        // A language model that says nothing has slipped; what a program answers is meant.
+        if said.trim().is_empty() && self.caller.model.kind() == Kind::Language {
+            if self.conversation.last_told() == Some(NOTHING_SAID) {
+                return Err(Stop::Failed(
+                    "the model gave no answer, twice in a row".to_owned(),
+                ));
+            }
+            return self.correct(NOTHING_SAID.to_owned()).await;
+        }
+        let Rejected { errors, attempt } = match self.answer.judge(said).await? {
+            Verdict::Final(output) => return Ok(Progress::Done(output)),
+            Verdict::Rejected(rejected) => rejected,
+        };
+        let rejected = EventType::OutputRejected {
+            errors: errors.clone(),
+            attempt,
+        };
+        self.sink.record(rejected).await?;
+        let correction = Rejected { errors, attempt }.correction()?;
+        self.keep(content).await?;
+        self.correct(correction).await
+    }
 
-fn tool_calls(content: &[Content]) -> Vec<ToolCall> {
-    let calls = content.iter().filter_map(|piece| match piece {
-        Content::ToolCall(call) => Some(call.clone()),
-        Content::Text(_) | Content::Opaque(_) => None,
-    });
-    calls.collect()
+    /// Keeps what the model said.
+    async fn keep(&mut self, content: Vec<Content>) -> Result<(), Stop> {
+        let said = What::Reply {
+            content: content.clone(),
+        };
+        self.scribe.write(self.step, said).await?;
+        self.conversation.said(content);
+        Ok(())
+    }
+
+    /// Hands an answer back.
+    async fn correct(&mut self, text: String) -> Result<Progress, Stop> {
+        let correction = What::Correction { text: text.clone() };
+        self.scribe.write(self.step, correction).await?;
+        self.conversation.told(text);
+        Ok(Progress::GoOn)
+    }
+
+    async fn call_tools(&mut self, open: OpenCalls) -> Result<Progress, Stop> {
+        let share = self.caller.window.output_share(open.calls.len());
+        let results = self.tools.run(self.step, open, share).await?;
+        self.conversation.did(results);
+        Ok(Progress::GoOn)
+    }
+
+    /// Ends a run whose model does not get a call right, over and over.
+    fn check_broken(&self, stop_reason: StopReason, cut: Cut) -> Result<(), Stop> {
+        if stop_reason == StopReason::MaxTokens && cut == Cut::Shortened {
+            return Err(Stop::NoRoom(", a tool call did not fit into what was left"));
+        }
+        if self.broken > BROKEN_TURNS {
+            return Err(Stop::Failed(format!(
+                "the model wrote no tool call that could be made, {} times in a row",
+                self.broken
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// An answer that was cut off or refused is none.
@@ -187,56 +242,5 @@ fn check_whole(stop_reason: StopReason, cut: Cut, model: &ModelInfo) -> Result<(
             model.max_output_tokens
         ))),
         (StopReason::Refusal, _) => Err(Stop::Failed("the model refused to answer".to_owned())),
-    }
-}
-
-/// Bounds what the transcript holds: beyond the limit the oldest tool outputs go.
-fn drop_oldest(transcript: &mut [Turn]) {
-    let mut held = 0;
-    for turn in transcript.iter_mut().rev() {
-        let Turn::ToolResults(results) = turn else {
-            continue;
-        };
-        for ToolResult { content, .. } in results.iter_mut().rev() {
-            held += content.held_bytes();
-            if held > TRANSCRIPT_BYTES {
-                *content = ToolContent::Dropped {
-                    bytes: content.held_bytes(),
-                };
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_outputs_are_dropped_when_all_together_are_too_large() {
-        let result = |megabytes: usize| ToolResult {
-            id: String::new(),
-            name: String::new(),
-            content: ToolContent::Text("x".repeat(megabytes << 20)),
-            is_error: false,
-        };
-        let mut transcript = vec![
-            Turn::ToolResults(vec![result(10), result(10)]),
-            Turn::User(String::new()),
-            Turn::ToolResults(vec![result(10), result(10)]),
-        ];
-        drop_oldest(&mut transcript);
-        let held: Vec<usize> = transcript
-            .iter()
-            .flat_map(|turn| match turn {
-                Turn::ToolResults(results) => results.iter().map(|r| r.content.held_bytes() >> 20).collect(),
-                Turn::Assistant(_) | Turn::User(_) => vec![],
-            })
-            .collect();
-        assert_eq!(held, [0, 10, 10, 10]);
-        let Turn::ToolResults(results) = &transcript[0] else {
-            panic!()
-        };
-        assert_eq!(results[0].content, ToolContent::Dropped { bytes: 10 << 20 });
     }
 }

@@ -21,7 +21,6 @@ pub struct Workspace {
     limits: Limits,
     /// Whether the run's own files take the place of `input.json`.
     input_place: Place,
-    laid: Laid,
     state: State,
 }
 
@@ -41,12 +40,23 @@ enum Place {
     Taken,
 }
 
-/// When the run's own files are laid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Laid {
-    Now,
-    /// By an earlier attempt at the run.
-    Before,
+/// The directory of a workspace where nothing works any more. Dropped, it stays, for another attempt at the run to
+/// [`reopen`](Workspace::reopen).
+#[derive(Debug, Default)]
+pub struct Remains(Option<Workdir>);
+
+impl Remains {
+    /// Deletes the directory, if there is one.
+    pub async fn delete(self) -> Result<(), String> {
+        let Some(workdir) = self.0 else {
+            return Ok(());
+        };
+        let deleted = tokio::task::spawn_blocking(move || workdir.delete()).await;
+        deleted
+            .map_err(|error| error.to_string())
+            .and_then(|deleted| deleted.map_err(|error| error.to_string()))
+            .map_err(|error| format!("deleting the working directory: {error}"))
+    }
 }
 
 struct Open {
@@ -102,13 +112,15 @@ impl Workspace {
             backend,
             limits,
             input_place: Place::Free,
-            laid: Laid::Now,
             state: State::Unmade,
         }
     }
 
-    /// Takes over the working directory that an earlier attempt at the run has left; `None` where there is none. What the
-    /// run brings lies in it already.
+    /// The same over the folder that an earlier attempt at the run left, with everything in it; `None` where there is
+    /// none. The run's files are there and not laid again: [`brought`](Self::brought) tells which they are.
+    ///
+    /// # Errors
+    /// When the folder cannot be taken over.
     pub async fn reopen(
         root: PathBuf,
         name: String,
@@ -117,28 +129,32 @@ impl Workspace {
     ) -> std::io::Result<Option<Self>> {
         let mut workspace = Self::new(root, name, backend, limits);
         let (root, name) = (workspace.root.clone(), workspace.name.clone());
-        let opened = tokio::task::spawn_blocking(move || Workdir::reopen(&root, &name)).await;
-        let Some(workdir) = opened.map_err(std::io::Error::other)?? else {
+        let reopened = tokio::task::spawn_blocking(move || Workdir::reopen(&root, &name)).await;
+        let Some(workdir) = reopened.map_err(std::io::Error::other)?? else {
             return Ok(None);
         };
         let mut open = Open::over(workdir);
-        open.input_laid = true;
-        workspace.laid = Laid::Before;
+        // What is there under that name is the run's by now.
+        let there = open.directory.run(|workdir| match input_path() {
+            Ok(path) => !matches!(workdir.size(&path), Err(FileError::NotFound)),
+            Err(_) => false,
+        });
+        open.input_laid = there.await.map_err(std::io::Error::other)?;
         workspace.state = State::Made(Box::new(open));
         Ok(Some(workspace))
     }
 
-    /// Lays files before the agent begins; makes the directory.
-    pub async fn lay(&mut self, files: Vec<(RelPath, Vec<u8>)>) -> Result<(), FileError> {
-        if files
-            .iter()
-            .any(|(path, _)| path.as_str().split('/').next() == Some(INPUT_FILE))
-        {
+    /// Tells which files the run brings along, so that none of them is taken for the engine's own.
+    pub fn brought<'p>(&mut self, paths: impl IntoIterator<Item = &'p RelPath>) {
+        let mut paths = paths.into_iter();
+        if paths.any(|path| path.as_str().split('/').next() == Some(INPUT_FILE)) {
             self.input_place = Place::Taken;
         }
-        if self.laid == Laid::Before {
-            return Ok(());
-        }
+    }
+
+    /// Lays files before the agent begins; makes the directory.
+    pub async fn lay(&mut self, files: Vec<(RelPath, Vec<u8>)>) -> Result<(), FileError> {
+        self.brought(files.iter().map(|(path, _)| path));
         let directory = self.make().await.map_err(FileError::Io)?.directory.clone();
         let laid = directory
             .run(move |workdir| {
@@ -152,30 +168,18 @@ impl Workspace {
 
     /// Kills what still runs and deletes the directory. Returns when nothing is left. Cheap when nothing was opened.
     pub async fn close(self) -> Result<(), String> {
-        let (workdir, closed) = self.end().await;
-        let Some(workdir) = workdir? else {
-            return closed;
-        };
-        let deleted = tokio::task::spawn_blocking(move || workdir.delete()).await;
-        let deleted = deleted
-            .map_err(|error| error.to_string())
-            .and_then(|r| r.map_err(|e| e.to_string()));
-        closed.and(deleted.map_err(|error| format!("deleting the working directory: {error}")))
+        let (remains, stopped) = self.stop().await;
+        stopped.and(remains.delete().await)
     }
 
-    /// Kills what still runs and leaves the directory for another attempt at the run.
-    pub async fn keep(self) -> Result<(), String> {
-        let (workdir, closed) = self.end().await;
-        workdir.and(closed)
-    }
-
-    /// Ends everything that works on the directory: the directory, if there is one, and how its sandbox ended.
-    async fn end(self) -> (Result<Option<Workdir>, String>, Result<(), String>) {
+    /// Kills what still runs. Returns when nothing touches the directory any more: what is left of the workspace, and
+    /// whether the sandbox closed in order.
+    pub async fn stop(self) -> (Remains, Result<(), String>) {
         let open = match self.state {
-            State::Unmade => return (Ok(None), Ok(())),
+            State::Unmade => return (Remains::default(), Ok(())),
             State::Making(making) => match joined(making.await) {
                 Ok(workdir) => Box::new(Open::over(workdir)),
-                Err(_) => return (Ok(None), Ok(())),
+                Err(_) => return (Remains::default(), Ok(())),
             },
             State::Made(open) => open,
         };
@@ -193,8 +197,13 @@ impl Workspace {
         };
         tasks.close();
         tasks.wait().await;
-        let workdir = Arc::into_inner(workdir).ok_or("the working directory is still in use".to_owned());
-        (workdir.map(Some), closed)
+        match Arc::into_inner(workdir) {
+            Some(workdir) => (Remains(Some(workdir)), closed),
+            None => (
+                Remains::default(),
+                closed.and(Err("the working directory is still in use".to_owned())),
+            ),
+        }
     }
 
     /// Whether `input.json` is the engine's to write.
@@ -300,8 +309,9 @@ fn joined(made: Result<std::io::Result<Workdir>, JoinError>) -> std::io::Result<
 }
 
 fn write_input(workdir: &Workdir, content: &[u8]) -> Result<(), FileError> {
-    match RelPath::new(INPUT_FILE) {
-        Ok(path) => workdir.write(&path, content),
-        Err(error) => Err(FileError::Io(std::io::Error::other(error))),
-    }
+    workdir.write(&input_path()?, content)
+}
+
+fn input_path() -> Result<RelPath, FileError> {
+    RelPath::new(INPUT_FILE).map_err(|error| FileError::Io(std::io::Error::other(error)))
 }

@@ -5,7 +5,9 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
-use sortie_agent::{BudgetSpec, RunSpec, Shell, Sink, Stopped, Workspace, journal::Entry, run, runbook};
+use sortie_agent::{
+    BudgetSpec, Egress, RunSpec, Shell, Sink, Stopped, Workspace, journal::Entry, run, runbook,
+};
 use sortie_api::{EventType, Micros};
 use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Limits, Sandbox, Spec, Workdir};
 use tokio::time::Instant;
@@ -52,6 +54,7 @@ fn spec(prompt: &str, rate: u64) -> RunSpec {
         input: None,
         output_schema: None,
         shell: Shell::Allowed,
+        egress: Egress::Closed,
         budget: BudgetSpec {
             max_cost: Micros::new(1_000_000).unwrap(),
             compute_micros_per_second: Micros::new(rate).unwrap(),

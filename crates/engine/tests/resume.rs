@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use sortie_agent::{
     ToolContent,
     journal::{Entry, What},
-    model::ToolResult,
+    model::{Content, ToolCall, ToolResult},
     tool::Effect,
 };
 use sortie_api::{
@@ -55,6 +55,16 @@ fn intent(step: u32, effect: Effect) -> String {
             effect,
         },
     )
+}
+
+fn reply(step: u32) -> String {
+    let call = ToolCall {
+        id: format!("call_{step}"),
+        name: "send_mail".to_owned(),
+        arguments: "{}".to_owned(),
+    };
+    let content = vec![Content::ToolCall(call)];
+    entry(step, What::Reply { content })
 }
 
 fn result(step: u32) -> String {
@@ -189,7 +199,13 @@ async fn a_run_goes_on_after_the_events_of_its_lost_worker() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_with_a_call_in_doubt_ends_and_names_the_call() {
-    let journal = vec![intent(1, Effect::Outside), result(1), intent(2, Effect::Outside)];
+    let journal = vec![
+        reply(1),
+        intent(1, Effect::Outside),
+        result(1),
+        reply(2),
+        intent(2, Effect::Outside),
+    ];
     let left = Left::with(journal).await;
     let work = left.dir.path().join("work").join(left.run.to_string());
     std::fs::create_dir_all(&work).unwrap();
@@ -215,8 +231,10 @@ async fn a_run_with_a_call_in_doubt_ends_and_names_the_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_working_directory_is_gone_ends_where_it_depends_on_it() {
     let journal = vec![
+        reply(1),
         intent(1, Effect::Directory),
         result(1),
+        reply(2),
         intent(2, Effect::Directory),
     ];
     let (run, events) = Left::with(journal).await.resumed().await;

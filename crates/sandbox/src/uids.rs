@@ -69,6 +69,13 @@ impl RunUid {
     }
 }
 
+/// Whether a user id is one that a root engine of this host may have given to a run.
+pub(crate) fn is_of_a_run(uid: u32) -> bool {
+    RANGES
+        .into_iter()
+        .any(|(base, blocks)| (base..base + blocks * BLOCK).contains(&uid))
+}
+
 impl Drop for RunUid {
     fn drop(&mut self) {
         self.block.slots().used.remove(&self.slot);
@@ -187,6 +194,20 @@ mod tests {
         assert!(is_mapped("         0     100000      65536\n", 40_000, BLOCK));
         assert!(!is_mapped("         0       1000          1\n", 40_000, BLOCK));
         assert!(!is_mapped("0 0 200001\n", 200_000, BLOCK));
+    }
+
+    #[test]
+    fn the_ids_of_runs_are_told_from_those_of_people_and_of_root() {
+        assert!(
+            [200_000, 200_000 + 64 * BLOCK - 1, 40_000]
+                .into_iter()
+                .all(is_of_a_run)
+        );
+        assert!(
+            ![0, 1_000, 65_534, 199_999, 200_000 + 64 * BLOCK]
+                .into_iter()
+                .any(is_of_a_run)
+        );
     }
 
     #[test]

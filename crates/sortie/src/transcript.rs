@@ -32,6 +32,7 @@ struct Data {
     shell: bool,
     text: String,
     tool: String,
+    id: String,
     arguments: serde_json::Map<String, serde_json::Value>,
     is_error: bool,
     output: String,
@@ -40,6 +41,7 @@ struct Data {
     duration_ms: u64,
     model: String,
     step: u32,
+    attempt: u32,
     input_tokens: u64,
     output_tokens: u64,
     cost_micros: Micros,
@@ -128,6 +130,16 @@ impl Transcript {
                 data.spent_micros, data.limit_micros
             )),
             kind::BUDGET_REACHED => self.warning(&format!("the budget of {} is spent", data.limit_micros)),
+            kind::RESUMED => self.warning(&format!(
+                "the worker was lost; the run goes on after step {} (attempt {})",
+                data.step, data.attempt
+            )),
+            kind::INTERRUPTED if !data.tool.is_empty() => self.warning(&format!(
+                "interrupted: {} in the call {} of {}",
+                data.reason.replace('_', " "),
+                data.id,
+                data.tool
+            )),
             kind::INTERRUPTED => self.warning(&format!("interrupted: {}", data.reason.replace('_', " "))),
             kind::OUTPUT_REJECTED => self.warning(&format!("answer refused: {}", data.errors.join("; "))),
             kind::OUTPUT_TRUNCATED => self.warning(&format!(
@@ -358,7 +370,12 @@ mod tests {
                 "output_truncated",
                 &serde_json::json!({"limit_bytes": 1_048_576, "output_bytes": 2_000_000}),
             ),
+            of("resumed", &serde_json::json!({"step": 3, "attempt": 2})),
             of("interrupted", &serde_json::json!({"reason": "worker_lost"})),
+            of(
+                "interrupted",
+                &serde_json::json!({"reason": "uncertain_call", "step": 4, "tool": "send_mail", "id": "call_7"}),
+            ),
             of("something_new", &serde_json::json!({"a": 1})),
         ];
         let mut transcript = Transcript::new(false);

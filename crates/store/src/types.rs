@@ -262,7 +262,7 @@ pub struct Append {
 pub struct NewEntries {
     /// The last entry so far: the next one is `after + 1`.
     pub after: i64,
-    /// The entries, each a JSON object.
+    /// The entries, each a JSON text.
     pub data: Vec<String>,
 }
 

@@ -15,7 +15,8 @@ use self::parse::{Piece, Runbook, Step};
 use crate::{
     content::ToolContent,
     model::{
-        Content, Deltas, Model, ModelError, Reply, Request, StopReason, ToolCall, ToolResult, Turn, Usage,
+        Content, Deltas, Kind, Model, ModelError, Reply, Request, StopReason, ToolCall, ToolResult, Turn,
+        Usage,
     },
     text,
 };
@@ -49,6 +50,10 @@ struct Interpreter {
 impl Model for Interpreter {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Program
     }
 
     fn tool_output_bytes(&self) -> usize {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use aho_corasick::{
-    Anchored, BuildError, MatchError,
+    AhoCorasick, Anchored, BuildError, MatchError,
     automaton::{Automaton, StateID},
     nfa::contiguous::NFA,
 };
@@ -19,14 +19,17 @@ use base64::{
     engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD},
 };
 
-use super::decode::{Decoded, MARKS, Tail, Unit, plain};
+use super::decode::{Decoded, MARKS, Tail, Unit, plain, undone};
 
 /// A secret of fewer bytes is looked for as it is and not encoded: three bytes or fewer are four characters of base64 or
 /// six of hexadecimal, which ordinary text has by chance.
 const ENCODED_FROM_BYTES: usize = 4;
 
-/// An automaton that finds every form.
+/// Automatons that find every form.
 pub(super) struct Forms {
+    /// Tells quickly whether there is one.
+    quick: AhoCorasick,
+    /// Tells where, byte by byte.
     automaton: NFA,
     start: StateID,
     /// How many bytes of a form lie behind the automaton in each of its states.
@@ -56,6 +59,7 @@ impl Forms {
     pub(super) fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Result<Self, Unsearchable> {
         let forms: BTreeSet<Vec<u8>> = secrets.into_iter().flat_map(forms).collect();
         let automaton = NFA::new(&forms)?;
+        let quick = AhoCorasick::new(&forms)?;
         let start = automaton.start_state(Anchored::No)?;
         let mut depth = HashMap::new();
         for form in &forms {
@@ -67,6 +71,7 @@ impl Forms {
         }
         Ok(Self {
             longest: automaton.max_pattern_len().max(1),
+            quick,
             automaton,
             start,
             depth,
@@ -75,6 +80,12 @@ impl Forms {
 
     /// Where forms stand in `text`.
     pub(super) fn find(&self, text: &str, tail: Tail) -> Found {
+        if tail == Tail::Complete && !self.are_in(text.as_bytes()) {
+            return Found {
+                ranges: Vec::new(),
+                open: text.len(),
+            };
+        }
         let mut ranges = Vec::new();
         let length = text.len();
         let text = text.as_bytes();
@@ -101,6 +112,18 @@ impl Forms {
             open = torn.start;
         }
         Found { ranges, open }
+    }
+
+    /// Whether there is a form in `text`.
+    fn are_in(&self, text: &[u8]) -> bool {
+        let marks = || MARKS.into_iter().filter(|mark| text.contains(mark));
+        let once = |mark| {
+            let once = undone(text, mark);
+            let twice = |inner: &u8| once.contains(inner) && self.quick.is_match(&undone(&once, *inner));
+            self.quick.is_match(&once) || MARKS.iter().any(twice)
+        };
+        let [any, ..] = MARKS;
+        self.quick.is_match(text) || marks().any(once) || (marks().next().is_none() && once(any))
     }
 
     /// Runs over one view; returns where what may be the beginning of a form stands at its end.

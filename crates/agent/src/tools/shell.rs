@@ -17,7 +17,20 @@ use crate::{
 /// The longest command line, in bytes: what Linux takes for one argument.
 const COMMAND_BYTES: usize = 128 * 1024 - 1;
 
-pub(super) struct Shell;
+pub(super) struct Shell {
+    /// What a command may do.
+    effect: Effect,
+}
+
+/// For runs whose commands have no network.
+pub(super) const CONFINED: Shell = Shell {
+    effect: Effect::Directory,
+};
+
+/// For runs whose commands have.
+pub(super) const NETWORKED: Shell = Shell {
+    effect: Effect::Outside,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,7 +68,7 @@ impl Tool for Shell {
     }
 
     fn effect(&self, _arguments: &RawValue) -> Effect {
-        Effect::Directory
+        self.effect
     }
 
     fn call<'a>(

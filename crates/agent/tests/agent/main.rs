@@ -3,10 +3,20 @@
 #[cfg(test)]
 mod budget;
 #[cfg(test)]
+mod replies;
+#[cfg(test)]
+mod resume;
+#[cfg(test)]
 mod runbook;
+#[cfg(test)]
+mod secrets;
+#[cfg(test)]
+mod spending;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tools;
 #[cfg(test)]
 mod turns;
+#[cfg(test)]
+mod window;

@@ -1,5 +1,7 @@
 //! A run in a test: what it is asked, what its model says, what its commands do, and what was recorded.
 
+mod probe;
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -12,8 +14,8 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Model, Outcome, RunSpec, Shell, Sink, Stopped, Workspace,
-    journal::Entry,
+    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Stopped, Workspace,
+    journal::{Entry, What},
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
     schema::Schema,
 };
@@ -27,6 +29,8 @@ use sortie_sandbox::{
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
+
+pub(crate) use self::probe::Probe;
 
 pub(crate) fn micros(amount: u64) -> Micros {
     Micros::new(amount).unwrap()
@@ -43,6 +47,7 @@ pub(crate) fn spec(prompt: &str) -> RunSpec {
         input: None,
         output_schema: None,
         shell: Shell::Allowed,
+        egress: Egress::Closed,
         budget: BudgetSpec {
             max_cost: micros(1_000_000),
             compute_micros_per_second: Micros::ZERO,
@@ -69,8 +74,13 @@ pub(crate) struct Recorder {
     events: Mutex<Vec<(&'static str, Value)>>,
     spent: Mutex<Vec<Micros>>,
     deltas: Mutex<String>,
+    journal: Mutex<Vec<Entry>>,
+    /// How many entries there were each time that all was to be durable.
+    durable: Mutex<Vec<usize>>,
     /// Refuses events from this one on.
     refuse_from: Option<usize>,
+    /// Refuses entries from this one on.
+    refuse_entries_from: Option<usize>,
 }
 
 impl Recorder {
@@ -79,6 +89,50 @@ impl Recorder {
             refuse_from: Some(event),
             ..Self::default()
         }
+    }
+
+    pub(crate) fn refusing_entries_from(entry: usize) -> Self {
+        Self {
+            refuse_entries_from: Some(entry),
+            ..Self::default()
+        }
+    }
+
+    /// What was written into the journal.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.journal.lock().unwrap().clone()
+    }
+
+    /// The same in short: `reply`, `intent a`, `result a`, …, each behind its step.
+    pub(crate) fn steps(&self) -> Vec<String> {
+        let short = |entry: Entry| {
+            let what = match entry.what {
+                What::Reply { .. } => "reply".to_owned(),
+                What::Intent { id, .. } => format!("intent {id}"),
+                What::Result(result) => format!("result {}", result.id),
+                What::Correction { .. } => "correction".to_owned(),
+                What::Compacted { .. } => "compacted".to_owned(),
+                What::Trimmed { .. } => "trimmed".to_owned(),
+            };
+            format!("{} {what}", entry.step)
+        };
+        self.entries().into_iter().map(short).collect()
+    }
+
+    /// How many entries there were each time that all was to be durable.
+    pub(crate) fn made_durable(&self) -> Vec<usize> {
+        self.durable.lock().unwrap().clone()
+    }
+
+    /// All that it was told, as text.
+    pub(crate) fn everything(&self) -> String {
+        let journal: Vec<String> = self
+            .entries()
+            .iter()
+            .map(|entry| serde_json::to_string(entry).unwrap())
+            .collect();
+        let events = self.events.lock().unwrap();
+        format!("{events:?}\n{}\n{}", journal.join("\n"), self.deltas())
     }
 
     /// The types of all events, in order.
@@ -130,11 +184,18 @@ impl Sink for Recorder {
         Box::pin(async move { if refused { Err(Stopped) } else { Ok(()) } })
     }
 
-    fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(async { Ok(()) })
+    fn journal(&self, entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+        let mut journal = self.journal.lock().unwrap();
+        let refused = self.refuse_entries_from.is_some_and(|from| journal.len() >= from);
+        if !refused {
+            journal.push(entry);
+        }
+        Box::pin(async move { if refused { Err(Stopped) } else { Ok(()) } })
     }
 
     fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
+        let written = self.journal.lock().unwrap().len();
+        self.durable.lock().unwrap().push(written);
         Box::pin(async { Ok(()) })
     }
 
@@ -320,6 +381,7 @@ pub(crate) struct Scripted {
     info: ModelInfo,
     script: Mutex<VecDeque<Line>>,
     pub(crate) asked: Mutex<Vec<Asked>>,
+    transcripts: Mutex<Vec<Vec<Turn>>>,
 }
 
 /// What a scripted model does in one call.
@@ -381,7 +443,13 @@ impl Scripted {
             info,
             script: Mutex::new(script.into()),
             asked: Mutex::default(),
+            transcripts: Mutex::default(),
         }
+    }
+
+    /// The transcripts that it was shown.
+    pub(crate) fn transcripts(&self) -> Vec<Vec<Turn>> {
+        self.transcripts.lock().unwrap().clone()
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
@@ -407,6 +475,7 @@ impl Model for Scripted {
                 texts.join("|")
             }
         };
+        self.transcripts.lock().unwrap().push(request.transcript.to_vec());
         self.asked.lock().unwrap().push(Asked {
             first_message: request.task.first_message().into_owned(),
             max_tokens: request.max_tokens,
@@ -448,6 +517,24 @@ pub(crate) fn calls(calls: &[(&str, Value)]) -> Reply {
     };
     Reply {
         content: calls.iter().enumerate().map(call).collect(),
+        stop_reason: StopReason::ToolUse,
+        usage: Usage::default(),
+    }
+}
+
+/// The same call with an id that no other turn has.
+pub(crate) fn call(id: &str, name: &str, arguments: &Value) -> Content {
+    Content::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments: arguments.to_string(),
+    })
+}
+
+/// A reply of these pieces.
+pub(crate) fn reply(content: Vec<Content>) -> Reply {
+    Reply {
+        content,
         stop_reason: StopReason::ToolUse,
         usage: Usage::default(),
     }

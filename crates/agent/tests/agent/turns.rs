@@ -118,7 +118,11 @@ async fn mistakes_of_the_model_are_told_to_it() {
         told[1]
     );
     assert_eq!(told[2], "timeout_seconds: must be at least 1");
-    assert!(told[3].starts_with("bad arguments: EOF"), "{}", told[3]);
+    assert!(
+        told[3].starts_with("bad arguments: they are cut off (EOF"),
+        "{}",
+        told[3]
+    );
     assert_eq!(told[4], "path: must not contain `..`");
     assert_eq!(
         recorder.data("tool_start")[3]["arguments"],

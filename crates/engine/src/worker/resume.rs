@@ -19,10 +19,31 @@ use super::{finish::Obstacle, run_one::Worker};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
+/// What stands among the entries of a journal where a worker has handed its run over, and told all it has spent.
+pub(crate) const HANDED_OVER: &str = "\"handed_over\"";
+
+/// What an attempt at a run stands on.
+pub(crate) struct Ground {
+    pub(crate) workspace: Workspace,
+    pub(crate) files: Files,
+    /// What the attempt before it has left.
+    pub(crate) journal: Option<Journal>,
+}
+
+/// Whether what the run brings lies in its directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Files {
+    ToLay,
+    Laid,
+}
+
 /// What a run goes on from.
 pub(crate) struct Resumption {
     pub(crate) journal: Journal,
+    /// How many entries the store has.
+    pub(crate) stored: usize,
     pub(crate) workspace: Workspace,
+    pub(crate) files: Files,
 }
 
 /// Finds out whether and from where a run that was taken over goes on.
@@ -32,7 +53,8 @@ pub(crate) async fn pick_up(
 ) -> Result<Result<Resumption, Obstacle>, StoreError> {
     let run = claim.fence.run;
     let texts = read(&worker.store, claim).await?;
-    let entries: Result<Vec<Entry>, _> = texts.iter().map(|text| serde_json::from_str(text)).collect();
+    let entries = texts.iter().filter(|text| *text != HANDED_OVER);
+    let entries: Result<Vec<Entry>, _> = entries.map(|text| serde_json::from_str(text)).collect();
     let entries = entries.inspect_err(|error| tracing::error!(%run, %error, "a journal cannot be read"));
     let left = reopen(worker, claim).await;
     let left =
@@ -42,23 +64,31 @@ pub(crate) async fn pick_up(
         discard(left, claim).await;
         return Ok(Err(Obstacle::Gone("its journal cannot be read", 0)));
     };
-    let journal = Journal::new(entries);
+    let mut journal = Journal::new(entries);
+    if texts.last().is_some_and(|last| last == HANDED_OVER) {
+        journal = journal.handed_over();
+    }
     if let Some(call) = journal.uncertain_call() {
         discard(left, claim).await;
         return Ok(Err(Obstacle::UncertainCall(call)));
     }
-    let workspace = match left {
-        Some(left) if needs_directory(&journal) => left,
+    let (workspace, files) = match left {
+        Some(left) if needs_directory(&journal) => (left, Files::Laid),
         None if needs_directory(&journal) => {
             let gone = "its working directory is gone";
             return Ok(Err(Obstacle::Gone(gone, journal.last_step())));
         }
         left => {
             discard(left, claim).await;
-            worker.workspace(run)
+            (worker.workspace(run), Files::ToLay)
         }
     };
-    Ok(Ok(Resumption { journal, workspace }))
+    Ok(Ok(Resumption {
+        journal,
+        stored: texts.len(),
+        workspace,
+        files,
+    }))
 }
 
 /// The entries of the journal. A database that is away is waited for.
@@ -110,7 +140,11 @@ fn needs_directory(journal: &Journal) -> bool {
             false
         }
         What::Result(result) => begun.contains(&(entry.step, result.id.as_str())),
-        What::Intent { .. } | What::Reply { .. } | What::Correction { .. } | What::Compacted { .. } => false,
+        What::Intent { .. }
+        | What::Reply { .. }
+        | What::Correction { .. }
+        | What::Compacted { .. }
+        | What::Trimmed { .. } => false,
     })
 }
 

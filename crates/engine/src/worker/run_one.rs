@@ -1,12 +1,12 @@
 //! One run from its claim to its end: where the store and the agent meet.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sortie_agent::{
-    BudgetSpec, Model, Outcome, Redactor, RunSpec, Shell, Workspace, journal::Journal, schema::Schema,
+    BudgetSpec, Egress, Model, Outcome, Redactor, Remains, RunSpec, Shell, Workspace, schema::Schema,
 };
-use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
+use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType, request::RunConnection};
 use sortie_connect::Opened;
 use sortie_sandbox::{Backend, RelPath};
 use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
@@ -16,7 +16,7 @@ use super::{
     active::{Active, Place, StopReason},
     finish::{Ended, final_events},
     recorder::{Opening, Recorder, Spent, numbered},
-    resume::{Resumption, pick_up},
+    resume::{Files, Ground, HANDED_OVER, Resumption, pick_up},
     writes::until_stored,
 };
 use crate::{Clock, Options, connections::Connections, hub::Hub, models::Models};
@@ -103,32 +103,42 @@ impl Worker {
 impl Attempt<'_> {
     async fn work(&mut self) -> Result<(), StoreError> {
         let run = self.claim.fence.run;
-        let (journal, mut workspace) = match self.claim.origin {
-            Origin::Queue(_) => (None, self.worker.workspace(run)),
+        let mut ground = match self.claim.origin {
+            Origin::Queue(_) => Ground {
+                workspace: self.worker.workspace(run),
+                files: Files::ToLay,
+                journal: None,
+            },
             Origin::Lost { cost, .. } => match self.pick_up(cost).await? {
-                Ok(Resumption { journal, workspace }) => (Some(journal), workspace),
+                Ok(ground) => ground,
                 Err(ended) => return self.finish(ended, self.claim.fence).await,
             },
         };
         let budget = self.budget();
         let prepared = tokio::select! {
             biased;
-            prepared = prepare(self.worker, self.claim, budget, &mut workspace, journal) => prepared.map_err(Ended::Failed),
+            prepared = prepare(self.worker, self.claim, budget, &mut ground) => prepared.map_err(Ended::Failed),
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
-        let (ended, fence) = match prepared {
-            Ok(start) => self.supervise(start, workspace).await?,
-            Err(ended) => {
-                self.leave(workspace, &ended).await;
-                (ended, self.claim.fence)
-            }
+        let (ended, kept, remains) = match prepared {
+            Ok(start) => self.supervise(start, ground.workspace).await?,
+            Err(ended) => (ended, Ok(self.claim.fence), self.stop(ground.workspace).await),
         };
-        self.finish(ended, fence).await
+        let goes_on = matches!(ended, Ended::Stopped(StopReason::HandOver | StopReason::Lost));
+        let finished = match kept {
+            Ok(fence) => self.finish(ended, fence).await,
+            Err(error) => Err(error),
+        };
+        // Only now: a run that was not recorded to its end goes on, and may need it.
+        if !goes_on && matches!(finished, Ok(()) | Err(StoreError::Fenced)) {
+            self.delete(remains).await;
+        }
+        finished
     }
 
     /// Takes the run up from where its lost worker has left it, `recorded` being the cost that this one has told.
-    async fn pick_up(&mut self, recorded: Micros) -> Result<Result<Resumption, Ended>, StoreError> {
+    async fn pick_up(&mut self, recorded: Micros) -> Result<Result<Ground, Ended>, StoreError> {
         self.charge(recorded, Micros::ZERO);
         let picked = tokio::select! {
             biased;
@@ -136,17 +146,27 @@ impl Attempt<'_> {
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
-        if let Ok(Resumption { journal, .. }) = &picked {
-            let spent = self.charge(recorded, journal.spent());
-            self.spent = spent;
-            let resumed = EventType::Resumed {
-                step: journal.last_step(),
-                attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
-            };
-            self.resumed = Some(self.event(&resumed)?);
-            self.recorder.go_on(journal.entries().len());
-        }
-        Ok(picked)
+        let Resumption {
+            journal,
+            stored,
+            workspace,
+            files,
+        } = match picked {
+            Ok(picked) => picked,
+            Err(ended) => return Ok(Err(ended)),
+        };
+        self.spent = self.charge(recorded, journal.spent());
+        let resumed = EventType::Resumed {
+            step: journal.last_step(),
+            attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
+        };
+        self.resumed = Some(self.event(&resumed)?);
+        self.recorder.go_on(stored);
+        Ok(Ok(Ground {
+            workspace,
+            files,
+            journal: Some(journal),
+        }))
     }
 
     /// Tells the recorder what the run has cost before this attempt: what the journal or the recorded cost knows of, and
@@ -163,18 +183,18 @@ impl Attempt<'_> {
         spent
     }
 
-    /// Before a run is final nothing of it is left alive. Where it may go on later, its directory stays.
-    async fn leave(&self, workspace: Workspace, ended: &Ended) {
-        let left = match ended {
-            Ended::Stopped(StopReason::HandOver | StopReason::Lost) => workspace.keep().await,
-            Ended::Stopped(StopReason::NotOurs | StopReason::Shutdown)
-            | Ended::Succeeded(_)
-            | Ended::Failed(_)
-            | Ended::TimedOut
-            | Ended::Interrupted(_) => workspace.close().await,
-        };
-        if let Err(error) = left {
-            tracing::error!(run = %self.claim.fence.run, %error, "a sandbox or a working directory was not closed");
+    /// Before a run is final nothing of it is left alive.
+    async fn stop(&self, workspace: Workspace) -> Remains {
+        let (remains, stopped) = workspace.stop().await;
+        if let Err(error) = stopped {
+            tracing::error!(run = %self.claim.fence.run, %error, "a run's processes did not end in order");
+        }
+        remains
+    }
+
+    async fn delete(&self, remains: Remains) {
+        if let Err(error) = remains.delete().await {
+            tracing::error!(run = %self.claim.fence.run, %error, "a working directory could not be removed");
         }
     }
 
@@ -183,7 +203,7 @@ impl Attempt<'_> {
         &mut self,
         start: Start,
         mut workspace: Workspace,
-    ) -> Result<(Ended, Fence), StoreError> {
+    ) -> Result<(Ended, Result<Fence, StoreError>, Remains), StoreError> {
         let Start { spec, model, opened } = start;
         let opening = self.opening(spec.shell)?;
         let mut keep = self.recorder.keep(self.claim.fence, opening).boxed();
@@ -207,12 +227,11 @@ impl Attempt<'_> {
         if let Some(kept) = kept {
             // Taken over by this very node, it may need its directory again.
             let ended = self.place.told().map_or(ended, Ended::Stopped);
-            self.leave(workspace, &ended).await;
-            return kept.map(|fence| (ended, fence));
+            return Ok((ended, kept, self.stop(workspace).await));
         }
         // Side by side: a database that is away does not keep the run's processes alive.
-        let (fence, ()) = futures_util::join!(keep, self.leave(workspace, &ended));
-        Ok((ended, fence?))
+        let (kept, remains) = futures_util::join!(keep, self.stop(workspace));
+        Ok((ended, kept, remains))
     }
 
     /// The first write of the attempt.
@@ -258,6 +277,10 @@ impl Attempt<'_> {
         let cost = rest.spent.until(Instant::now(), &self.budget());
         if matches!(ended, Ended::Stopped(StopReason::HandOver)) {
             rest.new.cost = cost;
+            // One that did not even begin has nothing to add to how the attempt before it ended.
+            if fence != self.claim.fence {
+                rest.new.journal.data.push(HANDED_OVER.to_owned());
+            }
             return self.recorder.append(fence, rest.new).await.map(drop);
         }
         rest.new.events.splice(0..0, self.resumed.take());
@@ -290,8 +313,7 @@ async fn prepare(
     worker: &Worker,
     claim: &Claim,
     budget: BudgetSpec,
-    workspace: &mut Workspace,
-    resume: Option<Journal>,
+    ground: &mut Ground,
 ) -> Result<Start, String> {
     let request: RunRequest = serde_json::from_str(&claim.definition)
         .map_err(|error| format!("the stored definition cannot be read: {error}"))?;
@@ -313,20 +335,17 @@ async fn prepare(
         let path = RelPath::new(&file.path).map_err(|error| format!("files: {:?}: {error}", file.path))?;
         files.push((path, file.content.unwrap_or_default().into_bytes()));
     }
-    if !files.is_empty() {
-        workspace
+    match ground.files {
+        Files::Laid => ground.workspace.brought(files.iter().map(|(path, _)| path)),
+        Files::ToLay if files.is_empty() => {}
+        Files::ToLay => ground
+            .workspace
             .lay(files)
             .await
-            .map_err(|error| format!("the run's files cannot be laid: {error}"))?;
+            .map_err(|error| format!("the run's files cannot be laid: {error}"))?,
     }
     let redactor = Arc::new(Redactor::default());
-    let opened = match &request.connections {
-        Some(wanted) if !wanted.is_empty() => {
-            let run = (claim.org, claim.fence.run);
-            Some(worker.connections.open_for_run(run, wanted, &redactor).await?)
-        }
-        Some(_) | None => None,
-    };
+    let opened = open_connections(worker, claim, request.connections.as_ref(), &redactor).await?;
     let shell = if request.shell.unwrap_or(true) {
         Shell::Allowed
     } else {
@@ -337,6 +356,7 @@ async fn prepare(
         input: request.input,
         output_schema: output_schema.map(Arc::new),
         shell,
+        egress: Egress::Closed,
         budget,
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools: opened
@@ -344,11 +364,31 @@ async fn prepare(
             .map(|opened| opened.tools.clone())
             .unwrap_or_default(),
         redactor,
-        resume,
+        resume: ground.journal.take(),
     };
     Ok(Start {
         spec,
         model: Arc::clone(model),
         opened,
     })
+}
+
+/// Opens the run's connections, where it has any.
+async fn open_connections(
+    worker: &Worker,
+    claim: &Claim,
+    wanted: Option<&BTreeMap<String, RunConnection>>,
+    redactor: &Arc<Redactor>,
+) -> Result<Option<Opened>, String> {
+    match wanted {
+        Some(wanted) if !wanted.is_empty() => {
+            let run = (claim.org, claim.fence.run);
+            worker
+                .connections
+                .open_for_run(run, wanted, redactor)
+                .await
+                .map(Some)
+        }
+        Some(_) | None => Ok(None),
+    }
 }

@@ -3,7 +3,7 @@
 use std::{
     ffi::{CStr, CString},
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
 };
 
 use rustix::{
@@ -99,9 +99,15 @@ fn enter(at: &mut Cursor, name: &CStr) -> io::Result<()> {
 /// is followed.
 pub(super) fn make_accessible(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = openat(parent, name, flags, Mode::empty())?;
-    chmod(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()), Mode::RWXU)?;
-    Ok(())
+    make_private(&openat(parent, name, flags, Mode::empty())?)
+}
+
+/// Gives the owner all rights on a folder, and nobody else any; a path descriptor is enough.
+pub(super) fn make_private(folder: &OwnedFd) -> io::Result<()> {
+    Ok(chmod(
+        format!("/proc/self/fd/{}", folder.as_raw_fd()),
+        Mode::RWXU,
+    )?)
 }
 
 pub(super) fn is_dot(name: &CStr) -> bool {

@@ -5,6 +5,7 @@
 //! devices are never opened for their content. Walks hold one descriptor however deep the tree is, and recurse
 //! neither on the stack nor in descriptors.
 
+mod adopt;
 mod cursor;
 mod delete;
 mod list;
@@ -24,19 +25,26 @@ use std::{
 };
 
 use rustix::{
-    fs::{Mode, OFlags, fchown, mkdirat, open as open_path},
+    fs::{Mode, OFlags, fchown, fstat, mkdirat, open as open_path, openat},
+    io::Errno,
     process::{Gid, Uid},
 };
 
 pub(crate) use usage::{Total, measure};
 
-use crate::{path::RelPath, uids::RunUid};
+use crate::{
+    path::RelPath,
+    uids::{self, RunUid},
+};
 
 /// The working directory of one run, held by a descriptor. Every access is relative to it and resolves no
 /// symlink, leaves no mount and opens no device or pipe (`openat2`).
 ///
 /// Where the engine is root, the directory and what the engine writes into it belong to a host user of its own,
 /// which no other run of this host has at the same time.
+///
+/// Dropping it leaves the directory in place, to be opened again by [`reopen`](Self::reopen); only
+/// [`delete`](Self::delete) and [`sweep`](Self::sweep) remove anything.
 #[derive(Debug)]
 pub struct Workdir {
     root: OwnedFd,
@@ -102,12 +110,7 @@ impl Workdir {
     /// When something of that name is there already, when the name is not one plain segment, or when the root
     /// engine has no user left for another run.
     pub fn create(root: &Path, name: &str) -> io::Result<Self> {
-        if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a directory name",
-            ));
-        }
+        check_name(name)?;
         let owner = RunUid::acquire()?;
         // Others may pass through to their own directory, but not list who else is there.
         DirBuilder::new().recursive(true).mode(0o711).create(root)?;
@@ -127,28 +130,44 @@ impl Workdir {
         })
     }
 
-    /// Takes over the directory `name` below `root` that an earlier process has made; `None` where there is none.
+    /// Opens again the directory `name` that an earlier life of its run made below `root`, for the run to go on in;
+    /// `None` where there is none. Nothing may run in it any more. What the run kept outside of it, in `/tmp`, is gone.
+    ///
+    /// A root engine gives the whole tree to a user of its own again: that takes time by the number of files.
     ///
     /// # Errors
-    /// As [`create`](Self::create), and when the directory cannot be opened or given to its new user.
+    /// When what has this name is no directory, or belongs to neither this engine nor a run of this host; when the name
+    /// is not one plain segment; or when the root engine has no user left for another run.
     pub fn reopen(root: &Path, name: &str) -> io::Result<Option<Self>> {
+        check_name(name)?;
         let root_fd = match open_path(root, DIRECTORY, Mode::empty()) {
-            Ok(fd) => fd,
-            Err(rustix::io::Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(error.into()),
+            Err(Errno::NOENT) => return Ok(None),
+            opened => opened?,
         };
-        let dir = match open::beneath(root_fd.as_fd(), name.as_bytes(), DIRECTORY, Mode::empty()) {
-            Ok(dir) => dir,
-            Err(rustix::io::Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let dir = match open::beneath(root_fd.as_fd(), name, PLACE, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => opened?,
         };
         let owner = RunUid::acquire()?;
-        give_to(&dir, owner.as_deref())?;
+        let (found, own) = (fstat(&dir)?.st_uid, rustix::process::geteuid().as_raw());
+        if found != own && !(owner.is_some() && uids::is_of_a_run(found)) {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the directory belongs to another user",
+            ));
+        }
+        // A run may have let others in, or shut itself out.
+        delete::make_private(&dir)?;
+        let dir = openat(&dir, ".", DIRECTORY, Mode::empty())?;
+        if let Some(owner) = &owner {
+            adopt::give_tree(dir.as_fd(), owner.uid())?;
+        }
+        delete::remove_tree(root_fd.as_fd(), scratch_name(name).as_bytes())?;
         Ok(Some(Self {
+            path: std::path::absolute(root)?.join(name),
             root: root_fd,
             dir,
             name: name.to_owned(),
-            path: std::path::absolute(root)?.join(name),
             owner,
         }))
     }
@@ -209,7 +228,7 @@ impl Workdir {
     pub fn sweep(root: &Path, mut is_live: impl FnMut(&str) -> bool) -> io::Result<u64> {
         let root_fd = match open_path(root, DIRECTORY, Mode::empty()) {
             Ok(fd) => fd,
-            Err(rustix::io::Errno::NOENT) => return Ok(0),
+            Err(Errno::NOENT) => return Ok(0),
             Err(error) => return Err(error.into()),
         };
         delete::sweep(root_fd.as_fd(), |name| {
@@ -244,6 +263,18 @@ impl Workdir {
 }
 
 const SCRATCH: &str = ".tmp";
+/// Opens a folder that may even refuse to be read.
+const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
+
+fn check_name(name: &str) -> io::Result<()> {
+    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a directory name",
+        ));
+    }
+    Ok(())
+}
 
 fn scratch_name(name: &str) -> String {
     format!("{name}{SCRATCH}")

@@ -244,3 +244,149 @@ fn a_directory_that_exists_is_not_taken_for_a_new_run() {
         );
     }
 }
+
+/// Who owns each of these, below `root`.
+fn owners<const N: usize>(root: &Path, paths: [&str; N]) -> [u32; N] {
+    paths.map(|path| fs::symlink_metadata(root.join(path)).unwrap().uid())
+}
+
+#[test]
+fn a_directory_opened_again_is_private_and_whole_and_belongs_to_the_run() {
+    let (root, workdir) = workdir();
+    let before = workdir.owner().map(|owner| owner.uid());
+    workdir.write(&path("a/b/notes.txt"), b"kept").unwrap();
+    workdir.scratch().unwrap();
+    let dir = root.path().join("run_1");
+    symlink("/etc/passwd", dir.join("a/link")).unwrap();
+    if let Some(uid) = before {
+        std::os::unix::fs::lchown(dir.join("a/link"), Some(uid), Some(uid)).unwrap();
+    }
+    deep_tree(&dir, 1_500);
+    fs::set_permissions(dir.join("a/b/notes.txt"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o000)).unwrap();
+    let held = drop_and_take_its_user(workdir);
+
+    let again = Workdir::reopen(root.path(), "run_1").unwrap().unwrap();
+    let uid = again
+        .owner()
+        .map_or(rustix::process::geteuid().as_raw(), |owner| owner.uid());
+    assert_ne!(before, Some(uid), "the old user may be another run's by now");
+    let all = [
+        "run_1",
+        "run_1/a",
+        "run_1/a/b",
+        "run_1/a/b/notes.txt",
+        "run_1/a/link",
+    ];
+    assert_eq!(owners(root.path(), all), [uid; 5]);
+    assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o7777, 0o700);
+    assert_eq!(
+        fs::metadata(dir.join("a/b/notes.txt")).unwrap().mode() & 0o777,
+        0o640
+    );
+    assert_eq!(
+        fs::metadata("/etc/passwd").unwrap().uid(),
+        0,
+        "no link is followed"
+    );
+    assert_eq!(again.read(&path("a/b/notes.txt"), 10).unwrap(), b"kept");
+    assert_eq!(again.usage().unwrap().1, 1_501 + 4);
+    again.write(&path("a/more.txt"), b"new").unwrap();
+    assert!(
+        !root.path().join("run_1.tmp").exists(),
+        "what was temporary is gone"
+    );
+    again.scratch().unwrap();
+    drop(held);
+    again.delete().unwrap();
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+/// Lets a directory go as a dying engine does, and gives its user to another run, where there is one.
+fn drop_and_take_its_user(workdir: Workdir) -> Vec<Arc<RunUid>> {
+    let wanted = workdir.owner().map(|owner| owner.uid());
+    drop(workdir);
+    let mut held = Vec::new();
+    while let Some(uid) = RunUid::acquire().unwrap() {
+        let found = Some(uid.uid()) == wanted;
+        held.push(uid);
+        if found {
+            break;
+        }
+    }
+    held
+}
+
+#[test]
+fn what_is_no_directory_of_a_run_is_not_opened_again() {
+    let root = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    assert!(Workdir::reopen(root.path(), "run_1").unwrap().is_none());
+    assert!(
+        Workdir::reopen(&root.path().join("never"), "run_1")
+            .unwrap()
+            .is_none()
+    );
+    symlink(outside.path(), root.path().join("link")).unwrap();
+    fs::write(root.path().join("file"), "x").unwrap();
+    for name in ["link", "file"] {
+        assert!(Workdir::reopen(root.path(), name).is_err(), "{name}");
+    }
+    for name in ["", ".", "..", "a/b"] {
+        let error = Workdir::reopen(root.path(), name).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
+    }
+    if rustix::process::geteuid().is_root() {
+        let theirs = root.path().join("theirs");
+        fs::create_dir(&theirs).unwrap();
+        std::os::unix::fs::chown(&theirs, Some(1_000), Some(1_000)).unwrap();
+        let error = Workdir::reopen(root.path(), "theirs").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(owners(root.path(), ["theirs"]), [1_000]);
+    }
+}
+
+#[test]
+fn a_file_of_somebody_else_that_was_linked_into_the_directory_stays_theirs() {
+    let (root, workdir) = workdir();
+    let dir = root.path().join("run_1");
+    let before = workdir.owner().map(|owner| owner.uid());
+    fs::write(root.path().join("secret"), "secret").unwrap();
+    fs::hard_link(root.path().join("secret"), dir.join("linked")).unwrap();
+    fs::write(dir.join("unfinished"), "the engine died before it gave this away").unwrap();
+    workdir.write(&path("own"), b"x").unwrap();
+    fs::hard_link(dir.join("own"), dir.join("own again")).unwrap();
+    let held = drop_and_take_its_user(workdir);
+    let again = Workdir::reopen(root.path(), "run_1").unwrap().unwrap();
+    let us = rustix::process::geteuid().as_raw();
+    let uid = again.owner().map_or(us, |owner| owner.uid());
+    assert_ne!(before, Some(uid));
+    let all = [
+        "secret",
+        "run_1/linked",
+        "run_1/unfinished",
+        "run_1/own",
+        "run_1/own again",
+    ];
+    assert_eq!(owners(root.path(), all), [us, us, uid, uid, uid]);
+    drop(held);
+}
+
+#[test]
+fn a_tree_that_was_given_away_in_part_is_given_away_whole_the_next_time() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (root, workdir) = workdir();
+    workdir.write(&path("a/one"), b"1").unwrap();
+    workdir.write(&path("b/two"), b"2").unwrap();
+    let dir = root.path().join("run_1");
+    for part in ["a", "a/one"] {
+        std::os::unix::fs::chown(dir.join(part), Some(200_077), Some(200_077)).unwrap();
+    }
+    drop(workdir);
+    let again = Workdir::reopen(root.path(), "run_1").unwrap().unwrap();
+    let uid = again.owner().unwrap().uid();
+    let all = ["run_1", "run_1/a", "run_1/a/one", "run_1/b", "run_1/b/two"];
+    assert_eq!(owners(root.path(), all), [uid; 5]);
+}

@@ -1,8 +1,8 @@
-//! Rows 64 to 66, and that ordinary programs still work.
+//! Rows 64 to 66, that a directory is taken up again after a restart, and that ordinary programs still work.
 
-use sortie_sandbox::{EntryKind, ExitKind, FileError, Limits, RelPath};
+use sortie_sandbox::{EntryKind, ExitKind, FileError, Limits, RelPath, Spec, Workdir};
 
-use crate::harness::{Bed, Section, out};
+use crate::harness::{Bed, Run, Section, out};
 
 pub(crate) fn whatever_was_left_behind_is_measured_and_deleted(bed: &Bed) -> Section<'_> {
     Box::pin(async {
@@ -43,6 +43,56 @@ pub(crate) fn whatever_was_left_behind_is_measured_and_deleted(bed: &Bed) -> Sec
         );
         assert!(entries.iter().any(|entry| entry.path == "line\nbreak"));
         assert!(entries.iter().any(|entry| entry.path.contains('\u{FFFD}')));
+        run.end().await;
+    })
+}
+
+pub(crate) fn a_run_goes_on_in_its_directory_after_a_restart(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        run.workdir
+            .write(&RelPath::new("engine's").unwrap(), b"1")
+            .unwrap();
+        let script = "mkdir -p made/closed && echo one > made/file && echo x > made/closed/file && \
+                      ln -s made/file link && echo x > $TMPDIR/temporary && chmod 500 made/closed && chmod 777 .";
+        assert_eq!(run.sh(script).await.exit, ExitKind::Code(0));
+        // As an engine that dies: everything in the sandbox is killed, the directory stays.
+        let Run {
+            path,
+            workdir,
+            sandbox,
+        } = run;
+        sandbox.close().await.unwrap();
+        drop(workdir);
+        let mut other = bed.open("run_2", Limits::default()).await;
+
+        let workdir = Workdir::reopen(&bed.runs(), "run_1").unwrap().unwrap();
+        let sandbox = bed.backend.open(&workdir, Spec::default()).await.unwrap();
+        let mut run = Run {
+            path,
+            workdir,
+            sandbox,
+        };
+        let script = "cat made/file link made/closed/file && echo two > made/file && echo 2 > \"engine's\" && \
+                      chmod 700 made/closed && rm -r made/closed && test ! -e $TMPDIR/temporary && ./probe orphans 1";
+        let finished = run.sh(script).await;
+        assert_eq!(
+            (finished.exit, out(&finished).as_str()),
+            (ExitKind::Code(0), "one\none\nx\n"),
+            "{finished:?}"
+        );
+        let read = |name: &str| run.workdir.read(&RelPath::new(name).unwrap(), 10).unwrap();
+        assert_eq!(
+            [read("made/file"), read("engine's")],
+            [b"two\n".to_vec(), b"2\n".to_vec()]
+        );
+        let peek = format!("cat {}/made/file", run.path.display());
+        assert_ne!(
+            other.sh(&peek).await.exit,
+            ExitKind::Code(0),
+            "it is private again"
+        );
+        other.end().await;
         run.end().await;
     })
 }

@@ -83,6 +83,7 @@ battery! {
     lifetimes::arguments_and_environment_of_any_size,
     lifetimes::a_lost_sandbox_is_opened_again,
     files::whatever_was_left_behind_is_measured_and_deleted,
+    files::a_run_goes_on_in_its_directory_after_a_restart,
     files::ordinary_tools_work,
     neighbours::two_runs_see_nothing_of_each_other,
     neighbours::a_hundred_sandboxes_at_once,

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Event, Micros, Run, RunStatus};
-use sortie_testkit::{Client, client::status_of};
+use sortie_testkit::{
+    Client,
+    client::{data, status_of},
+};
 
 /// A run without tools: the offline model answers with the prompt itself.
 pub(crate) fn plain(text: &str) -> Value {
@@ -76,4 +79,19 @@ pub(crate) fn finals(events: &[Event]) -> usize {
 /// The events of one type.
 pub(crate) fn of_kind<'a>(events: &'a [Event], kind: &str) -> Vec<&'a Event> {
     events.iter().filter(|event| event.kind == kind).collect()
+}
+
+/// Checks the events of a run that was resumed so many times: each time a worker began again, the status went through
+/// its moves once, and the attempts are counted.
+pub(crate) fn assert_resumed(events: &[Event], times: usize) {
+    let attempts: Vec<Value> = of_kind(events, "resumed")
+        .into_iter()
+        .map(|event| data(event)["attempt"].clone())
+        .collect();
+    let expected: Vec<Value> = (2..).take(times).map(Value::from).collect();
+    assert_eq!(attempts, expected);
+    let running = statuses(events)
+        .into_iter()
+        .filter(|status| *status == RunStatus::Running);
+    assert_eq!((running.count(), finals(events)), (1, 1));
 }

@@ -5,20 +5,17 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use serde_json::json;
 use sortie_api::RunStatus;
-use sortie_testkit::{
-    Database, NodeOptions,
-    client::{Next, data},
-};
+use sortie_testkit::{Database, NodeOptions, client::Next};
 
 use crate::{
     Checked, both_databases,
-    kit::{at_work, finals, of_kind, plain},
+    kit::{assert_resumed, at_work, finals, of_kind, plain},
     node, node_with,
 };
 
 both_databases![
     a_run_that_ends_within_the_grace_is_finished,
-    a_run_that_outlasts_the_grace_is_interrupted,
+    a_run_that_outlasts_the_grace_goes_on_after_the_restart,
     waiting_runs_stay_queued_and_go_on_after_the_restart,
 ];
 
@@ -54,26 +51,57 @@ async fn a_run_that_ends_within_the_grace_is_finished(database: Database) -> Che
     Ok(())
 }
 
-async fn a_run_that_outlasts_the_grace_is_interrupted(database: Database) -> Checked {
+async fn a_run_that_outlasts_the_grace_goes_on_after_the_restart(database: Database) -> Checked {
     let options = NodeOptions::default().env("SORTIE_SHUTDOWN_GRACE_SECONDS", "1");
     let mut node = node_with(database, options).await?;
     let client = node.client()?;
-    let id = at_work(&client).await?.id.to_string();
+    let prompt = "```sh\necho kept > note; echo begun\n```\n```wait 2500\n```\n```sh\ncat note\n```\n";
+    let id = client.create(&json!({"prompt": prompt})).await?.id.to_string();
     let mut stream = client.follow(&id, None).await?;
+    stream.until(|event| event.kind == "tool_end").await?;
     let begun = Instant::now();
     node.terminate()?;
-    // The stream is told the end of the run, or is closed; it never keeps the node.
+    // The stream is closed without an end; it never keeps the node.
     while matches!(stream.next().await, Ok(Next::Event(_))) {}
     ensure!(node.ended().await?.success());
     ensure!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     node.restart().await?;
     let (events, run) = node.client()?.finished(&id).await?;
-    assert_eq!(run.status, RunStatus::Interrupted);
-    ensure!(run.error.is_some() && run.finished_at.is_some(), "{run:?}");
-    assert_eq!(data(of_kind(&events, "interrupted")[0])["reason"], "shutdown");
-    assert_eq!(finals(&events), 1);
-    // Contract part 3: cancel leaves an interrupted run as it is.
-    assert_eq!(node.client()?.cancel(&id).await?, run);
+    assert_eq!(
+        (run.status, run.output.as_deref()),
+        (RunStatus::Succeeded, Some("kept\n"))
+    );
+    assert_resumed(&events, 1);
+    Ok(())
+}
+
+/// A run that a node hands over goes on on another one, without waiting for a lease.
+#[tokio::test]
+async fn a_run_that_outlasts_the_grace_goes_on_elsewhere() -> Checked {
+    let options = NodeOptions::default().env("SORTIE_SHUTDOWN_GRACE_SECONDS", "0");
+    let mut first = node_with(Database::Postgres, options).await?;
+    let client = first.client()?;
+    let run = client
+        .create(&json!({"prompt": "```wait 2000\n```\nmoved"}))
+        .await?;
+    let id = run.id.to_string();
+    client
+        .follow(&id, None)
+        .await?
+        .until_status(RunStatus::Running)
+        .await?;
+    let second = first.beside().await?;
+    let client = second.client()?;
+    let mut stream = client.follow(&id, None).await?;
+    first.stop().await?;
+    let stopped = Instant::now();
+    stream.until(|event| event.kind == "resumed").await?;
+    ensure!(
+        stopped.elapsed() < Duration::from_secs(5),
+        "{:?} after the other node had stopped",
+        stopped.elapsed()
+    );
+    assert_eq!(client.finished(&id).await?.1.status, RunStatus::Succeeded);
     Ok(())
 }
 
@@ -83,7 +111,7 @@ async fn waiting_runs_stay_queued_and_go_on_after_the_restart(database: Database
         .env("SORTIE_SHUTDOWN_GRACE_SECONDS", "1");
     let mut node = node_with(database, options).await?;
     let client = node.client()?;
-    at_work(&client).await?;
+    let at_work = at_work(&client).await?.id.to_string();
     let waiting = client.create(&plain("later")).await?;
     let id = waiting.id.to_string();
     let mut stream = client.follow(&id, None).await?;
@@ -96,6 +124,8 @@ async fn waiting_runs_stay_queued_and_go_on_after_the_restart(database: Database
     );
     ensure!(node.ended().await?.success());
     node.restart().await?;
+    // It has the only place again.
+    node.client()?.cancel(&at_work).await?;
     let (events, run) = node.client()?.finished(&id).await?;
     assert_eq!(
         (run.status, run.output.as_deref()),

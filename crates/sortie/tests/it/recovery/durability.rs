@@ -1,5 +1,5 @@
-//! kill -9 under load, counted: every acknowledged run exists afterwards and reaches one final status, its events
-//! are numbered without a gap, and none is executed again once it has ended.
+//! kill -9 under load, counted: every acknowledged run exists afterwards and succeeds, or says why it could not go on; its
+//! events are numbered without a gap, and none is executed again once it has ended.
 
 use std::{
     collections::BTreeMap,
@@ -7,11 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use futures_util::{StreamExt, stream};
-use serde_json::{Value, json};
+use serde_json::json;
 use sortie_api::{Event, Run, RunStatus};
-use sortie_testkit::{Client, Database};
+use sortie_testkit::{Client, Database, client::data};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -42,44 +42,91 @@ fn rounds() -> Result<usize> {
     }
 }
 
-/// The mix of the load: most runs end at once, some work in a shell, some are still waiting when the node dies.
-fn request(n: usize) -> Value {
-    let prompt = match n % 8 {
-        0 => "```sh\necho a > a; cat a\n```\n".to_owned(),
-        1 => "```wait 300\n```\n".to_owned(),
-        2 => "```sh\nsleep 0.2\n```\n```sh\necho end\n```\n".to_owned(),
-        _ => format!("run {n}"),
-    };
-    json!({"prompt": prompt})
+/// A run of several steps in one directory. A command that was under way when the node died is made again: its line may
+/// be there twice, one after the other, and nothing else may.
+const STEPS: &str = "```sh\necho 1 >> log; echo done\n```\n```wait 150\n```\n```sh\necho 2 >> log; sleep 0.1\n```\n\
+                     ```sh\necho 3 >> log\n```\n```wait 150\n```\n```sh\nuniq log\n```\n";
+
+/// The mix of the load: most runs end at once, some work in a shell, some are still waiting when the node dies. The
+/// prompt, and the answer that it has to have.
+fn task(n: usize) -> (String, String) {
+    match n % 8 {
+        0 => ("```sh\necho a > a; cat a\n```\n".to_owned(), "a\n".to_owned()),
+        1 => (
+            "```wait 300\n```\n```answer\nwaited\n```\n".to_owned(),
+            "waited".to_owned(),
+        ),
+        2 => (
+            "```sh\nsleep 0.2\n```\n```sh\necho end\n```\n".to_owned(),
+            "end\n".to_owned(),
+        ),
+        3 => (STEPS.to_owned(), "1\n2\n3\n".to_owned()),
+        _ => (format!("run {n}"), format!("run {n}")),
+    }
 }
 
-type Acknowledged = Arc<Mutex<Vec<String>>>;
+/// Runs that were acknowledged, each with the answer it has to have.
+type Acknowledged = Arc<Mutex<Vec<(String, String)>>>;
 
 /// Creates runs until the node is gone; what it acknowledged is kept.
 async fn create_until_gone(client: Client, first: usize, acknowledged: Acknowledged) {
     for n in (first..).step_by(CLIENTS) {
-        match client.create(&request(n)).await {
+        let (prompt, answer) = task(n);
+        match client.create(&json!({"prompt": prompt})).await {
             Ok(run) => acknowledged
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .push(run.id.to_string()),
+                .push((run.id.to_string(), answer)),
             Err(_) => return,
         }
     }
 }
 
 /// What the events of a run must say whatever happened to it.
-fn check(events: &[Event], run: &Run) -> Checked {
+fn check(events: &[Event], run: &Run, answer: &str) -> Checked {
     ensure!(run.status.is_final(), "{run:?}");
     ensure!(finals(events) == 1, "{} final statuses", finals(events));
     // The stream has checked already that the ids are 1, 2, 3 … and that each status follows from the one before.
     let starts = of_kind(events, "worker_started").len();
-    ensure!(starts <= 1, "executed {starts} times");
+    let resumes = of_kind(events, "resumed").len();
+    ensure!(resumes <= 3, "resumed {resumes} times");
+    ensure!(
+        starts <= 1 + resumes,
+        "executed {starts} times, resumed {resumes} times"
+    );
+    let mut done: Vec<_> = of_kind(events, "tool_end")
+        .into_iter()
+        .map(|event| data(event)["id"].to_string())
+        .collect();
+    let calls = done.len();
+    done.sort_unstable();
+    done.dedup();
+    ensure!(
+        done.len() == calls,
+        "a completed call was made again: {done:?} of {calls}"
+    );
     let last = events.last().context("no events")?;
     ensure!(last.kind == "status", "{} after the end", last.kind);
-    let expected = [RunStatus::Succeeded, RunStatus::Interrupted];
-    ensure!(expected.contains(&run.status), "{}: {:?}", run.status, run.error);
-    Ok(())
+    match run.status {
+        RunStatus::Succeeded => {
+            ensure!(
+                run.output.as_deref() == Some(answer),
+                "{:?} for {answer:?}",
+                run.output
+            );
+            Ok(())
+        }
+        RunStatus::Interrupted => {
+            // No call of this load is ever in doubt: only the number of kills can be too much.
+            ensure!(
+                resumes == 3,
+                "interrupted after {resumes} resumes: {:?}",
+                run.error
+            );
+            Ok(())
+        }
+        other => bail!("{other}: {:?}", run.error),
+    }
 }
 
 async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database: Database) -> Checked {
@@ -105,28 +152,33 @@ async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database
     let begun = Instant::now();
     let ids = std::mem::take(&mut *acknowledged.lock().unwrap_or_else(PoisonError::into_inner));
     let client = node.client()?;
-    let checks = ids.iter().map(|id| {
+    let checks = ids.iter().map(|(id, answer)| {
         let client = &client;
         async move {
             let (events, run) = client
                 .finished(id)
                 .await
                 .with_context(|| format!("{id} was acknowledged"))?;
-            check(&events, &run).with_context(|| id.clone())?;
-            Ok::<_, anyhow::Error>(run.status)
+            check(&events, &run, answer).with_context(|| id.clone())?;
+            let resumes = of_kind(&events, "resumed").len();
+            Ok::<_, anyhow::Error>((run.status, resumes))
         }
     });
     let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut wrong = Vec::new();
+    let (mut wrong, mut resumed) = (Vec::new(), 0);
     let mut checks = stream::iter(checks).buffer_unordered(16);
     while let Some(checked) = checks.next().await {
         match checked {
-            Ok(status) => *ends.entry(status.as_str()).or_default() += 1,
+            Ok((status, resumes)) => {
+                *ends.entry(status.as_str()).or_default() += 1;
+                resumed += resumes;
+            }
             Err(error) => wrong.push(format!("{error:#}")),
         }
     }
     println!(
-        "{}: {rounds} kills, {} acknowledged runs, all final {:.1} s after the last restart: {ends:?}; {} wrong",
+        "{}: {rounds} kills, {} acknowledged runs, all final {:.1} s after the last restart: {ends:?}, \
+         {resumed} times resumed; {} wrong",
         database.as_str(),
         ids.len(),
         begun.elapsed().as_secs_f64(),
@@ -137,6 +189,7 @@ async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database
         "hardly any load: {} runs",
         ids.len()
     );
+    ensure!(resumed > 0, "no run was at work when the node was killed");
     ensure!(
         wrong.is_empty(),
         "{} runs:\n{}",

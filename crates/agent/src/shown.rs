@@ -1,0 +1,383 @@
+//! The run's sink behind its redactor: nothing passes without its credentials taken out, whoever records it.
+//!
+//! Where the run has no credentials, it hands on what it is given.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use serde_json::value::{RawValue, to_raw_value};
+use sortie_api::{
+    EventType, Micros,
+    event::{ConnectionCall, ToolEnd},
+};
+
+use crate::{
+    Redactor, Sink, Stopped,
+    journal::{Entry, What},
+    model::{Content, ToolCall, ToolResult},
+    redact::Pieces,
+};
+
+/// A sink that is told everything without credentials.
+pub(crate) struct Shown<'a> {
+    sink: &'a dyn Sink,
+    redactor: &'a Redactor,
+    writing: Mutex<Writing>,
+}
+
+/// The text that the model is writing.
+#[derive(Default)]
+struct Writing {
+    step: u32,
+    pieces: Pieces,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn new(sink: &'a dyn Sink, redactor: &'a Redactor) -> Self {
+        Self {
+            sink,
+            redactor,
+            writing: Mutex::default(),
+        }
+    }
+
+    /// Hands out what was held back of the text before.
+    fn finish(&self, writing: &mut Writing) {
+        let rest = writing.pieces.rest(self.redactor);
+        if !rest.is_empty() {
+            self.sink.message_delta(writing.step, &rest);
+        }
+    }
+
+    fn writing(&self) -> MutexGuard<'_, Writing> {
+        // A panic elsewhere leaves at worst a text that lacks a piece.
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn text(&self, text: String) -> String {
+        self.redactor.redact_owned(text)
+    }
+
+    fn json(&self, json: Box<RawValue>) -> Box<RawValue> {
+        let shown = self.redactor.redact(json.get());
+        if shown.len() == json.get().len() && shown == json.get() {
+            return json;
+        }
+        // A credential that was a number or a key leaves no JSON behind.
+        RawValue::from_string(shown.to_string())
+            .or_else(|_| to_raw_value(&serde_json::json!({ "malformed": shown })))
+            .unwrap_or_default()
+    }
+
+    fn event(&self, event: EventType) -> EventType {
+        let text = |text| self.text(text);
+        match event {
+            EventType::Status { status, error } => EventType::Status {
+                status,
+                error: error.map(text),
+            },
+            EventType::Message { text, step } => EventType::Message {
+                text: self.text(text),
+                step,
+            },
+            EventType::ToolStart { tool, id, arguments } => EventType::ToolStart {
+                tool: text(tool),
+                id: text(id),
+                arguments: self.json(arguments),
+            },
+            EventType::ToolEnd(end) => EventType::ToolEnd(ToolEnd {
+                tool: text(end.tool),
+                id: text(end.id),
+                output: text(end.output),
+                ..end
+            }),
+            EventType::Retry {
+                what,
+                attempt,
+                delay_ms,
+                reason,
+            } => EventType::Retry {
+                what,
+                attempt,
+                delay_ms,
+                reason: text(reason),
+            },
+            EventType::ConnectionCall(call) => EventType::ConnectionCall(ConnectionCall {
+                connection: text(call.connection),
+                method: text(call.method),
+                path: text(call.path),
+                ..call
+            }),
+            EventType::OutputRejected { errors, attempt } => EventType::OutputRejected {
+                errors: errors.into_iter().map(text).collect(),
+                attempt,
+            },
+            EventType::Result { output } => EventType::Result { output: text(output) },
+            EventType::Interrupted {
+                reason,
+                step,
+                tool,
+                id,
+            } => EventType::Interrupted {
+                reason,
+                step,
+                tool: tool.map(text),
+                id: id.map(text),
+            },
+            plain @ (EventType::WorkerStarted { .. }
+            | EventType::ModelCall(_)
+            | EventType::BudgetWarning(_)
+            | EventType::BudgetReached(_)
+            | EventType::ContextCompacted { .. }
+            | EventType::Resumed { .. }
+            | EventType::OutputTruncated { .. }) => plain,
+        }
+    }
+
+    fn entry(&self, entry: Entry) -> Entry {
+        let text = |text| self.text(text);
+        let what = match entry.what {
+            What::Reply { content } => What::Reply {
+                content: content.into_iter().map(|piece| self.content(piece)).collect(),
+            },
+            What::Intent { id, tool, effect } => What::Intent {
+                id: text(id),
+                tool: text(tool),
+                effect,
+            },
+            What::Result(result) => What::Result(ToolResult {
+                id: text(result.id),
+                name: text(result.name),
+                content: result.content.shown(self.redactor, usize::MAX),
+                is_error: result.is_error,
+            }),
+            What::Correction { text } => What::Correction {
+                text: self.text(text),
+            },
+            What::Compacted { summary, turns } => What::Compacted {
+                summary: text(summary),
+                turns,
+            },
+            What::Trimmed { turns } => What::Trimmed { turns },
+        };
+        Entry { what, ..entry }
+    }
+
+    fn content(&self, piece: Content) -> Content {
+        match piece {
+            Content::Text(text) => Content::Text(self.text(text)),
+            Content::ToolCall(call) => Content::ToolCall(ToolCall {
+                id: self.text(call.id),
+                name: self.text(call.name),
+                arguments: self.text(call.arguments),
+            }),
+            Content::Opaque(raw) => Content::Opaque(self.json(raw)),
+        }
+    }
+}
+
+impl Sink for Shown<'_> {
+    fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+        if self.redactor.is_empty() {
+            return self.sink.record(event);
+        }
+        // Whatever is recorded, the text before it has ended.
+        self.finish(&mut self.writing());
+        self.sink.record(self.event(event))
+    }
+
+    fn journal(&self, entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+        if self.redactor.is_empty() {
+            return self.sink.journal(entry);
+        }
+        self.sink.journal(self.entry(entry))
+    }
+
+    fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
+        self.sink.durable()
+    }
+
+    fn spent(&self, cost: Micros) {
+        self.sink.spent(cost);
+    }
+
+    fn message_delta(&self, step: u32, text: &str) {
+        if self.redactor.is_empty() {
+            return self.sink.message_delta(step, text);
+        }
+        let mut writing = self.writing();
+        if writing.step != step {
+            self.finish(&mut writing);
+            writing.step = step;
+        }
+        let shown = writing.pieces.push(self.redactor, text);
+        if !shown.is_empty() {
+            self.sink.message_delta(step, &shown);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sortie_api::RunStatus;
+    use sortie_sandbox::ExitKind;
+
+    use super::*;
+    use crate::{
+        content::{CommandOutput, ToolContent},
+        tool::Effect,
+    };
+
+    /// Keeps all it is told as text.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Sink for Told {
+        fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+            self.0
+                .lock()
+                .unwrap()
+                .push(serde_json::to_string(&event).unwrap());
+            Box::pin(async { Ok(()) })
+        }
+
+        fn journal(&self, entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+            self.0
+                .lock()
+                .unwrap()
+                .push(serde_json::to_string(&entry).unwrap());
+            Box::pin(async { Ok(()) })
+        }
+
+        fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn spent(&self, _cost: Micros) {}
+    }
+
+    const SECRET: &str = "123456789";
+
+    fn s() -> String {
+        format!("a {SECRET} b")
+    }
+
+    fn events() -> Vec<EventType> {
+        let arguments = |json: &str| RawValue::from_string(json.to_owned()).unwrap();
+        let start = |json: &str| EventType::ToolStart {
+            tool: s(),
+            id: s(),
+            arguments: arguments(json),
+        };
+        vec![
+            EventType::Status {
+                status: RunStatus::Failed,
+                error: Some(s()),
+            },
+            EventType::Message { text: s(), step: 1 },
+            start(r#"{"k":"123456789"}"#),
+            start(r#"{"k":123456789}"#),
+            EventType::ToolEnd(ToolEnd {
+                tool: s(),
+                id: s(),
+                is_error: false,
+                output: s(),
+                output_bytes: 1,
+                duration_ms: 1,
+            }),
+            EventType::Retry {
+                what: "model_call".to_owned(),
+                attempt: 2,
+                delay_ms: 1,
+                reason: s(),
+            },
+            EventType::ConnectionCall(ConnectionCall {
+                connection: s(),
+                method: s(),
+                path: s(),
+                status: None,
+                bytes: 0,
+                duration_ms: 0,
+            }),
+            EventType::Interrupted {
+                reason: "uncertain_call",
+                step: 1,
+                tool: Some(s()),
+                id: Some(s()),
+            },
+            EventType::OutputRejected {
+                errors: vec![s()],
+                attempt: 1,
+            },
+            EventType::Result { output: s() },
+        ]
+    }
+
+    fn entries() -> Vec<What> {
+        let result = |content| {
+            What::Result(ToolResult {
+                id: s(),
+                name: s(),
+                content,
+                is_error: false,
+            })
+        };
+        let call = ToolCall {
+            id: s(),
+            name: s(),
+            arguments: s(),
+        };
+        let opaque = RawValue::from_string(format!("[{SECRET}]")).unwrap();
+        vec![
+            What::Reply {
+                content: vec![
+                    Content::Text(s()),
+                    Content::ToolCall(call),
+                    Content::Opaque(opaque),
+                ],
+            },
+            What::Intent {
+                id: s(),
+                tool: s(),
+                effect: Effect::Outside,
+            },
+            result(ToolContent::Text(s())),
+            result(ToolContent::Command(CommandOutput {
+                exit: ExitKind::Code(0),
+                stdout: s(),
+                stderr: s(),
+                timeout: Duration::ZERO,
+            })),
+            What::Correction { text: s() },
+            What::Compacted {
+                summary: s(),
+                turns: 1,
+            },
+        ]
+    }
+
+    #[tokio::test]
+    async fn every_event_and_every_entry_passes_without_its_credentials() {
+        let (told, redactor) = (Told::default(), Redactor::new([SECRET]));
+        let shown = Shown::new(&told, &redactor);
+        for event in events() {
+            assert!(serde_json::to_string(&event).unwrap().contains(SECRET));
+            shown.record(event).await.unwrap();
+        }
+        for what in entries() {
+            let entry = Entry {
+                step: 1,
+                spent_micros: Micros::ZERO,
+                what,
+            };
+            shown.journal(entry).await.unwrap();
+        }
+        let told = told.0.into_inner().unwrap();
+        assert_eq!(told.len(), events().len() + entries().len());
+        for told in told {
+            assert!(told.contains("[redacted]") && !told.contains(SECRET), "{told}");
+        }
+    }
+}

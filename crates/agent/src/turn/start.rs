@@ -1,0 +1,141 @@
+//! How a run begins, or goes on: its tools, its task, and what its journal says.
+
+use serde_json::value::RawValue;
+use tokio::sync::Mutex;
+
+use super::{Agent, Stop};
+use crate::{
+    RunSpec, Shell, Sink, Workspace,
+    answer::Answer,
+    journal::{Ended, Journal},
+    meter::Meter,
+    model::{Model, Task},
+    model_call::Caller,
+    prompt,
+    resume::Point,
+    schema::Schema,
+    scribe::Scribe,
+    tool::{Context, Files, Tool},
+    tool_call::ToolRunner,
+    tools,
+    window::Window,
+    workspace::INPUT_FILE,
+};
+
+/// `input` that is larger is laid as a file even where the agent has no shell.
+const INPUT_FILE_FROM_BYTES: usize = 8 * 1024;
+
+/// What a run is made of.
+pub(super) struct Parts<'a> {
+    pub(super) spec: &'a RunSpec,
+    pub(super) model: &'a dyn Model,
+    pub(super) sink: &'a dyn Sink,
+    pub(super) meter: &'a Meter<'a>,
+}
+
+impl Parts<'_> {
+    /// Runs it to its output, from where `journal` ends.
+    pub(super) async fn run(
+        &self,
+        workspace: &mut Workspace,
+        journal: Option<Journal>,
+    ) -> Result<String, Stop> {
+        let Self {
+            spec,
+            model,
+            sink,
+            meter,
+        } = *self;
+        let input_file = input_file(spec, workspace);
+        let toolbox = toolbox(spec)?;
+        let definitions: Vec<_> = toolbox.iter().map(|tool| tool.definition()).collect();
+        let workspace = Mutex::new(workspace);
+        let scribe = Scribe::new(sink, meter);
+        let context = Context {
+            sink,
+            output_bytes: model.tool_output_bytes(),
+            files: Some(Files {
+                workspace: &workspace,
+                input_file,
+                command_timeout: spec.command_timeout,
+            }),
+            redactor: Some(&spec.redactor),
+        };
+        let tools = ToolRunner {
+            toolbox: &toolbox,
+            context,
+            sink,
+            meter,
+            scribe: &scribe,
+            redactor: &spec.redactor,
+        };
+        let caller = Caller {
+            model,
+            system: prompt::system(spec),
+            task: Task {
+                prompt: &spec.prompt,
+                input: spec.input.as_deref(),
+                input_file: input_file.map(|_| INPUT_FILE),
+                output_schema: spec.output_schema.as_deref().map(Schema::text),
+            },
+            tools: &definitions,
+            sink,
+            meter,
+            window: Window::of(model),
+        };
+        let point = match journal {
+            None => Point::default(),
+            Some(journal) => resumed(journal, &tools, &caller)?,
+        };
+        let mut agent = Agent {
+            spec,
+            sink,
+            caller,
+            tools,
+            scribe: &scribe,
+            answer: Answer::new(spec.output_schema.clone(), point.rejected),
+            conversation: point.conversation,
+            step: point.step,
+            broken: point.broken,
+        };
+        agent.work(point.open).await
+    }
+}
+
+/// Where the journal ends. A model call that was under way there has cost something that nobody has told yet.
+fn resumed(journal: Journal, tools: &ToolRunner<'_>, caller: &Caller<'_>) -> Result<Point, Stop> {
+    if let Some(call) = journal.uncertain_call() {
+        return Err(Stop::Failed(format!(
+            "a call of {:?} ({}) was under way in turn {} when the worker was lost and may have had its effect",
+            call.tool, call.id, call.step
+        )));
+    }
+    let (entries, ended) = journal.into_parts();
+    let point = Point::after(entries, |call| tools.is_broken(call)).map_err(Stop::Failed)?;
+    if point.open.is_none() && ended == Ended::Lost {
+        caller.charge_given_up(point.step + 1, point.conversation.turns());
+    }
+    caller.meter.tell();
+    Ok(point)
+}
+
+/// The tools of a run, each with a name of its own.
+fn toolbox(spec: &RunSpec) -> Result<Vec<&dyn Tool>, Stop> {
+    let mut toolbox: Vec<&dyn Tool> = Vec::with_capacity(6 + spec.tools.len());
+    toolbox.extend(tools::toolbox(spec.shell, spec.egress).iter().copied());
+    for tool in &spec.tools {
+        let name = tool.definition().name;
+        if toolbox.iter().any(|other| other.definition().name == name) {
+            return Err(Stop::Failed(format!("the run has two tools named `{name}`")));
+        }
+        toolbox.push(&**tool);
+    }
+    Ok(toolbox)
+}
+
+/// What is laid as `input.json` once there is a working directory.
+fn input_file<'a>(spec: &'a RunSpec, workspace: &Workspace) -> Option<&'a RawValue> {
+    let input = spec.input.as_deref()?;
+    let wanted = spec.shell == Shell::Allowed || input.get().len() > INPUT_FILE_FROM_BYTES;
+    (wanted && workspace.takes_input_file()).then_some(input)
+}

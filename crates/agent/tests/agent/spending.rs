@@ -1,0 +1,245 @@
+//! Whatever a run does and however it ends, it never costs more than its budget, and what it is said to cost is what its
+//! calls have cost.
+
+use std::{sync::Arc, time::Duration};
+
+use proptest::prelude::*;
+use serde_json::json;
+use sortie_agent::{
+    RunSpec, Tool,
+    model::{ModelError, Reply, Retry, Usage},
+    tool::{Effect, Order},
+};
+use sortie_api::model::ModelPrices;
+
+use crate::support::{
+    Line, Probe, Recorder, Scripted, call, failed, micros, reply, run_in, says, spec, succeeded, untouched,
+    workspace,
+};
+
+#[derive(Clone, Debug)]
+enum Turn {
+    /// Calls of the two priced tools, whether each fails, and how many seconds each takes.
+    Calls(Vec<(usize, bool, u64)>),
+    /// A failure that is tried again.
+    Failure,
+    /// Text that is refused, where the run has a schema.
+    Text,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    turn: Turn,
+    usage: Usage,
+    seconds: u64,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let calls = proptest::collection::vec((0_usize..2, any::<bool>(), 0_u64..20), 1..4);
+    let turn = prop_oneof![
+        4 => calls.prop_map(Turn::Calls),
+        1 => Just(Turn::Failure),
+        1 => Just(Turn::Text),
+    ];
+    let tokens = || prop_oneof![4 => 0_u64..20_000, 1 => Just(0), 1 => 0_u64..=u64::MAX];
+    (turn, [tokens(), tokens(), tokens(), tokens()], 0_u64..30).prop_map(|(turn, [i, o, r, w], seconds)| {
+        Step {
+            turn,
+            usage: Usage {
+                input_tokens: i,
+                output_tokens: o,
+                cache_read_tokens: r,
+                cache_write_tokens: w,
+            },
+            seconds,
+        }
+    })
+}
+
+fn line(step: &Step, number: usize) -> Line {
+    let ended = match &step.turn {
+        Turn::Calls(calls) => {
+            let call = |(index, (tool, fails, seconds)): (usize, &(usize, bool, u64))| {
+                let arguments = json!({"n": number * 10 + index, "fails": fails, "seconds": seconds});
+                call(&format!("call_{index}"), ["search", "buy"][*tool], &arguments)
+            };
+            Ok(reply(calls.iter().enumerate().map(call).collect()))
+        }
+        Turn::Failure => Err(ModelError {
+            message: "overloaded".to_owned(),
+            retry: Retry::Soon { after: None },
+            usage: step.usage,
+        }),
+        Turn::Text => Ok(says("{}")),
+    };
+    Line {
+        after: Duration::from_secs(step.seconds),
+        deltas: "some text before the end",
+        reply: ended.map(|reply| Reply {
+            usage: step.usage,
+            ..reply
+        }),
+    }
+}
+
+fn sum(recorder: &Recorder, prices: [u64; 2]) -> i64 {
+    let calls = recorder.data("model_call");
+    let models: i64 = calls
+        .iter()
+        .map(|call| call["cost_micros"].as_i64().unwrap())
+        .sum();
+    let charged = recorder
+        .data("tool_end")
+        .into_iter()
+        .filter(|end| end["is_error"] == false);
+    let tools = charged.map(|end| {
+        if end["tool"] == "search" {
+            prices[0]
+        } else {
+            prices[1]
+        }
+    });
+    models + i64::try_from(tools.sum::<u64>()).unwrap()
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap()
+        .block_on(work)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+    #[test]
+    fn a_run_never_costs_more_than_its_budget_and_costs_what_its_calls_cost(
+        max in prop_oneof![1_u64..2_000, 1_u64..1_000_000, 1_u64..100_000_000],
+        rate in prop_oneof![3 => Just(0_u64), 1 => 1_u64..1_000, 1 => 0_u64..10_000_000],
+        price in [0_u64..80_000_000, 0_u64..80_000_000, 0_u64..80_000_000, 0_u64..80_000_000],
+        tool_prices in [0_u64..200_000, 0_u64..2_000],
+        spent in prop_oneof![Just(0_u64), 0_u64..2_000_000],
+        steps in proptest::collection::vec(step(), 0..8),
+        cancel_after in prop_oneof![Just(100_000_u64), 0_u64..120],
+    ) {
+        let [input, output, read, write] = price.map(micros);
+        let prices = ModelPrices {
+            input_micros_per_mtok: input,
+            output_micros_per_mtok: output,
+            cache_read_micros_per_mtok: read,
+            cache_write_micros_per_mtok: write,
+        };
+        let mut script: Vec<Line> = steps.iter().enumerate().map(|(number, step)| line(step, number)).collect();
+        script.push(says("{}").into());
+        let model = Scripted::priced(prices, script);
+        let tools = [
+            Probe { price: micros(tool_prices[0]), ..Probe::new("search", Order::SideBySide, Effect::Nothing) },
+            Probe { price: micros(tool_prices[1]), ..Probe::new("buy", Order::OneByOne, Effect::Outside) },
+        ];
+        let recorder = Recorder::default();
+        let (outcome, compute) = block_on(async {
+            let mut run = RunSpec {
+                tools: tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect(),
+                ..spec("Go.")
+            };
+            run.budget.max_cost = micros(max);
+            run.budget.compute_micros_per_second = micros(rate);
+            run.budget.spent = micros(spent);
+            let budget = run.budget;
+            let (mut workspace, _root) = workspace(&untouched());
+            let work = sortie_agent::run(run, &model, &mut workspace, &recorder);
+            let ended = tokio::time::timeout(Duration::from_secs(cancel_after), work).await.ok();
+            let compute = budget.compute(tokio::time::Instant::now()).get();
+            workspace.close().await.unwrap();
+            (ended, compute)
+        });
+        let max = i64::try_from(max).unwrap();
+        let told = recorder.spent();
+        prop_assert!(told.is_sorted(), "{told:?}");
+        prop_assert!(told.iter().all(|cost| (0..=max).contains(cost)), "{told:?} of {max}");
+        let journaled: Vec<i64> = recorder.entries().iter().map(|entry| entry.spent_micros.get()).collect();
+        prop_assert!(journaled.is_sorted() && journaled.last().is_none_or(|last| *last <= max));
+
+        let before = i64::try_from(spent).unwrap().min(max);
+        let settled = before + sum(&recorder, tool_prices);
+        // A call that was under way at a cancel or at the end of the budget is charged for what was seen of it.
+        if outcome.is_some() && recorder.data("budget_reached").is_empty() {
+            prop_assert_eq!(recorder.last_spent(), (settled + compute).min(max));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_call_is_charged_when_it_brings_something_and_not_made_when_it_cannot_be_paid() {
+    let search = Arc::new(Probe {
+        price: micros(400_000),
+        ..Probe::new("search", Order::SideBySide, Effect::Nothing)
+    });
+    let find = |n: u32, fails: bool| call(&n.to_string(), "search", &json!({"n": n, "fails": fails}));
+    let model = Scripted::new(vec![
+        reply(vec![find(1, true), find(2, false)]).into(),
+        reply(vec![find(3, false), find(4, false)]).into(),
+        says("ok").into(),
+    ]);
+    let run = RunSpec {
+        tools: vec![search.clone()],
+        ..spec("Go.")
+    };
+    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(recorder.last_spent(), 800_000);
+    let told = &model.asked()[2].last;
+    assert_eq!(
+        told,
+        "search did 3|not made: it costs $0.400000, and too little of the budget is left"
+    );
+    assert_eq!(search.calls(), [1, 2, 3]);
+    // What was refused was not begun.
+    assert!(!recorder.steps().contains(&"2 intent 4".to_owned()));
+    assert_eq!(recorder.entries().last().unwrap().spent_micros, micros(800_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_priced_call_that_is_cancelled_costs_nothing() {
+    let slow = Arc::new(Probe {
+        price: micros(400_000),
+        ..Probe::new("search", Order::SideBySide, Effect::Nothing)
+    });
+    let model = Scripted::new(vec![
+        reply(vec![call("a", "search", &json!({"n": 1, "seconds": 60}))]).into(),
+    ]);
+    let run = RunSpec {
+        tools: vec![slow.clone()],
+        ..spec("Go.")
+    };
+    let recorder = Recorder::default();
+    let (mut workspace, _root) = workspace(&untouched());
+    let work = sortie_agent::run(run, &model, &mut workspace, &recorder);
+    tokio::time::timeout(Duration::from_secs(5), work)
+        .await
+        .unwrap_err();
+    workspace.close().await.unwrap();
+    assert_eq!(slow.calls(), [1]);
+    assert_eq!(recorder.last_spent(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn compute_never_spends_what_is_held_for_a_tool_call() {
+    let slow = Arc::new(Probe {
+        price: micros(900_000),
+        ..Probe::new("search", Order::SideBySide, Effect::Nothing)
+    });
+    let wish = call("a", "search", &json!({"n": 1, "seconds": 3_600}));
+    let model = Scripted::new(vec![reply(vec![wish]).into()]);
+    let mut run = RunSpec {
+        tools: vec![slow],
+        ..spec("Go.")
+    };
+    run.budget.compute_micros_per_second = micros(1_000);
+    let started = run.budget.started;
+    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
+    assert!(failed(&outcome).starts_with("budget exhausted: "));
+    let took = started.elapsed().as_secs();
+    assert_eq!(took, 100, "a tenth of the budget is compute's");
+}

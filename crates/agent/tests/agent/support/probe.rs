@@ -1,0 +1,93 @@
+//! A tool that does what a call wishes for.
+
+use std::{sync::Mutex, time::Duration};
+
+use futures_util::future::BoxFuture;
+use serde_json::value::RawValue;
+use sortie_agent::{
+    ToolContent,
+    model::ToolDefinition,
+    tool::{Context, Effect, Order, Tool, ToolError, arguments},
+};
+use sortie_api::Micros;
+
+/// A tool of the run's own, which remembers its calls and returns what they wish for.
+pub(crate) struct Probe {
+    pub(crate) name: &'static str,
+    pub(crate) order: Order,
+    pub(crate) effect: Effect,
+    pub(crate) price: Micros,
+    pub(crate) calls: Mutex<Vec<u32>>,
+}
+
+#[derive(serde::Deserialize)]
+struct Wish {
+    n: u32,
+    #[serde(default)]
+    fails: bool,
+    #[serde(default)]
+    seconds: u64,
+    #[serde(default)]
+    bytes: usize,
+    #[serde(default)]
+    text: String,
+}
+
+impl Probe {
+    pub(crate) fn new(name: &'static str, order: Order, effect: Effect) -> Self {
+        Self {
+            name,
+            order,
+            effect,
+            price: Micros::ZERO,
+            calls: Mutex::default(),
+        }
+    }
+
+    /// The `n` of each call that was begun.
+    pub(crate) fn calls(&self) -> Vec<u32> {
+        self.calls.lock().unwrap().clone()
+    }
+}
+
+impl Tool for Probe {
+    fn definition(&self) -> ToolDefinition<'_> {
+        ToolDefinition {
+            name: self.name,
+            description: "",
+            parameters: "{}",
+        }
+    }
+
+    fn order(&self) -> Order {
+        self.order
+    }
+
+    fn effect(&self, _arguments: &RawValue) -> Effect {
+        self.effect
+    }
+
+    fn price(&self) -> Micros {
+        self.price
+    }
+
+    fn call<'a>(
+        &'a self,
+        raw: Box<RawValue>,
+        _context: Context<'a>,
+    ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
+        Box::pin(async move {
+            let wish: Wish = arguments(&raw)?;
+            self.calls.lock().unwrap().push(wish.n);
+            tokio::time::sleep(Duration::from_secs(wish.seconds)).await;
+            if wish.fails {
+                return Err(ToolError::ToModel(format!("{} failed {}", wish.n, wish.text)));
+            }
+            let padding = "x".repeat(wish.bytes);
+            Ok(ToolContent::Text(format!(
+                "{} did {}{}{padding}",
+                self.name, wish.n, wish.text
+            )))
+        })
+    }
+}
