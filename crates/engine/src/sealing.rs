@@ -4,7 +4,10 @@
 //! vouches for the table, column, row and organization it was made for: moved to another row, it does not open. Several
 //! keys may be known; the first seals. Neither keys nor what was opened are ever shown.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt::{self, Write as _},
+    str::FromStr,
+};
 
 use base64::{
     Engine as _,
@@ -51,8 +54,17 @@ impl MasterKey {
 
     /// The key as it is kept in a file, in hexadecimal.
     pub fn to_hex(&self) -> String {
-        self.bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.bytes)
     }
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _written = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 impl FromStr for MasterKey {

@@ -170,7 +170,11 @@ fn complete(path: &str, operation: &mut Value) {
 }
 
 /// Examples of the failures that handlers describe themselves.
-const FAILURE_EXAMPLES: [(ErrorCode, &str); 3] = [
+const FAILURE_EXAMPLES: [(ErrorCode, &str); 4] = [
+    (
+        ErrorCode::NotFound,
+        "this engine has no https address that it could be known by",
+    ),
     (
         ErrorCode::PaymentRequired,
         "available credits do not cover max_cost_micros",

@@ -11,6 +11,7 @@ pub mod model;
 pub mod node;
 pub mod postgres;
 pub mod serve;
+pub mod service;
 pub mod sse;
 
 pub use bytes::Bytes;
@@ -21,4 +22,5 @@ pub use client::{Answer, Client, EventStream};
 pub use database::{Database, Records};
 pub use model::ScriptedModel;
 pub use node::{LogOnDrop, Node, NodeOptions};
+pub use service::Service;
 pub use sse::{Message, Parser};

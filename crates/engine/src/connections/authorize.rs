@@ -17,7 +17,10 @@ use super::{
     secrets::AuthSecret,
     tokens::{Held, tokens_at},
 };
-use crate::{Error, sealing::Place};
+use crate::{
+    Error,
+    sealing::{Place, hex},
+};
 
 /// Where the authorization server sends a person back to.
 pub const CALLBACK_PATH: &str = "/v1/oauth/callback";
@@ -163,8 +166,4 @@ fn pending_at(row: &str, org: OrgId) -> Place<'_> {
         row,
         org: Some(org),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -97,9 +97,10 @@ impl Connections {
     pub(super) fn saved(&self, org: OrgId, name: &str, row: &ConnectionRow) -> Result<Connection, String> {
         let definition = definition_of(row).map_err(|error| error.to_string())?;
         let secrets = self.secrets_of(org, row).map_err(|error| error.to_string())?;
-        let auth = match &secrets.auth {
-            AuthSecret::OAuth(_) => Auth::OAuth(Arc::new(ConnectionTokens::new(self.clone(), org, row.id))),
-            other => plain_auth(other)?,
+        let auth = if matches!(secrets.auth, AuthSecret::OAuth(_)) {
+            Auth::OAuth(Arc::new(ConnectionTokens::new(self.clone(), org, row.id)))
+        } else {
+            plain_auth(&secrets.auth)?
         };
         connection(name, &definition, &secrets, auth)
     }
