@@ -163,13 +163,16 @@ fn complete(path: &str, operation: &mut Value) {
         let failure = FAILURE_EXAMPLES
             .iter()
             .find(|(code, _)| *status == code.status().to_string());
-        if let Some((code, message)) = failure {
+        let media = &response["content"]["application/json"];
+        if let Some((code, message)) = failure
+            && media["example"].is_null()
+        {
             response["content"]["application/json"]["example"] = json!({"error": message, "code": code});
         }
     }
 }
 
-/// Examples of the failures that handlers describe themselves.
+/// Examples of the failures that handlers describe themselves, where they give none.
 const FAILURE_EXAMPLES: [(ErrorCode, &str); 4] = [
     (
         ErrorCode::NotFound,

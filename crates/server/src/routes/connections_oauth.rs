@@ -50,7 +50,8 @@ const PAGE_HEADERS: [(HeaderName, &str); 6] = [
     responses(
         (status = 200, description = "A page that says that the connection is ready.", body = String, content_type = "text/html",
             example = json!("<!doctype html>…")),
-        (status = 409, description = "The person or the authorization server said no.", body = sortie_api::ErrorBody),
+        (status = 409, description = "The person or the authorization server said no.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the authorization was refused: access_denied", "code": "conflict"})),
     ),
     security(()),
 )]
