@@ -244,7 +244,7 @@ impl Workspace {
             empty @ None => {
                 let spec = Spec {
                     limits,
-                    env: Vec::new(),
+                    ..Spec::default()
                 };
                 empty.insert(backend.open(&open.directory.workdir, spec).await?)
             }

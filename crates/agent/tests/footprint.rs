@@ -81,6 +81,7 @@ async fn a_waiting_run_is_small_and_a_short_one_is_quick() {
         level: Level::None,
         memory: Enforcement::Soft,
         disk: Enforcement::Soft,
+        egress: false,
         missing: Vec::new(),
     };
     let backend: Arc<dyn Backend> = Arc::new(NoBackend(capabilities));

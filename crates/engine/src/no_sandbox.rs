@@ -15,6 +15,7 @@ impl NoSandbox {
             level: Level::None,
             memory: Enforcement::Soft,
             disk: Enforcement::Soft,
+            egress: false,
             missing: vec![reason.clone()],
         };
         Self { capabilities, reason }

@@ -1,4 +1,5 @@
-//! Measures what a sandbox costs: opening, a command, closing, and many at once, beside a bare process.
+//! Measures what a sandbox costs: opening, a command, closing, a process that is talked to, and many at once, beside a bare
+//! process.
 //!
 //! `cargo run --release -p sortie-sandbox --example latency [namespaces|landlock|none] [rounds]`
 
@@ -11,7 +12,8 @@ use std::{
 };
 
 use futures_util::future::try_join_all;
-use sortie_sandbox::{Backend, Command, ExitKind, Level, Options, Spec, Workdir, detect};
+use sortie_sandbox::{Backend, Command, Egress, ExitKind, Level, Options, Spec, Workdir, detect};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const AT_ONCE: usize = 100;
 
@@ -54,6 +56,52 @@ async fn one(backend: &dyn Backend, root: &Path, name: &str) -> Result<(), Box<d
     } else {
         Err("the command failed".into())
     }
+}
+
+/// What is beside commands: the way out, and processes that are talked to.
+async fn measure_others(
+    backend: &dyn Backend,
+    root: &Path,
+    rounds: usize,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let (mut open, mut start, mut exchange) = (Times::default(), Times::default(), Times::default());
+    let egress = if backend.capabilities().egress {
+        Egress::Proxy
+    } else {
+        Egress::None
+    };
+    for round in 0..rounds {
+        let workdir = Workdir::create(root, &format!("other_{round}"))?;
+        let spec = Spec {
+            egress,
+            ..Spec::default()
+        };
+        let began = Instant::now();
+        let mut sandbox = backend.open(&workdir, spec).await?;
+        open.0.push(began.elapsed());
+        let began = Instant::now();
+        let mut piped = sandbox.start(vec!["cat".to_owned()]).await?;
+        for turn in 0..10 {
+            let sent = Instant::now();
+            piped.stdin.write_all(&[0; 100]).await?;
+            piped.stdout.read_exact(&mut [0; 100]).await?;
+            if turn == 0 {
+                start.0.push(began.elapsed());
+            } else {
+                exchange.0.push(sent.elapsed());
+            }
+        }
+        sandbox.close().await?;
+        workdir.delete()?;
+    }
+    open.show(if egress == Egress::Proxy {
+        "open with a way out"
+    } else {
+        "open without a way out"
+    })?;
+    start.show("start cat, first answer")?;
+    exchange.show("further answer")?;
+    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -122,6 +170,8 @@ async fn measure() -> Result<(), Box<dyn Error + Send + Sync>> {
     first.show("first command")?;
     again.show("further command")?;
     close.show("close")?;
+
+    measure_others(backend.as_ref(), &root, rounds).await?;
 
     let names: Vec<String> = (0..AT_ONCE).map(|number| format!("many_{number}")).collect();
     let began = Instant::now();

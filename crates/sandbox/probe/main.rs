@@ -1,7 +1,7 @@
 //! The helper of the sandbox's tests: their launcher, the program that they run inside, and the hosts they run on.
 //!
-//! Inside, `escape` tries everything that must not work and prints one line per attempt; the other words each use
-//! something up or leave something behind. Outside, `host` becomes a host with less rights and runs a program there,
+//! Inside, `escape` tries everything that must not work and prints one line per attempt, `ask` prints what the proxy
+//! answers; the other words each use something up or leave something behind. Outside, `host` becomes a host with less rights and runs a program there,
 //! and `engine` is a small engine that can be killed.
 
 #![expect(
@@ -26,6 +26,7 @@ fn main() -> ExitCode {
             escape::run(rest);
             Ok(())
         }
+        Some((&"ask", _)) => escape::ask_proxy(),
         Some((&"host", rest)) => host::run(rest),
         Some((&"engine", rest)) => engine::run(rest),
         Some((bomb, rest)) => bombs::run(bomb, rest),

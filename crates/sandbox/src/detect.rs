@@ -22,7 +22,7 @@ use crate::{
     hosts, landlock,
     session::{Host, Session},
     sys,
-    types::{Backend, Capabilities, Enforcement, Error, ExitKind, Level, Limits, Sandbox, Spec},
+    types::{Backend, Capabilities, Egress, Enforcement, Error, ExitKind, Level, Limits, Sandbox, Spec},
     wire::{Check, Outside},
     workdir::Workdir,
 };
@@ -155,6 +155,7 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
         level,
         memory,
         disk: Enforcement::Soft,
+        egress: level == Level::Namespaces,
         missing,
     };
     Ok(HostBackend {
@@ -179,7 +180,18 @@ async fn try_level(
         ));
         host.groups = None;
     }
-    let mut session = Session::open(Arc::new(host.shallow()), &stage.workdir, Spec::default()).await?;
+    let egress = if host.level == Level::Namespaces {
+        // All that must not work is tried with the way out in place.
+        Egress::Proxy
+    } else {
+        missing.push(hosts::reason(&hosts::no_way_out(host.level)));
+        Egress::None
+    };
+    let spec = Spec {
+        egress,
+        ..Spec::default()
+    };
+    let mut session = Session::open(Arc::new(host.shallow()), &stage.workdir, spec).await?;
     if host.level == Level::None {
         // Nothing to try: what a confinement should refuse would simply happen.
         missing.push("commands are not confined at all".to_owned());
@@ -219,7 +231,7 @@ async fn memory_limit_holds(host: &Host, stage: &Stage) -> Result<bool, Error> {
             memory_bytes,
             ..Limits::default()
         },
-        env: Vec::new(),
+        ..Spec::default()
     };
     let mut session = Session::open(Arc::new(host.shallow()), &stage.workdir, spec).await?;
     let checked = session.check(Check::Memory(2 * memory_bytes)).await;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::types::Error;
+use crate::types::{Error, Level};
 
 /// What can be done where not even the weakest level that is accepted is to be had.
 const NO_LEVEL_HINT: &str = "Allow one of them (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
@@ -44,6 +44,21 @@ pub(crate) fn reason(error: &Error) -> String {
 /// What can be done where the level that was asked for is not to be had.
 pub(crate) const HINT: &str = "Allow it (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
     systemd), or send runs with shell = false, or accept less with sandbox.minimum = \"landlock\"";
+
+/// Why a sandbox at a level without a network of its own cannot have a way out.
+pub(crate) fn no_way_out(level: Level) -> Error {
+    let reason = match level {
+        Level::Landlock => {
+            "a shell at level landlock has no network to itself, and Landlock tells ports apart but not addresses"
+        }
+        Level::None | Level::Namespaces => "a shell that is not confined cannot be kept to a proxy",
+    };
+    Error::Unavailable {
+        reason: reason.to_owned(),
+        hint: "Web access from the shell takes level namespaces (docs/SANDBOX.md says how to allow it)"
+            .to_owned(),
+    }
+}
 
 /// A refused step of the setup as an error: of the host where it is the host's doing, of this sandbox otherwise.
 pub(crate) fn refusal(step: &str, errno: i32) -> Error {

@@ -5,12 +5,14 @@
 
 mod cgroup;
 mod detect;
+mod egress;
 mod flight;
 mod hosts;
 mod landlock;
 mod launcher;
 mod output;
 mod path;
+mod piped;
 mod seccomp;
 mod session;
 mod sys;
@@ -23,7 +25,7 @@ pub use detect::{Options, detect, probe};
 pub use launcher::launcher_main;
 pub use path::{InvalidPath, RelPath};
 pub use types::{
-    Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Sandbox, Spec,
-    StreamOutput, Usage,
+    Backend, Capabilities, Command, Egress, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped,
+    Process, ProcessEnd, Sandbox, Spec, StreamOutput, Usage,
 };
 pub use workdir::{Entry, EntryKind, FileError, Workdir};

@@ -6,6 +6,7 @@
 
 use std::{
     io,
+    net::TcpListener,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     process::Stdio,
@@ -23,9 +24,10 @@ use tokio::{
 
 use crate::{
     cgroup::{Hierarchy, RunGroup},
+    egress::{self, WayOut},
     flight::{Ended, Flight, Job},
-    hosts, sys,
-    types::{Command, Error, ExitKind, Finished, Level, Sandbox, Spec, Usage},
+    hosts, piped, sys,
+    types::{Command, Egress, Error, ExitKind, Finished, Level, Piped, Sandbox, Spec, Usage},
     uids::RunUid,
     wire::{self, Broken, Check, LAUNCHER_ARGUMENT, MemoryKeeper, Open, Reply, Request, Status},
     workdir::{Workdir, measure},
@@ -54,11 +56,12 @@ pub(crate) struct Session {
     last_id: u64,
 }
 
-/// A launcher that stands. The order of the fields is that of the end: hang up, let the child be reaped, remove
-/// the group.
+/// A launcher that stands. The order of the fields is that of the end: hang up, let the child be reaped, close the way
+/// out, remove the group.
 pub(crate) struct Live {
     socket: AsyncFd<OwnedFd>,
     child: Child,
+    way_out: Option<WayOut>,
     group: Option<RunGroup>,
     memory_kills: u64,
 }
@@ -66,6 +69,9 @@ pub(crate) struct Live {
 impl Session {
     pub(crate) async fn open(host: Arc<Host>, workdir: &Workdir, spec: Spec) -> Result<Self, Error> {
         let setup = |error: io::Error| Error::Setup(error.to_string());
+        if spec.egress == Egress::Proxy && host.level != Level::Namespaces {
+            return Err(hosts::no_way_out(host.level));
+        }
         let owner = workdir.owner();
         let (scratch, home, tmp) = if host.level == Level::Namespaces {
             (None, PathBuf::from("/work"), PathBuf::from("/tmp"))
@@ -82,8 +88,9 @@ impl Session {
             } else {
                 MemoryKeeper::Watch
             },
-            env: environment(&home, &tmp, spec.env),
+            env: environment(&home, &tmp, egress::environment(spec.egress), spec.env),
             scratch: scratch.is_some(),
+            egress: spec.egress,
         };
         let workdir = workdir.fd().try_clone_to_owned().map_err(setup)?;
         let mut session = Self {
@@ -130,29 +137,43 @@ impl Session {
             .chain(self.scratch.as_ref().map(AsFd::as_fd))
             .chain(doors.iter().map(AsFd::as_fd))
             .collect();
-        let live = Live {
+        let mut live = Live {
             socket,
             child,
+            way_out: None,
             group,
             memory_kills: 0,
         };
         live.send(&Request::Open(Box::new(self.open.clone())), &fds)
             .await
             .map_err(setup)?;
-        match timeout(PATIENCE, live.receive()).await {
-            Ok(Ok(Some(Reply::Ready))) => Ok(live),
-            Ok(Ok(Some(Reply::Failed { step, errno }))) => Err(hosts::refusal(&step, errno)),
+        match timeout(PATIENCE, live.receive_all()).await {
+            Ok(Ok(Some((Reply::Ready, descriptors)))) => {
+                let socket = descriptors.into_iter().next();
+                if socket.is_none() && self.open.egress == Egress::Proxy {
+                    return Err(Error::Setup("the launcher sent no socket".to_owned()));
+                }
+                live.way_out = socket.map(WayOut::new).transpose().map_err(setup)?;
+                Ok(live)
+            }
+            Ok(Ok(Some((Reply::Failed { step, errno }, _)))) => Err(hosts::refusal(&step, errno)),
             Ok(Ok(_)) => Err(Error::Setup("the launcher ended without a word".to_owned())),
             Ok(Err(error)) => Err(setup(error)),
             Err(_late) => Err(Error::Setup("the launcher does not answer".to_owned())),
         }
     }
 
-    /// Runs a job to its end; a sandbox that was lost before is opened again.
-    async fn run(&mut self, job: Job) -> Result<Finished, Error> {
+    /// Opens the sandbox again, if it was lost.
+    async fn stand(&mut self) -> Result<(), Error> {
         if self.live.is_none() {
             self.live = Some(self.launch().await?);
         }
+        Ok(())
+    }
+
+    /// Runs a job to its end; a sandbox that was lost before is opened again.
+    async fn run(&mut self, job: Job) -> Result<Finished, Error> {
+        self.stand().await?;
         self.last_id += 1;
         let began = Instant::now();
         let (ended, stdout, stderr) = Flight::new(&mut self.live, self.last_id).run(job).await?;
@@ -259,6 +280,30 @@ impl Sandbox for Session {
         }))
     }
 
+    fn start(&mut self, argv: Vec<String>) -> BoxFuture<'_, Result<Piped, Error>> {
+        Box::pin(async move {
+            self.stand().await?;
+            let started = match &self.live {
+                Some(live) => piped::start(live, argv).await,
+                None => Err(Error::Lost("it is not open".to_owned())),
+            };
+            if matches!(started, Err(Error::Lost(_)))
+                && let Some(live) = self.live.take()
+            {
+                live.end().await?;
+            }
+            started
+        })
+    }
+
+    fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>> {
+        Box::pin(async {
+            self.stand().await?;
+            let way_out = self.live.as_mut().and_then(|live| live.way_out.as_mut());
+            Ok(way_out.and_then(WayOut::take))
+        })
+    }
+
     fn usage(&mut self) -> BoxFuture<'_, Result<Usage, Error>> {
         Box::pin(self.measure())
     }
@@ -289,11 +334,14 @@ impl Live {
     }
 
     pub(crate) async fn receive(&self) -> io::Result<Option<Reply>> {
-        let message = self
-            .socket
+        Ok(self.receive_all().await?.map(|(reply, _no_descriptors)| reply))
+    }
+
+    /// Receives a message with its descriptors.
+    async fn receive_all(&self) -> io::Result<Option<(Reply, Vec<OwnedFd>)>> {
+        self.socket
             .async_io(Interest::READABLE, |socket| wire::receive(socket.as_fd()))
-            .await?;
-        Ok(message.map(|(reply, _no_descriptors)| reply))
+            .await
     }
 
     /// Whether the kernel has killed for memory since the last time this was asked.
@@ -322,7 +370,12 @@ impl Live {
 }
 
 /// The environment of every command: built from nothing.
-fn environment(home: &Path, tmp: &Path, extra: Vec<(String, String)>) -> Vec<(String, String)> {
+fn environment(
+    home: &Path,
+    tmp: &Path,
+    proxy: Vec<(String, String)>,
+    extra: Vec<(String, String)>,
+) -> Vec<(String, String)> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut env = vec![
         (
@@ -333,6 +386,7 @@ fn environment(home: &Path, tmp: &Path, extra: Vec<(String, String)>) -> Vec<(St
         ("LANG".to_owned(), "C.UTF-8".to_owned()),
         ("TMPDIR".to_owned(), text(tmp)),
     ];
+    env.extend(proxy);
     env.retain(|(name, _)| !extra.iter().any(|(other, _)| other == name));
     env.extend(extra);
     env

@@ -2,10 +2,11 @@
 //!
 //! Host paths, process ids and descriptors stay behind these traits, so that a heavier backend can stand in.
 
-use std::time::Duration;
+use std::{net::TcpListener, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::workdir::Workdir;
 
@@ -59,6 +60,8 @@ pub struct Capabilities {
     pub memory: Enforcement,
     /// How the disk limit is kept.
     pub disk: Enforcement,
+    /// Whether a sandbox can be opened with [`Egress::Proxy`]. That takes a network of the run's own.
+    pub egress: bool,
     /// What the host does not give, one sentence each, for the log and `sortie doctor`.
     pub missing: Vec<String>,
 }
@@ -96,13 +99,26 @@ impl Default for Limits {
     }
 }
 
+/// Whether what runs in a sandbox gets out of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Egress {
+    /// Not at all.
+    #[default]
+    None,
+    /// Only through an HTTP proxy that the engine serves on the socket of [`Sandbox::egress`]. The proxy variables of the
+    /// environment name it; what does not heed them gets nowhere.
+    Proxy,
+}
+
 /// How a sandbox is opened.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
     /// What the run may use.
     pub limits: Limits,
-    /// Variables beside the fixed `PATH`, `HOME`, `LANG`, `TMPDIR`.
+    /// Variables beside the fixed `PATH`, `HOME`, `LANG`, `TMPDIR`, and those of the proxy.
     pub env: Vec<(String, String)>,
+    /// Whether the run gets out.
+    pub egress: Egress,
 }
 
 /// One command.
@@ -155,6 +171,46 @@ pub struct Finished {
     pub duration: Duration,
 }
 
+/// A process that the engine talks to, such as a server that speaks over standard input and output.
+///
+/// Its streams and its life are apart, so that each can go where it is needed. Dropping `process` kills it, with everything
+/// in its session; dropping `stdin` only tells it that there is no more to read.
+pub struct Piped {
+    /// What it reads. Writing waits while the process does not read; it fails once the process has ended.
+    pub stdin: Box<dyn AsyncWrite + Send + Sync + Unpin>,
+    /// What it says. It ends with the process.
+    pub stdout: Box<dyn AsyncRead + Send + Sync + Unpin>,
+    /// Its life.
+    pub process: Box<dyn Process>,
+}
+
+/// The life of a [`Piped`] process. Dropping it kills the process, without waiting.
+pub trait Process: Send + Sync {
+    /// Waits for the process to end; what it left in its session is killed then. To be called until it has returned once;
+    /// dropping the future before that loses nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotExecutable`] for a program that does not exist or cannot be executed; [`Error::Lost`] when the sandbox
+    /// was closed or died, and the process with it.
+    fn wait(&mut self) -> BoxFuture<'_, Result<ProcessEnd, Error>>;
+
+    /// Kills the process with everything in its session, and returns when that is done.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    fn kill(self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>>;
+}
+
+/// How a [`Piped`] process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessEnd {
+    /// How. Never [`ExitKind::TimedOut`]: its time has no limit but the sandbox's. Where the kernel keeps the memory limit, a
+    /// process that passed it ended by a signal.
+    pub exit: ExitKind,
+    /// The last 8 KiB of what it wrote to standard error, as bytes.
+    pub stderr: Vec<u8>,
+}
+
 /// What a run has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -194,6 +250,9 @@ pub trait Backend: Send + Sync {
     fn capabilities(&self) -> &Capabilities;
 
     /// Opens the sandbox of one run over its working directory.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] also for [`Egress::Proxy`] where the capabilities say that there is none.
     fn open<'a>(&'a self, workdir: &'a Workdir, spec: Spec)
     -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>>;
 }
@@ -203,6 +262,19 @@ pub trait Sandbox: Send {
     /// Runs a command to its end. A sandbox that was lost meanwhile is opened again first. Background processes that it leaves live on until [`close`](Self::close).
     /// Dropping the future kills the command.
     fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>>;
+
+    /// Starts a program that the engine talks to. It lives beside the commands, under the same limits, until it ends,
+    /// is let go of, or the sandbox is closed; it is not started again when a sandbox is lost. A sandbox that was lost before is
+    /// opened again first. The first of `argv` is looked up in the sandbox's `PATH`; that it cannot be
+    /// executed is told by [`Process::wait`].
+    fn start(&mut self, argv: Vec<String>) -> BoxFuture<'_, Result<Piped, Error>>;
+
+    /// The socket that the run's proxy is served on, non-blocking, listening on the sandbox's own loopback address: once
+    /// each time that the sandbox was opened, and `None` without [`Egress::Proxy`]. Opens a sandbox that was lost again, so that
+    /// whoever asks before each command misses none.
+    ///
+    /// It is closed with the sandbox: whoever accepts on it then gets an error.
+    fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>>;
 
     /// What the run uses now.
     fn usage(&mut self) -> BoxFuture<'_, Result<Usage, Error>>;

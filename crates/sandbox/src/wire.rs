@@ -14,12 +14,12 @@ use rustix::{
     io::Errno,
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-        SendFlags, recvmsg, sendmsg,
+        SendFlags, recv, recvmsg, sendmsg,
     },
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::types::{Level, Limits};
+use crate::types::{Egress, Level, Limits};
 
 /// Argument that makes the binary a launcher.
 pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
@@ -32,6 +32,9 @@ pub(crate) enum Request {
     Open(Box<Open>),
     /// Run a program. Descriptors: standard output and standard error.
     Exec { id: u64, argv: Vec<String> },
+    /// Start a program that the engine talks to. Descriptors: standard input, standard output, and a socket that is its
+    /// own: what becomes of it is told there, and it is killed when the engine hangs up or shuts its side.
+    Start { argv: Vec<String> },
     /// Check the confinement from inside, instead of a program. Descriptors as for `Exec`.
     Check { id: u64, check: Check },
     /// Kill a command with everything it started.
@@ -52,6 +55,7 @@ pub(crate) struct Open {
     pub(crate) memory: MemoryKeeper,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) scratch: bool,
+    pub(crate) egress: Egress,
 }
 
 /// Who keeps the memory limit.
@@ -86,19 +90,26 @@ pub(crate) struct Outside {
 /// From the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The sandbox stands.
+    /// The sandbox stands. Descriptor: the listening socket of its way out, if it was to have one.
     Ready,
     /// It does not: this step failed with this error number.
     Failed { step: String, errno: i32 },
-    /// A command could not be confined, and was not run; `Exited` follows.
+    /// A command could not be confined, and was not run; `Exited` or `Ended` follows.
     NotConfined { id: u64, step: String, errno: i32 },
-    /// A program could not be executed; `Exited` follows.
+    /// A program could not be executed; `Exited` or `Ended` follows.
     NotExecutable { id: u64, errno: i32 },
     /// A command has ended.
     Exited {
         id: u64,
         status: Status,
         broken: Option<Broken>,
+    },
+    /// A process that the engine talks to has ended. So many bytes of what it said last on standard error follow as a
+    /// datagram of their own.
+    Ended {
+        status: Status,
+        broken: Option<Broken>,
+        stderr: usize,
     },
     /// What is in use.
     Usage { memory: u64, processes: u32 },
@@ -154,6 +165,22 @@ fn send_raw(socket: BorrowedFd<'_>, body: &[u8], fds: &[BorrowedFd<'_>]) -> io::
             result => return result.map(drop).map_err(io::Error::from),
         }
     }
+}
+
+/// Sends bytes as they are, if there are any; not more than fit a datagram.
+pub(crate) fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    send_raw(socket, bytes, &[])
+}
+
+/// Receives bytes that were sent as they are, at most `INLINE`.
+pub(crate) fn receive_bytes(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; INLINE];
+    let (length, _) = recv(socket, bytes.as_mut_slice(), RecvFlags::empty())?;
+    bytes.truncate(length);
+    Ok(bytes)
 }
 
 /// Receives one message with its descriptors; `None` when the other side is gone.

@@ -4,6 +4,7 @@ mod probe;
 
 use std::{
     collections::VecDeque,
+    net::TcpListener,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -24,8 +25,8 @@ use sortie_api::{
     model::{ModelInfo, ModelPrices},
 };
 use sortie_sandbox::{
-    Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, RelPath, Sandbox,
-    Spec, StreamOutput, Usage as SandboxUsage, Workdir,
+    Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped, RelPath,
+    Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -255,6 +256,7 @@ impl Pretended {
                 level: Level::None,
                 memory: Enforcement::Soft,
                 disk: Enforcement::Soft,
+                egress: false,
                 missing: Vec::new(),
             },
             shared: Arc::new(shared),
@@ -312,6 +314,14 @@ impl Sandbox for PretendedSandbox {
                 duration: Duration::from_millis(1),
             })
         })
+    }
+
+    fn start(&mut self, _argv: Vec<String>) -> BoxFuture<'_, Result<Piped, Error>> {
+        Box::pin(async { Err(Error::Setup("no processes in this test".to_owned())) })
+    }
+
+    fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn usage(&mut self) -> BoxFuture<'_, Result<SandboxUsage, Error>> {

@@ -1,6 +1,7 @@
 //! Everything that must not work inside, tried. One line per attempt: `held`, `OPEN` or `NOT CHECKED`, its row in the
 //! table of the sandbox's guarantees, its name, and what happened.
 
+mod egress;
 mod files;
 mod identity;
 mod kernel;
@@ -9,7 +10,7 @@ mod processes;
 
 use std::{collections::BTreeMap, io};
 
-use crate::raw::say;
+use crate::raw::{Outcome, say};
 
 /// What the caller tells about the host.
 pub(crate) struct Host<'a> {
@@ -39,7 +40,16 @@ pub(crate) fn run(arguments: &[&str]) {
     network::try_all(&host);
     kernel::try_all(&host);
     identity::try_all(&host);
+    if !host.fact("proxy").is_empty() {
+        egress::try_all(&host);
+    }
     say("end\n");
+}
+
+/// Prints what the proxy answers.
+pub(crate) fn ask_proxy() -> Outcome {
+    say(&egress::ask()?);
+    Ok(())
 }
 
 /// Reports an attempt that must fail in whatever way.

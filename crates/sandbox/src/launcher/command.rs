@@ -4,7 +4,7 @@ use std::{
     ffi::{CString, OsStr},
     io,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd},
         unix::ffi::OsStrExt,
     },
     path::Path,
@@ -32,9 +32,19 @@ pub(super) enum Task {
     Check(Check),
 }
 
+/// A command's ties to the outside.
+pub(super) struct Ties<'a> {
+    /// Where it is told that it could not be run.
+    pub(super) engine: BorrowedFd<'a>,
+    pub(super) id: u64,
+    /// Standard input, output and error.
+    pub(super) streams: [BorrowedFd<'a>; 3],
+}
+
 /// Becomes the command. Runs in the forked child and never returns.
-pub(super) fn run(init: &Init<'_>, id: u64, task: Task, streams: &[OwnedFd]) -> ! {
-    let reply = match (confine(init, streams), task) {
+pub(super) fn run(init: &Init<'_>, task: Task, ties: &Ties<'_>) -> ! {
+    let id = ties.id;
+    let reply = match (confine(init, ties.streams), task) {
         (Err(Failure { step, errno }), _) => Reply::NotConfined {
             id,
             step,
@@ -46,19 +56,16 @@ pub(super) fn run(init: &Init<'_>, id: u64, task: Task, streams: &[OwnedFd]) -> 
             errno: execute(&argv, &init.env).raw_os_error(),
         },
     };
-    let _engine_may_be_gone = wire::send(init.socket.as_fd(), &reply, &[]);
+    let _engine_may_be_gone = wire::send(ties.engine, &reply, &[]);
     sys::exit_now(127)
 }
 
-fn confine(init: &Init<'_>, streams: &[OwnedFd]) -> Result<(), Failure> {
-    let [stdout, stderr] = streams else {
-        return Err(Errno::PROTO).step("streams");
-    };
+fn confine(init: &Init<'_>, streams: [BorrowedFd<'_>; 3]) -> Result<(), Failure> {
     // A session of its own: no terminal, and no group with ours.
     setsid().step("setsid")?;
-    sys::dup_onto(init.null.as_fd(), 0).step("dup2")?;
-    sys::dup_onto(stdout.as_fd(), 1).step("dup2")?;
-    sys::dup_onto(stderr.as_fd(), 2).step("dup2")?;
+    for (number, stream) in (0..).zip(streams) {
+        sys::dup_onto(stream, number).step("dup2")?;
+    }
     sys::reset_signals();
     umask(Mode::from_raw_mode(0o022));
     limit(init).step("limits")?;

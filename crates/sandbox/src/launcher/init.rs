@@ -1,4 +1,5 @@
-//! The first process of a sandbox: confines itself, then runs commands, one at a time, and reaps everything.
+//! The first process of a sandbox: confines itself, then runs commands, one at a time, beside processes that the engine
+//! talks to, and reaps everything.
 
 use std::{
     collections::HashSet,
@@ -20,16 +21,18 @@ use rustix::{
 
 use super::{
     Failure, Step,
-    command::{self, Task},
+    command::{self, Task, Ties},
     discard::Discard,
     identity,
     outer::Inherited,
-    procs, rootfs,
+    piped::{self, PipedProcesses},
+    procs::{self, Process},
+    rootfs,
     watch::Watch,
 };
 use crate::{
-    landlock, seccomp, sys,
-    types::Level,
+    egress, landlock, seccomp, sys,
+    types::{Egress, Level},
     wire::{self, Broken, Open, Reply, Request, Status},
 };
 
@@ -50,6 +53,7 @@ pub(super) struct Init<'a> {
     pub(super) env: Vec<CString>,
     children: OwnedFd,
     current: Option<Current>,
+    piped: PipedProcesses,
     anything_alive: bool,
     discard: Discard,
     watch: Watch,
@@ -73,11 +77,15 @@ enum Next {
 /// Sets the sandbox up and serves it until the engine hangs up.
 pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result<(), Failure> {
     let children = sys::child_signals().step("signalfd")?;
+    let mut way_out = None;
     match open.level {
         Level::Namespaces => {
             die_with_parent()?;
             let _only_a_name = rustix::system::sethostname(b"sandbox");
             sys::raise_loopback().step("raise lo")?;
+            if open.egress == Egress::Proxy {
+                way_out = Some(egress::bind().step("bind the way out")?);
+            }
             rootfs::build(&open.limits)?;
         }
         Level::Landlock | Level::None => {
@@ -107,6 +115,7 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
         env: environment(&open.env)?,
         children,
         current: None,
+        piped: PipedProcesses::default(),
         anything_alive: false,
         discard: Discard::default(),
         watch: Watch::new(open.limits, open.memory, watched_scratch).step("watch")?,
@@ -114,7 +123,10 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
     // It belongs to the host's mounts, which this process has left.
     drop(inherited.workdir);
     init.confine()?;
-    wire::send(socket.as_fd(), &Reply::Ready, &[]).step("ready")?;
+    let descriptors: Vec<_> = way_out.iter().map(AsFd::as_fd).collect();
+    wire::send(socket.as_fd(), &Reply::Ready, &descriptors).step("ready")?;
+    // The engine's alone from here on.
+    drop(way_out);
     init.serve()
 }
 
@@ -157,6 +169,7 @@ impl Init<'_> {
             self.wait_for_something()?;
             self.reap();
             self.finish();
+            self.serve_piped();
             self.discard.drain();
             if self.anything_alive
                 && let Some(broken) = self.watch.look()
@@ -177,9 +190,19 @@ impl Init<'_> {
         fds.extend(
             self.discard
                 .fds()
+                .chain(self.piped.fds())
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
         );
-        let timeout = self.anything_alive.then(|| timespec(self.watch.due_in()));
+        let ended = self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.status.is_some());
+        let timeout = if ended || self.piped.any_ended() {
+            // Seen to end while something else was done.
+            Some(timespec(Duration::ZERO))
+        } else {
+            self.anything_alive.then(|| timespec(self.watch.due_in()))
+        };
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno).step("poll"),
@@ -197,6 +220,7 @@ impl Init<'_> {
         };
         match request {
             Request::Exec { id, argv } => self.start(id, Task::Program(argv), &fds)?,
+            Request::Start { argv } => self.start_piped(argv, fds)?,
             Request::Check { id, check } => self.start(id, Task::Check(check), &fds)?,
             Request::Kill { id } => self.end_command(id),
             Request::Discard => self.discard.add(fds),
@@ -207,8 +231,18 @@ impl Init<'_> {
     }
 
     fn start(&mut self, id: u64, task: Task, streams: &[OwnedFd]) -> Result<(), Failure> {
+        let [stdout, stderr] = streams else {
+            return Err(Errno::PROTO).step("streams");
+        };
         match sys::fork() {
-            Ok(None) => command::run(self, id, task, streams),
+            Ok(None) => {
+                let ties = Ties {
+                    engine: self.socket.as_fd(),
+                    id,
+                    streams: [self.null.as_fd(), stdout.as_fd(), stderr.as_fd()],
+                };
+                command::run(self, task, &ties)
+            }
             Ok(Some(pid)) => {
                 self.current = Some(Current {
                     id,
@@ -236,6 +270,51 @@ impl Init<'_> {
         }
     }
 
+    fn start_piped(&mut self, argv: Vec<String>, fds: Vec<OwnedFd>) -> Result<(), Failure> {
+        let Ok([stdin, stdout, engine]) = <[OwnedFd; 3]>::try_from(fds) else {
+            return Err(Errno::PROTO).step("streams");
+        };
+        let started = piped::stderr_pipe()
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            .and_then(|pipe| Ok((sys::fork()?, pipe)));
+        match started {
+            Ok((None, (_reader, stderr))) => {
+                let ties = Ties {
+                    engine: engine.as_fd(),
+                    id: 0,
+                    streams: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+                };
+                command::run(self, Task::Program(argv), &ties)
+            }
+            Ok((Some(pid), (reader, _writer))) => {
+                self.piped.add(pid, engine, reader);
+                self.anything_alive = true;
+            }
+            Err(errno) => piped::refuse(&engine, errno),
+        }
+        Ok(())
+    }
+
+    /// Listens to the processes that the engine talks to, kills those that it has let go of, and tells it of those
+    /// that have ended.
+    fn serve_piped(&mut self) {
+        self.piped.listen();
+        for leader in self.piped.let_go() {
+            self.end_processes(|| procs::of_piped(leader));
+        }
+        for mut ended in self.piped.take_ended() {
+            ended.hear_out();
+            // What it left behind would hold its streams open.
+            self.end_processes(|| procs::of_piped(ended.pid));
+            if ended.broken.is_none() && self.watch.was_passed_by(ended.peak_bytes) {
+                // It came and went between two looks.
+                ended.broken = Some(Broken::Memory);
+                self.stop_for(Broken::Memory);
+            }
+            ended.tell();
+        }
+    }
+
     /// Reaps everything that has ended, and notes how the command did.
     fn reap(&mut self) {
         let mut signals = [0_u8; 1_024];
@@ -243,10 +322,14 @@ impl Init<'_> {
         loop {
             match sys::reap_one() {
                 Ok(Some(reaped)) => {
+                    let status = reaped.ended.map_or_else(Status::Signal, Status::Code);
+                    if self.piped.note(reaped.pid, status, reaped.peak_bytes) {
+                        continue;
+                    }
                     if let Some(current) = self.current.as_mut() {
                         current.peak_bytes = current.peak_bytes.max(reaped.peak_bytes);
                         if current.pid == reaped.pid {
-                            current.status = Some(reaped.ended.map_or_else(Status::Signal, Status::Code));
+                            current.status = Some(status);
                         }
                     }
                 }
@@ -271,7 +354,8 @@ impl Init<'_> {
         let Some(status) = current.status else { return };
         if current.broken.is_none() {
             current.broken = self.watch.look_at_end(current.peak_bytes);
-            if current.broken.is_some() {
+            if let Some(broken) = current.broken {
+                self.piped.note_broken(broken);
                 self.end_everything();
             }
         }
@@ -286,11 +370,13 @@ impl Init<'_> {
         if let Some(current) = &mut self.current {
             current.broken = Some(broken);
         }
+        self.piped.note_broken(broken);
         self.end_everything();
         self.finish();
     }
 
-    /// Kills a command with everything it started, and leaves alone what earlier commands left running.
+    /// Kills a command with everything it started, and leaves alone what earlier commands left running, and what the
+    /// engine talks to.
     fn end_command(&mut self, id: u64) {
         let Some(current) = self.current.as_ref().filter(|current| current.id == id) else {
             return;
@@ -298,16 +384,29 @@ impl Init<'_> {
         let Some(command) = procs::one(current.pid) else {
             return;
         };
+        let piped = self.piped.pids();
+        self.end_processes(|| procs::of_command(&command, &piped));
+        self.finish();
+    }
+
+    /// Kills what `find` finds until it finds nothing, or, where that is started faster than it is found, everything.
+    fn end_processes(&mut self, find: impl Fn() -> Vec<Process>) {
         let began = Instant::now();
         let mut killed = HashSet::new();
         let mut rounds_with_new = 0;
+        let mut found_nothing = false;
         while rounds_with_new < KILL_ROUNDS && began.elapsed() < KILL_LIMIT {
-            let alive = procs::of_command(&command);
+            let alive = find();
             if alive.is_empty() {
                 self.reap();
-                self.finish();
-                return;
+                if found_nothing {
+                    return;
+                }
+                // Whose parent ended while the processes were read is seen the next time.
+                found_nothing = true;
+                continue;
             }
+            found_nothing = false;
             let mut any_new = false;
             for process in &alive {
                 procs::signal(process, Signal::KILL);
@@ -317,9 +416,7 @@ impl Init<'_> {
             self.pause(Duration::from_millis(2));
             self.reap();
         }
-        // It starts processes faster than they are found.
         self.end_everything();
-        self.finish();
     }
 
     /// Waits for a child to end, at most this long.
@@ -332,7 +429,7 @@ impl Init<'_> {
     /// Kills everything but this process.
     fn end_everything(&mut self) {
         if self.open.level != Level::Namespaces {
-            self.end_current();
+            self.end_children();
             procs::end_all_descendants(END_LIMIT);
             self.reap();
             return;
@@ -345,22 +442,19 @@ impl Init<'_> {
         }
     }
 
-    /// Waits for the command itself, whose status must not be reaped with all others'.
-    fn end_current(&mut self) {
-        let Some(pid) = self
-            .current
-            .as_ref()
-            .filter(|c| c.status.is_none())
-            .map(|c| c.pid)
-        else {
-            return;
-        };
-        let _already_ended = kill_process(pid, Signal::KILL);
-        while self
-            .current
-            .as_ref()
-            .is_some_and(|current| current.status.is_none())
-        {
+    /// Ends the command itself and the processes that the engine talks to, whose status must not be reaped with all
+    /// others'.
+    fn end_children(&mut self) {
+        loop {
+            let command = self.current.as_ref().filter(|current| current.status.is_none());
+            let mut waiting = self.piped.alive();
+            waiting.extend(command.map(|current| current.pid));
+            if waiting.is_empty() {
+                return;
+            }
+            for pid in waiting {
+                let _already_ended = kill_process(pid, Signal::KILL);
+            }
             self.pause(Duration::from_millis(10));
             self.reap();
         }

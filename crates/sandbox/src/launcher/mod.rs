@@ -11,6 +11,7 @@ mod discard;
 mod identity;
 mod init;
 mod outer;
+mod piped;
 mod procs;
 mod rootfs;
 mod watch;

@@ -13,10 +13,11 @@ use rustix::{
 };
 
 /// One process, or what is left of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pub(super) pid: Pid,
     parent: i32,
+    session: i32,
     /// In clock ticks since the machine started.
     started: u64,
     ended: bool,
@@ -45,10 +46,12 @@ fn parse(pid: Pid, stat: &str) -> Option<Process> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let ended = matches!(fields.next()?, "Z" | "X" | "x");
     let parent = fields.next()?.parse().ok()?;
-    let started = fields.nth(17)?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    let started = fields.nth(15)?.parse().ok()?;
     Some(Process {
         pid,
         parent,
+        session,
         started,
         ended,
     })
@@ -72,11 +75,15 @@ pub(super) fn descendants(all: &[Process], ancestor: Pid) -> Vec<Process> {
 }
 
 /// What belongs to a command: every living process of ours but those that were there before it started, and what
-/// those started since.
-pub(super) fn of_command(command: &Process) -> Vec<Process> {
+/// those started since, and but those of the processes in `piped`.
+pub(super) fn of_command(command: &Process, piped: &[Pid]) -> Vec<Process> {
     let all = all();
     let ours = descendants(&all, getpid());
-    let mut older = HashSet::new();
+    let mut older: HashSet<Pid> = piped
+        .iter()
+        .flat_map(|leader| of_session(&all, &ours, *leader))
+        .map(|process| process.pid)
+        .collect();
     for process in ours.iter().filter(|process| process.started < command.started) {
         older.insert(process.pid);
         older.extend(
@@ -87,6 +94,29 @@ pub(super) fn of_command(command: &Process) -> Vec<Process> {
     }
     ours.into_iter()
         .filter(|process| !process.ended && !older.contains(&process.pid))
+        .collect()
+}
+
+/// What belongs to a process that the engine talks to: every living process of ours in its session, and what those
+/// started. What has left the session and lost its parent is the sandbox's. The process itself comes first: it is not to
+/// see the others end.
+pub(super) fn of_piped(leader: Pid) -> Vec<Process> {
+    let all = all();
+    let ours = descendants(&all, getpid());
+    let mut found: Vec<_> = of_session(&all, &ours, leader)
+        .into_iter()
+        .filter(|process| !process.ended)
+        .collect();
+    found.sort_unstable_by_key(|process| process.pid != leader);
+    found
+}
+
+/// The leader, the others in its session, and all that descend from one of them.
+fn of_session(all: &[Process], ours: &[Process], leader: Pid) -> HashSet<Process> {
+    let number = leader.as_raw_nonzero().get();
+    ours.iter()
+        .filter(|process| process.pid == leader || process.session == number)
+        .flat_map(|process| std::iter::once(*process).chain(descendants(all, process.pid)))
         .collect()
 }
 
@@ -186,12 +216,12 @@ mod tests {
 
     #[test]
     fn a_hostile_process_name_does_not_confuse_the_reader() {
-        let rest = "S 7 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 1";
+        let rest = "S 7 2 3 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 1";
         let stat = format!("12 (a) Z 1 (b\n) {rest}");
         let process = parse(pid(12), &stat).unwrap();
         assert_eq!(
-            (process.parent, process.started, process.ended),
-            (7, 4_242, false)
+            (process.parent, process.session, process.started, process.ended),
+            (7, 3, 4_242, false)
         );
         assert!(parse(pid(12), "12 (a").is_none());
     }
@@ -201,6 +231,7 @@ mod tests {
         let process = |number, parent| Process {
             pid: pid(number),
             parent,
+            session: parent,
             started: 0,
             ended: false,
         };
@@ -217,5 +248,34 @@ mod tests {
             .collect();
         found.sort_unstable();
         assert_eq!(found, [3, 4]);
+    }
+
+    #[test]
+    fn a_session_has_its_leader_its_orphans_and_what_any_of_them_started() {
+        let process = |number, parent, session| Process {
+            pid: pid(number),
+            parent,
+            session,
+            started: 0,
+            ended: false,
+        };
+        let all = [
+            process(1, 0, 1),
+            process(2, 1, 2),
+            process(3, 2, 2),
+            // Its parent has ended.
+            process(4, 1, 2),
+            // In a session of its own below an orphan.
+            process(5, 4, 5),
+            process(6, 1, 6),
+            process(7, 6, 6),
+        ];
+        let ours = descendants(&all, pid(1));
+        let mut found: Vec<_> = of_session(&all, &ours, pid(2))
+            .iter()
+            .map(|p| p.pid.as_raw_nonzero().get())
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [2, 3, 4, 5]);
     }
 }

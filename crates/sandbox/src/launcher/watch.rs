@@ -75,7 +75,7 @@ impl Watch {
     /// Looks at the end of a command: at what its largest process had, which may have come and gone between two looks,
     /// and at the disk, unless the last look was dear and is not long ago.
     pub(super) fn look_at_end(&mut self, peak_bytes: u64) -> Option<Broken> {
-        if self.memory != MemoryKeeper::Kernel && peak_bytes > self.limits.memory_bytes {
+        if self.was_passed_by(peak_bytes) {
             return Some(Broken::Memory);
         }
         if self.looked.elapsed() < self.cost * SHARE {
@@ -90,6 +90,11 @@ impl Watch {
             self.baseline = self.measure();
         }
         broken
+    }
+
+    /// Whether a process that had so much memory at its peak passed the limit, unless the kernel keeps it.
+    pub(super) fn was_passed_by(&self, peak_bytes: u64) -> bool {
+        self.memory != MemoryKeeper::Kernel && peak_bytes > self.limits.memory_bytes
     }
 
     fn memory_broken(&self) -> Option<Broken> {

@@ -1,4 +1,4 @@
-//! Rows 1 to 42, 70 and 72: what must not work, tried by the helper from inside, against a host that has all of it.
+//! Rows 1 to 42, 70, 72 and 73: what must not work, tried by the helper from inside, against a host that has all of it.
 
 use std::{
     fs,
@@ -14,12 +14,16 @@ use std::{
     path::Path,
 };
 
-use sortie_sandbox::{ExitKind, Limits, Workdir};
+use sortie_sandbox::{ExitKind, Finished, Limits, Workdir};
 
-use crate::harness::{Bed, Section, folder, out, tell};
+use crate::{
+    egress::{Proxy, refuses_a_way_out, way_out},
+    harness::{Bed, Section, folder, out, tell},
+};
 
 /// Attempts of the helper: fewer mean that it did not come to its end.
 const ATTEMPTS: usize = 172;
+const EGRESS_ATTEMPTS: usize = 19;
 
 pub(crate) fn nothing_that_must_not_work_works(bed: &Bed) -> Section<'_> {
     Box::pin(async {
@@ -27,44 +31,72 @@ pub(crate) fn nothing_that_must_not_work_works(bed: &Bed) -> Section<'_> {
         let mut run = bed.open("run_1", Limits::default()).await;
         let words = std::iter::once("escape".to_owned()).chain(outside.facts.clone());
         let finished = run.probe(words).await;
-        let report = out(&finished);
-        assert_eq!(
-            finished.exit,
-            ExitKind::Code(0),
-            "{report}{}",
-            String::from_utf8_lossy(&finished.stderr.head)
-        );
-        assert!(report.ends_with("end\n"), "it did not come to its end:\n{report}");
-        let (mut held, mut open) = (0, Vec::new());
-        for line in report.lines() {
-            match line.split('\t').next().unwrap() {
-                "held" => held += 1,
-                "NOT CHECKED" => bed.not_checked(line),
-                "OPEN" => open.push(line),
-                _ => {}
-            }
+        nothing_worked(bed, &finished, attempts(bed));
+        outside.heard_nothing();
+        run.end().await;
+    })
+}
+
+pub(crate) fn attempts(bed: &Bed) -> usize {
+    if bed.has_namespaces() {
+        ATTEMPTS
+    } else {
+        ATTEMPTS - 10
+    }
+}
+
+/// Checks what the helper reports.
+pub(crate) fn nothing_worked(bed: &Bed, finished: &Finished, attempts: usize) {
+    let report = out(finished);
+    assert_eq!(
+        finished.exit,
+        ExitKind::Code(0),
+        "{report}{}",
+        String::from_utf8_lossy(&finished.stderr.head)
+    );
+    assert!(report.ends_with("end\n"), "it did not come to its end:\n{report}");
+    let (mut held, mut open) = (0, Vec::new());
+    for line in report.lines() {
+        match line.split('\t').next().unwrap() {
+            "held" => held += 1,
+            "NOT CHECKED" => bed.not_checked(line),
+            "OPEN" => open.push(line),
+            _ => {}
         }
-        assert!(
-            open.is_empty(),
-            "{} attempts worked:\n{}",
-            open.len(),
-            open.join("\n")
-        );
-        tell(&format!("{}: {held} attempts held\n", bed.test));
-        let expected = if bed.has_namespaces() {
-            ATTEMPTS
-        } else {
-            ATTEMPTS - 10
+    }
+    assert!(
+        open.is_empty(),
+        "{} attempts worked:\n{}",
+        open.len(),
+        open.join("\n")
+    );
+    tell(&format!("{}: {held} attempts held\n", bed.test));
+    assert!(held >= attempts, "only {held} attempts were made:\n{report}");
+}
+
+pub(crate) fn with_a_way_out_nothing_else_works_either(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        if !bed.has_namespaces() {
+            return refuses_a_way_out(bed).await;
+        }
+        let outside = Outside::make(bed);
+        let mut run = bed.open_with("run_1", way_out()).await;
+        let mut proxy = Proxy::of(&mut run).await;
+        let facts = ["escape".to_owned(), "proxy=the proxy of run_1".to_owned()];
+        let words = facts.into_iter().chain(outside.facts.clone());
+        let finished = tokio::select! {
+            finished = run.probe(words) => finished,
+            () = proxy.answer("the proxy of run_1") => unreachable!(),
         };
-        assert!(held >= expected, "only {held} attempts were made:\n{report}");
+        nothing_worked(bed, &finished, ATTEMPTS + EGRESS_ATTEMPTS);
         outside.heard_nothing();
         run.end().await;
     })
 }
 
 /// A host with everything that an escape would find.
-struct Outside {
-    facts: Vec<String>,
+pub(crate) struct Outside {
+    pub(crate) facts: Vec<String>,
     tcp: Vec<TcpListener>,
     udp: UdpSocket,
     unix: Vec<UnixListener>,
@@ -78,7 +110,7 @@ struct Outside {
 
 impl Outside {
     #[expect(unsafe_code, reason = "System V memory has no safe wrapper")]
-    fn make(bed: &Bed) -> Self {
+    pub(crate) fn make(bed: &Bed) -> Self {
         let place = folder();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let secret = place.path().join("secret");
@@ -156,7 +188,7 @@ impl Outside {
     }
 
     /// Nothing that listens on the host was reached.
-    fn heard_nothing(&self) {
+    pub(crate) fn heard_nothing(&self) {
         for listener in &self.tcp {
             listener.set_nonblocking(true).unwrap();
             assert!(listener.accept().is_err(), "a TCP connection came out");

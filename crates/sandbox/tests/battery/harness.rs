@@ -18,8 +18,12 @@ use sortie_sandbox::{
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
 const INSIDE: &str = "SORTIE_BATTERY_INSIDE";
 const STRICT: &str = "SORTIE_TEST_STRICT";
-/// An ordinary user without any process or file.
-pub(crate) const NOBODY: u32 = 64_321;
+
+/// An ordinary user without any process or file, also of another test that runs at the same time: where a sandbox shares
+/// its user, their processes would count as its own.
+pub(crate) fn nobody() -> u32 {
+    30_000 + std::process::id() % 10_000
+}
 
 /// As whom the engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +75,7 @@ impl Pass {
             host.push("deny-namespaces".to_owned());
         }
         if self.engine == Engine::Unprivileged && is_root() {
-            host.push(format!("uid={NOBODY}"));
+            host.push(format!("uid={}", nobody()));
         }
         let exe = std::env::current_exe().unwrap();
         let output = on_host(
@@ -192,21 +196,19 @@ impl Bed {
 
     /// Opens the sandbox of a run, with the helper in its directory.
     pub(crate) async fn open(&self, name: &str, limits: Limits) -> Run {
+        let spec = Spec {
+            limits,
+            ..Spec::default()
+        };
+        self.open_with(name, spec).await
+    }
+
+    pub(crate) async fn open_with(&self, name: &str, spec: Spec) -> Run {
         let workdir = Workdir::create(&self.runs(), name).unwrap();
         let path = self.runs().join(name);
         std::fs::copy(PROBE, path.join("probe")).unwrap();
         std::fs::set_permissions(path.join("probe"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let sandbox = self
-            .backend
-            .open(
-                &workdir,
-                Spec {
-                    limits,
-                    env: Vec::new(),
-                },
-            )
-            .await
-            .unwrap();
+        let sandbox = self.backend.open(&workdir, spec).await.unwrap();
         Run {
             path,
             workdir,

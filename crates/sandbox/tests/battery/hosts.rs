@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use sortie_sandbox::{Error, Level, Options, detect};
 
-use crate::harness::{NOBODY, PROBE, folder, is_root, on_host, tell};
+use crate::harness::{PROBE, folder, is_root, nobody, on_host, tell};
 
 /// Detects on a host; the test of this name runs again there and prints what it found.
 fn detect_on(host: &[&str], as_nobody: bool, minimum: &str) -> String {
     let mut host: Vec<String> = host.iter().map(|word| (*word).to_owned()).collect();
     if as_nobody && is_root() {
-        host.push(format!("uid={NOBODY}"));
+        host.push(format!("uid={}", nobody()));
     }
     let exe = std::env::current_exe().unwrap();
     let program = [

@@ -9,13 +9,13 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use sortie_sandbox::{Command, Error, ExitKind, Limits, Spec, Workdir};
 
-use crate::harness::{Bed, PROBE, Section, marked, out, sh, wait_until_gone};
+use crate::harness::{Bed, PROBE, Run, Section, marked, out, sh, wait_until_gone};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long the end of everything may take on a busy machine; measured it is milliseconds.
-const SOON: Duration = Duration::from_secs(5);
+pub(crate) const SOON: Duration = Duration::from_secs(5);
 
-fn marker(bed: &Bed, what: &str) -> String {
+pub(crate) fn marker(bed: &Bed, what: &str) -> String {
     format!(
         "mark-{}-{}-{what}",
         std::process::id(),
@@ -24,7 +24,7 @@ fn marker(bed: &Bed, what: &str) -> String {
 }
 
 /// A program that sleeps under a name of its own.
-fn sleeper(marker: &str) -> String {
+pub(crate) fn sleeper(marker: &str) -> String {
     format!("sh -c 'sleep 300; :' {marker}")
 }
 
@@ -215,6 +215,17 @@ fn launcher() -> Pid {
         panic!("not one child: {children:?}")
     };
     Pid::from_raw(*launcher).unwrap()
+}
+
+/// Kills the launcher of a run's sandbox, and goes on until the engine knows.
+pub(crate) async fn lose(run: &mut Run) {
+    kill_process(launcher(), Signal::KILL).unwrap();
+    let error = loop {
+        if let Err(error) = run.sandbox.exec(sh("true", SECOND)).await {
+            break error;
+        }
+    };
+    assert!(matches!(error, Error::Lost(_)), "{error:?}");
 }
 
 pub(crate) fn ends_are_told_apart(bed: &Bed) -> Section<'_> {

@@ -11,6 +11,7 @@
     reason = "a test fails by panicking, also in its helpers"
 )]
 
+mod egress;
 mod escapes;
 mod files;
 mod harness;
@@ -18,6 +19,7 @@ mod hosts;
 mod lifetimes;
 mod limits;
 mod neighbours;
+mod piped;
 
 use harness::{Engine, Pass};
 use sortie_sandbox::Level;
@@ -64,6 +66,10 @@ macro_rules! battery {
 
 battery! {
     escapes::nothing_that_must_not_work_works,
+    escapes::with_a_way_out_nothing_else_works_either,
+    egress::ordinary_clients_find_the_proxy,
+    egress::each_run_has_a_proxy_of_its_own,
+    egress::the_way_out_ends_with_the_sandbox_and_comes_back_with_it,
     limits::a_fork_bomb_is_bounded_and_ends_with_its_command,
     limits::threads_are_bounded,
     limits::a_thousand_processes_end_with_their_command,
@@ -82,6 +88,13 @@ battery! {
     lifetimes::ends_are_told_apart,
     lifetimes::arguments_and_environment_of_any_size,
     lifetimes::a_lost_sandbox_is_opened_again,
+    piped::a_process_answers_while_commands_run,
+    piped::a_process_that_does_not_read_holds_up_only_who_writes_to_it,
+    piped::the_end_of_a_process_is_told_with_its_last_words,
+    piped::a_process_that_is_let_go_of_is_killed_with_its_session,
+    piped::a_command_that_is_killed_leaves_processes_alone,
+    piped::processes_end_with_the_sandbox,
+    piped::a_process_is_confined_and_limited_as_a_command_is,
     files::whatever_was_left_behind_is_measured_and_deleted,
     files::a_run_goes_on_in_its_directory_after_a_restart,
     files::ordinary_tools_work,

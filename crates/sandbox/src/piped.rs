@@ -1,0 +1,144 @@
+//! The engine's side of a process that it talks to: its two pipes, and a socket of its own that tells of its end.
+//!
+//! Nothing here waits for the run's commands, nor they for it. Whoever lets go of the process kills it: the launcher
+//! sees the socket close.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use futures_util::future::BoxFuture;
+use rustix::{
+    net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair},
+    pipe::{PipeFlags, pipe_with},
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    net::unix::pipe::{Receiver, Sender},
+    time::timeout,
+};
+
+use crate::{
+    hosts,
+    session::{Live, PATIENCE},
+    sys,
+    types::{Error, ExitKind, Piped, Process, ProcessEnd},
+    wire::{self, Broken, Reply, Request, Status},
+};
+
+/// Starts a program in a sandbox that stands.
+pub(crate) async fn start(live: &Live, argv: Vec<String>) -> Result<Piped, Error> {
+    let setup = |error: io::Error| Error::Setup(error.to_string());
+    let (stdin, to_stdin) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| setup(errno.into()))?;
+    let (from_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| setup(errno.into()))?;
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|errno| setup(errno.into()))?;
+    rustix::io::ioctl_fionbio(&ours, true).map_err(|errno| setup(errno.into()))?;
+    let process = PipedProcess {
+        socket: sys::async_socket(ours).map_err(setup)?,
+        what: argv.first().cloned().unwrap_or_default(),
+        not_run: None,
+        ended: None,
+    };
+    let piped = Piped {
+        stdin: Box::new(Sender::from_owned_fd(to_stdin).map_err(setup)?),
+        stdout: Box::new(Receiver::from_owned_fd(from_stdout).map_err(setup)?),
+        process: Box::new(process),
+    };
+    let fds = [stdin.as_fd(), stdout.as_fd(), theirs.as_fd()];
+    live.send(&Request::Start { argv }, &fds)
+        .await
+        .map_err(|error| Error::Lost(error.to_string()))?;
+    Ok(piped)
+}
+
+/// A process as the engine holds it.
+struct PipedProcess {
+    socket: AsyncFd<OwnedFd>,
+    what: String,
+    /// Why it was not run, once that is known; its end is still to come.
+    not_run: Option<Error>,
+    /// How it ended, once that is known, and how much of its last words is still to come.
+    ended: Option<(ExitKind, usize)>,
+}
+
+impl PipedProcess {
+    /// Can be dropped at any moment without losing anything.
+    async fn follow(&mut self) -> Result<ProcessEnd, Error> {
+        let lost = |error: io::Error| Error::Lost(error.to_string());
+        let (exit, expected) = loop {
+            if let Some(ended) = self.ended {
+                break ended;
+            }
+            match self.receive().await.map_err(lost)? {
+                Some(Reply::Ended {
+                    status,
+                    broken,
+                    stderr,
+                }) => self.ended = Some((exit_of(status, broken), stderr)),
+                Some(Reply::NotExecutable { errno, .. }) => {
+                    let reason = format!("{}: {}", self.what, hosts::describe(errno));
+                    self.not_run = Some(Error::NotExecutable(reason));
+                }
+                Some(Reply::NotConfined { step, errno, .. }) => {
+                    self.not_run = Some(hosts::refusal(&step, errno));
+                }
+                Some(Reply::Ready | Reply::Failed { .. } | Reply::Exited { .. } | Reply::Usage { .. }) => {}
+                None => return Err(Error::Lost("it has ended".to_owned())),
+            }
+        };
+        if let Some(error) = self.not_run.take() {
+            return Err(error);
+        }
+        let stderr = if expected == 0 {
+            Vec::new()
+        } else {
+            self.socket
+                .async_io(Interest::READABLE, |socket| wire::receive_bytes(socket.as_fd()))
+                .await
+                .map_err(lost)?
+        };
+        self.ended = Some((exit, 0));
+        Ok(ProcessEnd { exit, stderr })
+    }
+
+    async fn receive(&self) -> io::Result<Option<Reply>> {
+        let message = self
+            .socket
+            .async_io(Interest::READABLE, |socket| wire::receive(socket.as_fd()))
+            .await?;
+        Ok(message.map(|(reply, _no_descriptors)| reply))
+    }
+}
+
+impl Process for PipedProcess {
+    fn wait(&mut self) -> BoxFuture<'_, Result<ProcessEnd, Error>> {
+        Box::pin(self.follow())
+    }
+
+    fn kill(mut self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>> {
+        Box::pin(async move {
+            // Where the launcher is gone, so is the process, and that is what comes next.
+            let _may_be_gone = shutdown(self.socket.get_ref(), Shutdown::Write);
+            match timeout(PATIENCE, self.follow()).await {
+                Ok(ended) => ended,
+                Err(_late) => Err(Error::Lost("it does not answer".to_owned())),
+            }
+        })
+    }
+}
+
+fn exit_of(status: Status, broken: Option<Broken>) -> ExitKind {
+    match (broken, status) {
+        (Some(Broken::Memory), _) => ExitKind::Memory,
+        (Some(Broken::Disk), _) => ExitKind::Disk,
+        (None, Status::Code(code)) => ExitKind::Code(code),
+        (None, Status::Signal(signal)) => ExitKind::Signal(signal),
+    }
+}
