@@ -217,52 +217,59 @@ impl ConnectionDefinition {
 }
 
 /// How the engine proves itself: `type`, and the fields that go with it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ConnectionAuth {
     /// The way.
     #[serde(rename = "type")]
     pub kind: AuthType,
     /// `bearer`: the token.
-    #[serde(default, deserialize_with = "present", skip_serializing)]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub token: Option<Credential>,
     /// `basic`: the user name, without a colon.
-    #[serde(default, deserialize_with = "present", skip_serializing)]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub username: Option<Credential>,
     /// `basic`: the password, which may be empty.
-    #[serde(default, deserialize_with = "present", skip_serializing)]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub password: Option<Credential>,
     /// `header`, `query`: the name of the header or parameter.
-    #[serde(default, deserialize_with = "present", skip_serializing)]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub name: Option<String>,
     /// `header`, `query`: its value.
-    #[serde(default, deserialize_with = "present", skip_serializing)]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub value: Option<Credential>,
     /// `oauth`: the client that is registered for this engine. Default: the engine registers itself where the server lets it.
-    #[serde(default, deserialize_with = "present", skip_serializing)]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub client_id: Option<String>,
     /// `oauth`: the secret of that client, if it has one.
-    #[serde(default, deserialize_with = "present", skip_serializing)]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub client_secret: Option<Credential>,
     /// `oauth`: where a person authorizes the engine. Default, for `mcp`: found out by asking the server.
-    #[serde(default, deserialize_with = "present", skip_serializing)]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub authorization_url: Option<String>,
     /// `oauth`: where tokens come from; together with `authorization_url`.
-    #[serde(default, deserialize_with = "present", skip_serializing)]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub token_url: Option<String>,
     /// `oauth`: the scopes to ask for.
-    #[serde(default, deserialize_with = "present", skip_serializing)]
-    #[schema(nullable = false, write_only)]
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false, max_items = 50)]
     pub scopes: Option<Vec<String>>,
+}
+
+impl ConnectionAuth {
+    /// Writes the type and nothing else.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map([("type", self.kind)])
+    }
 }
 
 /// Writes the names of a map of credentials, each with an empty text: sent back as it is, it is refused.

@@ -163,14 +163,21 @@ fn complete(path: &str, operation: &mut Value) {
         let failure = FAILURE_EXAMPLES
             .iter()
             .find(|(code, _)| *status == code.status().to_string());
-        if let Some((code, message)) = failure {
+        let media = &response["content"]["application/json"];
+        if let Some((code, message)) = failure
+            && media["example"].is_null()
+        {
             response["content"]["application/json"]["example"] = json!({"error": message, "code": code});
         }
     }
 }
 
-/// Examples of the failures that handlers describe themselves.
-const FAILURE_EXAMPLES: [(ErrorCode, &str); 3] = [
+/// Examples of the failures that handlers describe themselves, where they give none.
+const FAILURE_EXAMPLES: [(ErrorCode, &str); 4] = [
+    (
+        ErrorCode::NotFound,
+        "this engine has no https address that it could be known by",
+    ),
     (
         ErrorCode::PaymentRequired,
         "available credits do not cover max_cost_micros",

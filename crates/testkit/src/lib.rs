@@ -14,6 +14,7 @@ pub mod node;
 pub mod postgres;
 mod responses;
 pub mod serve;
+pub mod service;
 pub mod sse;
 
 pub use bytes::Bytes;
@@ -26,4 +27,5 @@ pub use database::{Database, Records};
 pub use gemini::ScriptedGemini;
 pub use model::ScriptedModel;
 pub use node::{LogOnDrop, Node, NodeOptions};
+pub use service::Service;
 pub use sse::{Message, Parser};

@@ -22,7 +22,7 @@ use super::{
 use crate::Error;
 
 /// Headers that belong to the transport, or have a place of their own in a definition.
-const RESERVED: [&str; 18] = [
+const RESERVED: [&str; 16] = [
     "host",
     "content-length",
     "content-encoding",
@@ -38,9 +38,16 @@ const RESERVED: [&str; 18] = [
     "expect",
     "authorization",
     "mcp-session-id",
-    "mcp-protocol-version",
-    "mcp-method",
     "last-event-id",
+];
+
+/// Those that the MCP transport sets besides.
+const MCP_RESERVED: [&str; 5] = [
+    "accept",
+    "content-type",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
 ];
 
 /// The methods an agent may be allowed.
@@ -95,7 +102,7 @@ pub(crate) fn check(
     check_target(at, rules, &mut definition, &mut secrets)?;
     check_oauth(at, rules, &definition, &secrets)?;
     if let Some(given) = &definition.headers {
-        secrets.headers = headers(at, given, &secrets.auth)?;
+        secrets.headers = headers(at, definition.kind, given, &secrets.auth)?;
     }
     if let Some(methods) = &definition.allowed_methods {
         if definition.kind != ConnectionType::Http {
@@ -273,6 +280,7 @@ fn check_oauth(
 
 fn headers(
     at: At<'_>,
+    kind: ConnectionType,
     given: &BTreeMap<String, Credential>,
     auth: &AuthSecret,
 ) -> Result<BTreeMap<String, String>, Error> {
@@ -286,7 +294,8 @@ fn headers(
     for (text, value) in given {
         let name = header_name(at, "headers", text)?;
         let field = format!("headers.{}", short(text));
-        if RESERVED.contains(&name.as_str()) {
+        let of_mcp = kind == ConnectionType::Mcp && MCP_RESERVED.contains(&name.as_str());
+        if of_mcp || RESERVED.contains(&name.as_str()) {
             let rule = if name == "authorization" {
                 "is set by auth"
             } else {

@@ -189,6 +189,10 @@ fn broken() -> Vec<(&'static str, Value)> {
         ),
         ("headers.Content-Length: belongs", headers("Content-Length", "1")),
         ("headers.Mcp-Session-Id: belongs", headers("Mcp-Session-Id", "1")),
+        (
+            "headers.Accept: belongs",
+            json!({"type": "mcp", "url": "https://a.example", "headers": {"Accept": "x"}}),
+        ),
         ("headers: \"\" is not the name", headers("", "x")),
         ("headers: \"a:b\" is not the name", headers("a:b", "x")),
         ("headers.X-A: must be 1 to", headers("X-A", "")),

@@ -46,7 +46,7 @@ impl Held {
         let Some(seconds) = self.grant.expires_in_seconds else {
             return true;
         };
-        let margin = MARGIN_SECONDS.min(seconds / 2);
+        let margin = MARGIN_SECONDS.min(seconds.div_ceil(2));
         now < self.given_at + Duration::from_secs((seconds - margin).min(u64::from(u32::MAX)))
     }
 }

@@ -80,7 +80,8 @@ pub(crate) async fn get_connection(
             "allowed_methods": ["GET"], "description": "Customers and orders.", "status": "ready",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
         })),
-        (status = 409, description = "The organization has as many connections as it may.", body = sortie_api::ErrorBody),
+        (status = 409, description = "The organization has as many connections as it may.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the organization has as many connections as it may", "code": "conflict"})),
     ),
     security(("api_key" = ["admin"])),
 )]
@@ -151,7 +152,8 @@ pub(crate) async fn test_connection(
             "authorization_url": "https://auth.example.com/authorize?response_type=code&client_id=sortie&state=…",
             "expires_at": "2026-11-20T21:40:00.000Z"
         })),
-        (status = 409, description = "The connection does not use OAuth, or its server not as it should.", body = sortie_api::ErrorBody),
+        (status = 409, description = "The connection does not use OAuth, or its server not as it should.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the connection does not use oauth: its auth has another type", "code": "conflict"})),
     ),
     security(("api_key" = ["admin"])),
 )]

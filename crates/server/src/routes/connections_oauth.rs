@@ -50,7 +50,8 @@ const PAGE_HEADERS: [(HeaderName, &str); 6] = [
     responses(
         (status = 200, description = "A page that says that the connection is ready.", body = String, content_type = "text/html",
             example = json!("<!doctype html>…")),
-        (status = 409, description = "The person or the authorization server said no.", body = sortie_api::ErrorBody),
+        (status = 409, description = "The person or the authorization server said no.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the authorization was refused: access_denied", "code": "conflict"})),
     ),
     security(()),
 )]
@@ -136,9 +137,7 @@ fn escaped(text: &str) -> Cow<'_, str> {
             "client_id": "https://sortie.example.com/v1/oauth/client-metadata.json", "client_name": "Sortie",
             "redirect_uris": ["https://sortie.example.com/v1/oauth/callback"], "token_endpoint_auth_method": "none"
         })),
-        (status = 404, description = "The engine's address is not https.", body = sortie_api::ErrorBody, example = json!({
-            "error": "this engine has no https address that it could be known by", "code": "not_found"
-        })),
+        (status = 404, description = "The engine's address is not https.", body = sortie_api::ErrorBody),
     ),
     security(()),
 )]

@@ -288,6 +288,88 @@ async fn keys_are_made_listed_and_revoked() -> Checked {
     Ok(())
 }
 
+/// On two threads, as the commands hold up the one that waits for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_are_saved_listed_tested_and_deleted_without_a_credential_in_an_argument() -> Checked {
+    let service = sortie_testkit::Service::start().await?;
+    let node = node(Database::Sqlite).await?;
+    let echo = format!("{}/echo", service.url());
+    let file = node.data_dir().join("secret");
+    fs::write(&file, "hush-hush\n")?;
+    let mut command = node.sortie(&[
+        "connections",
+        "put",
+        "crm",
+        &echo,
+        "--auth",
+        "bearer",
+        "--allow",
+        "GET",
+    ]);
+    command.stdin(fs::File::open(&file)?);
+    let saved = text(&exits(command, 0)?.stdout);
+    ensure!(
+        saved.contains("ready") && saved.contains("bearer") && !saved.contains("hush"),
+        "{saved}"
+    );
+    fs::write(&file, "type = \"mcp\"\nurl = \"http://127.0.0.1:9/mcp\"\n")?;
+    let path = file.display().to_string();
+    exits(node.sortie(&["connections", "put", "tools", "--file", &path]), 0)?;
+
+    let listed = said(&node, &["connections", "list"])?;
+    ensure!(
+        listed.contains("crm") && listed.contains("tools") && listed.contains(&echo),
+        "{listed}"
+    );
+    assert_eq!(
+        json_said(&node, &["connections", "get", "crm", "--json"])?["allowed_methods"],
+        json!(["GET"])
+    );
+    ensure!(said(&node, &["connections", "test", "crm"])?.starts_with("ready: "));
+    assert_eq!(service.received()[0].headers["authorization"], "Bearer hush-hush");
+    ensure!(text(&exits(node.sortie(&["connections", "test", "tools"]), 1)?.stdout).starts_with("error: "));
+    ensure!(said(&node, &["connections", "catalog"])?.contains("github"));
+    exits(node.sortie(&["connections", "delete", "crm"]), 0)?;
+    for (arguments, told) in [
+        (&["connections", "get", "crm"][..], "has no"),
+        (&["connections", "authorize", "tools"], "does not use oauth"),
+        (
+            &["connections", "put", "x", "ftp://a.example"],
+            "url: must be http or https",
+        ),
+    ] {
+        let output = exits(node.sortie(arguments), 64)?;
+        ensure!(
+            text(&output.stderr).contains(told),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
+/// The browser of a person could not come back to an engine that goes with its command.
+#[tokio::test]
+async fn an_authorization_needs_an_engine_that_stays() -> Checked {
+    let folder = tempfile::tempdir()?;
+    exits(alone(folder.path(), &["run", "x"]), 0)?;
+    let url = "https://mcp.example.com/mcp";
+    exits(
+        alone(
+            folder.path(),
+            &["connections", "put", "tools", url, "--mcp", "--auth", "oauth"],
+        ),
+        0,
+    )?;
+    let output = exits(alone(folder.path(), &["connections", "authorize", "tools"]), 64)?;
+    ensure!(
+        text(&output.stderr).contains("an engine that stays"),
+        "{}",
+        text(&output.stderr)
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn models_and_the_description_are_printed() -> Checked {
     let node = node(Database::Sqlite).await?;

@@ -6,6 +6,7 @@
 #![cfg(test)]
 
 mod cli;
+mod connections;
 mod errors;
 mod keys;
 mod kit;

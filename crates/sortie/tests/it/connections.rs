@@ -1,0 +1,33 @@
+//! `/v1/connections` (decisions 4), what runs do with connections (contract 2.1, 2.5), and that nobody sees what is
+//! secret of them.
+
+mod authorization;
+mod records;
+mod runs;
+mod secrets;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use sortie_testkit::{Answer, Client, http::Method};
+
+/// Saves a connection.
+async fn put(client: &Client, name: &str, definition: &Value) -> Result<Answer> {
+    let body = serde_json::to_vec(definition)?.into();
+    client
+        .send(Method::PUT, &format!("/v1/connections/{name}"), body)
+        .await
+}
+
+/// A run that makes these calls of tools, one after another, and answers with the output of the last one.
+fn calls(tools: &[(&str, Value)], connections: &Value) -> Value {
+    let blocks: Vec<String> = tools
+        .iter()
+        .map(|(tool, arguments)| format!("```tool {tool}\n{arguments}\n```\n"))
+        .collect();
+    let prompt = if blocks.is_empty() {
+        "no call".to_owned()
+    } else {
+        blocks.concat()
+    };
+    json!({"prompt": prompt, "shell": false, "connections": connections})
+}

@@ -1,0 +1,266 @@
+//! OAuth: a person authorizes a connection, runs use its tokens, and the engine keeps them fresh.
+
+use anyhow::{Context, Result, ensure};
+use futures_util::future::try_join_all;
+use serde_json::{Value, json};
+use sortie_api::RunStatus;
+use sortie_testkit::{
+    Answer, Bytes, Client, Database, Node, NodeOptions, Service,
+    http::{HeaderValue, Method},
+};
+
+use super::{calls, put};
+use crate::{Checked, both_databases, node, node_with};
+
+both_databases![
+    a_connection_is_authorized_and_its_tokens_are_renewed,
+    tokens_that_are_refused_ask_for_a_person_again,
+];
+
+fn definition(service: &Service) -> Value {
+    let url = service.url();
+    json!({"type": "http", "url": format!("{url}/guarded"), "auth": {
+        "type": "oauth", "client_id": "sortie", "client_secret": "hush-client", "scopes": ["read"],
+        "authorization_url": format!("{url}/authorize"), "token_url": format!("{url}/token"),
+    }})
+}
+
+fn call() -> Value {
+    calls(
+        &[("crm__request", json!({"method": "GET"}))],
+        &json!({"crm": {"ref": "crm"}}),
+    )
+}
+
+/// The path and query of an address on the node or the service.
+fn path_of(url: &str) -> Result<&str> {
+    let rest = url.split_once("://").context("not a URL")?.1;
+    rest.find('/').and_then(|at| rest.get(at..)).context("no path")
+}
+
+/// What a browser does: it opens the page, and is sent back. The path that it comes back to.
+async fn browse(service: &Service, authorization_url: &str) -> Result<String> {
+    let address = service.url().trim_start_matches("http://").parse()?;
+    let answer = Client::new(address, None)
+        .get(path_of(authorization_url)?)
+        .await?
+        .expect(303)?;
+    Ok(path_of(answer.header("location")?)?.to_owned())
+}
+
+async fn begin(client: &Client) -> Result<String> {
+    let begun = client
+        .send(Method::POST, "/v1/connections/crm/oauth", Bytes::new())
+        .await?;
+    let begun = begun.expect(200)?.json()?;
+    Ok(begun["authorization_url"].as_str().context("no URL")?.to_owned())
+}
+
+/// Saves the connection and authorizes it.
+async fn authorize(client: &Client, service: &Service) -> Result<Answer> {
+    put(client, "crm", &definition(service)).await?;
+    let back = browse(service, &begin(client).await?).await?;
+    client.anonymous().get(&back).await
+}
+
+async fn status(client: &Client) -> Result<Value> {
+    Ok(client.get("/v1/connections/crm").await?.json()?["status"].clone())
+}
+
+async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Database) -> Checked {
+    let service = Service::start().await?;
+    // So short that it is renewed before its first use.
+    service.give_tokens_for(1);
+    let node = node(database).await?;
+    let client = node.client()?;
+    let made = put(&client, "crm", &definition(&service))
+        .await?
+        .expect(201)?
+        .json()?;
+    assert_eq!(made["status"], "needs_authorization");
+    let (_, run) = client.complete(&call()).await?;
+    assert_eq!(run.status, RunStatus::Failed);
+    ensure!(
+        run.error
+            .as_deref()
+            .is_some_and(|error| error.contains("needs to be authorized")),
+        "{:?}",
+        run.error
+    );
+
+    let url = begin(&client).await?;
+    ensure!(
+        url.contains("code_challenge_method=S256") && url.contains("scope=read"),
+        "{url}"
+    );
+    let back = browse(&service, &url).await?;
+    let page = client.anonymous().get(&back).await?.expect(200)?;
+    ensure!(page.text().contains("crm") && page.header("content-type")?.starts_with("text/html"));
+    for (header, value) in [
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cache-control", "no-store"),
+    ] {
+        assert_eq!(page.header(header)?, value);
+    }
+    ensure!(
+        page.header("content-security-policy")?
+            .contains("frame-ancestors 'none'")
+    );
+    assert_eq!(status(&client).await?, "ready");
+    // Good once.
+    client
+        .anonymous()
+        .get(&back)
+        .await?
+        .failure(400, "invalid_request")?;
+
+    service.give_tokens_for(3600);
+    let (_, run) = client.complete(&call()).await?;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_eq!((service.grants(), service.refused()), (2, 0));
+    let (_, run) = client.complete(&call()).await?;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_eq!(service.grants(), 2, "a token that is good is used again");
+    let shown = client.get(&format!("/v1/runs/{}", run.id)).await?.text() + &node.log();
+    ensure!(
+        service.tokens().iter().all(|token| !shown.contains(token)),
+        "a token is shown"
+    );
+
+    // The same place and client: the authorization stays. Another client: it does not.
+    let mut changed = definition(&service);
+    changed["description"] = json!("changed");
+    assert_eq!(
+        put(&client, "crm", &changed).await?.expect(200)?.json()?["status"],
+        "ready"
+    );
+    changed["auth"]["client_id"] = json!("another");
+    assert_eq!(
+        put(&client, "crm", &changed).await?.expect(200)?.json()?["status"],
+        "needs_authorization"
+    );
+    Ok(())
+}
+
+async fn tokens_that_are_refused_ask_for_a_person_again(database: Database) -> Checked {
+    let service = Service::start().await?;
+    let node = node(database).await?;
+    let client = node.client()?;
+    authorize(&client, &service).await?.expect(200)?;
+    service.revoke();
+    let (_, run) = client.complete(&call()).await?;
+    assert_eq!(run.status, RunStatus::Failed);
+    assert_eq!(status(&client).await?, "needs_authorization");
+    let shown = client.get("/v1/connections/crm").await?.text();
+    ensure!(shown.contains("no longer"), "{shown}");
+    Ok(())
+}
+
+/// A refresh token is good for one use: two nodes with many runs at once use each of them once.
+#[tokio::test]
+async fn many_runs_on_two_nodes_renew_tokens_once() -> Checked {
+    let service = Service::start().await?;
+    let key = "4".repeat(64);
+    let options = NodeOptions::default()
+        .env("SORTIE_MASTER_KEY", &key)
+        .env("SORTIE_CONCURRENCY", "8");
+    let node = node_with(Database::Postgres, options).await?;
+    let beside: Node = node.beside().await?;
+    let client = node.client()?;
+    service.give_tokens_for(1);
+    authorize(&client, &service).await?.expect(200)?;
+    service.give_tokens_for(3600);
+    let clients = [client.clone(), beside.client()?];
+    let request = call();
+    let runs = (0..16).map(|n| clients[n % 2].complete(&request));
+    for (_, run) in try_join_all(runs).await? {
+        assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    }
+    assert_eq!((service.grants(), service.refused()), (2, 0));
+    Ok(())
+}
+
+/// The state is what finds the way back: nobody's, a wrong one, or a refusal of the person changes nothing.
+#[tokio::test]
+async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
+    let service = Service::start().await?;
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    put(&client, "crm", &definition(&service)).await?.expect(201)?;
+    let nobody = client.anonymous();
+    for query in [
+        "",
+        "?code=c",
+        "?state=",
+        "?state=guess&code=c",
+        "?state=a&state=b&code=c",
+    ] {
+        nobody
+            .get(&format!("/v1/oauth/callback{query}"))
+            .await?
+            .failure(400, "invalid_request")?;
+    }
+    let browser = nobody
+        .clone()
+        .with_header("accept", HeaderValue::from_static("text/html"));
+    let page = browser
+        .get("/v1/oauth/callback?state=%3Cscript%3E")
+        .await?
+        .expect(400)?;
+    ensure!(
+        page.header("content-type")?.starts_with("text/html") && !page.text().contains("<script"),
+        "{}",
+        page.text()
+    );
+
+    let back = browse(&service, &begin(&client).await?).await?;
+    let state = back.split("state=").nth(1).context("no state")?;
+    let refused = nobody
+        .get(&format!("/v1/oauth/callback?error=access_denied&state={state}"))
+        .await?;
+    refused.failure(409, "conflict")?;
+    nobody.get(&back).await?.failure(400, "invalid_request")?;
+
+    // A code that is not the server's.
+    let back = browse(&service, &begin(&client).await?).await?;
+    let forged = back.replace("code=code-", "code=forged-");
+    nobody.get(&forged).await?.failure(409, "conflict")?;
+    assert_eq!(status(&client).await?, "needs_authorization");
+    assert_eq!(service.grants(), 0);
+
+    // One that began before the connection was replaced.
+    let back = browse(&service, &begin(&client).await?).await?;
+    put(&client, "crm", &definition(&service)).await?.expect(200)?;
+    nobody.get(&back).await?.failure(409, "conflict")?;
+    put(&client, "plain", &json!({"type": "http", "url": service.url()}))
+        .await?
+        .expect(201)?;
+    client
+        .send(Method::POST, "/v1/connections/plain/oauth", Bytes::new())
+        .await?
+        .failure(409, "conflict")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_engine_with_an_https_address_says_who_it_is() -> Checked {
+    let options = NodeOptions::default().env("SORTIE_ADVERTISE_URL", "https://sortie.example.com/");
+    let node = node_with(Database::Sqlite, options).await?;
+    let document = node
+        .client()?
+        .anonymous()
+        .get("/v1/oauth/client-metadata.json")
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(
+        document["client_id"],
+        "https://sortie.example.com/v1/oauth/client-metadata.json"
+    );
+    assert_eq!(
+        document["redirect_uris"],
+        json!(["https://sortie.example.com/v1/oauth/callback"])
+    );
+    Ok(())
+}

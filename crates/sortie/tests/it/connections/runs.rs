@@ -1,0 +1,257 @@
+//! Runs that call through connections.
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use sortie_api::RunStatus;
+use sortie_testkit::{Bytes, Database, Service, http::Method};
+
+use super::{calls, put};
+use crate::{Checked, both_databases, kit::of_kind, node};
+
+both_databases![
+    a_run_calls_a_saved_connection_with_its_credentials,
+    an_inline_connection_is_used_and_its_credentials_are_not_kept,
+];
+
+fn get(path: &str) -> Value {
+    json!({"method": "GET", "path": path})
+}
+
+async fn a_run_calls_a_saved_connection_with_its_credentials(database: Database) -> Checked {
+    let service = Service::start().await?;
+    let node = node(database).await?;
+    let client = node.client()?;
+    let definition = json!({
+        "type": "http", "url": format!("{}/echo?tenant=seven-and-more", service.url()),
+        "auth": {"type": "bearer", "token": "hush-hush"}, "headers": {"X-Key": "also-hushed"},
+    });
+    put(&client, "crm", &definition).await?.expect(201)?;
+    put(&client, "tools", &json!({"type": "mcp", "url": format!("{}/mcp", service.url()), "auth": {"type": "bearer", "token": "hush-mcp"}}))
+        .await?
+        .expect(201)?;
+    let connections =
+        json!({"customers": {"ref": "crm"}, "tools": {"ref": "tools", "allowed_tools": ["echo"]}});
+    let request = calls(
+        &[("tools__echo", json!({})), ("customers__request", get("/orders"))],
+        &connections,
+    );
+    let (events, run) = client.complete(&request).await?;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+
+    let received = service.received();
+    let order = received
+        .iter()
+        .find(|one| one.path == "/echo/orders")
+        .context("the API was not called")?;
+    assert_eq!(order.headers["authorization"], "Bearer hush-hush");
+    assert_eq!(
+        (&*order.headers["x-key"], &*order.query),
+        ("also-hushed", "tenant=seven-and-more")
+    );
+    let call = received
+        .iter()
+        .find(|one| one.method == "tools/call")
+        .context("the server was not called")?;
+    assert_eq!(call.headers["authorization"], "Bearer hush-mcp");
+    let told = of_kind(&events, "connection_call");
+    let told: Vec<Value> = told
+        .iter()
+        .map(|event| serde_json::from_str(event.data.get()))
+        .collect::<Result<_, _>>()?;
+    let to_api = told.iter().find(|data| data["connection"] == "customers");
+    let to_api = to_api.context("no connection_call")?;
+    assert_eq!(
+        (&to_api["method"], &to_api["status"]),
+        (&json!("GET"), &json!(200))
+    );
+    ensure!(
+        to_api["path"]
+            .as_str()
+            .is_some_and(|path| path.ends_with("/orders")),
+        "{to_api}"
+    );
+    Ok(())
+}
+
+async fn an_inline_connection_is_used_and_its_credentials_are_not_kept(database: Database) -> Checked {
+    let service = Service::start().await?;
+    let node = node(database).await?;
+    let client = node.client()?;
+    let url = service.url().replace("http://", "http://ann:hush-pass@") + "/echo?key=hush-query";
+    let connections = json!({
+        "api": {"type": "http", "url": url, "headers": {"X-Key": "hush-header"}, "allowed_methods": ["GET"]},
+        "open": {"type": "http", "url": format!("{}/echo", service.url())},
+        "tools": {"type": "mcp", "url": format!("{}/mcp", service.url()), "auth": {"type": "header", "name": "X-Token", "value": "hush-token"}},
+    });
+    let request = calls(
+        &[
+            ("tools__echo", json!({})),
+            ("open__request", get("/open")),
+            ("api__request", get("")),
+        ],
+        &connections,
+    );
+    let (_, run) = client.complete(&request).await?;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    let received = service.received();
+    let call = received
+        .iter()
+        .find(|one| one.path == "/echo")
+        .context("the API was not called")?;
+    assert_eq!(
+        (&*call.query, &*call.headers["x-key"]),
+        ("key=hush-query", "hush-header")
+    );
+    assert_eq!(call.headers["authorization"], "Basic YW5uOmh1c2gtcGFzcw==");
+
+    let path = format!("/v1/runs/{}/definition", run.id);
+    let definition = client.get(&path).await?.expect(200)?.json()?;
+    assert_eq!(definition["requires_credentials"], json!(["api", "tools"]));
+    let shown = &definition["request"]["connections"];
+    assert_eq!(
+        shown["api"],
+        json!({"type": "http", "url": format!("{}/echo", service.url()), "auth": {"type": "basic"}, "headers": {"X-Key": ""}, "allowed_methods": ["GET"]})
+    );
+    ensure!(!definition.to_string().contains("hush"), "{definition}");
+
+    // Contract 4.1: to replay it, the credentials are restored first.
+    let refusal = client
+        .post("/v1/runs", &definition["request"])
+        .await?
+        .failure(400, "invalid_request")?;
+    ensure!(
+        refusal
+            .error
+            .starts_with("connections.api.auth.username: required"),
+        "{}",
+        refusal.error
+    );
+    let mut restored = definition["request"].clone();
+    for name in ["api", "tools"] {
+        restored["connections"][name] = connections[name].clone();
+    }
+    let (_, again) = client.complete(&restored).await?;
+    assert_eq!(again.status, RunStatus::Succeeded, "{:?}", again.error);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_saved_connection_stays_a_reference_and_is_resolved_again() -> Checked {
+    let service = Service::start().await?;
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    put(&client, "crm", &json!({"type": "http", "url": format!("{}/echo", service.url()), "auth": {"type": "bearer", "token": "hush"}}))
+        .await?
+        .expect(201)?;
+    let connections = json!({"crm": {"ref": "crm", "allowed_methods": ["GET"]}});
+    let (_, run) = client
+        .complete(&calls(&[("crm__request", get("/one"))], &connections))
+        .await?;
+    let definition = client
+        .get(&format!("/v1/runs/{}/definition", run.id))
+        .await?
+        .json()?;
+    assert_eq!(definition["request"]["connections"], connections);
+    assert_eq!(definition["requires_credentials"], json!([]));
+    client
+        .send(Method::DELETE, "/v1/connections/crm", Bytes::new())
+        .await?
+        .expect(204)?;
+    let refusal = client
+        .post("/v1/runs", &definition["request"])
+        .await?
+        .failure(400, "invalid_request")?;
+    ensure!(
+        refusal.error.starts_with("connections.crm.ref: no connection"),
+        "{}",
+        refusal.error
+    );
+    Ok(())
+}
+
+/// Decisions 4: what the connection forbids is told to the agent; decisions 2: what is gone fails the run.
+#[tokio::test]
+async fn what_a_run_may_not_or_cannot_do_is_told() -> Checked {
+    let service = Service::start().await?;
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let echo = format!("{}/echo", service.url());
+    put(
+        &client,
+        "crm",
+        &json!({"type": "http", "url": echo, "allowed_methods": ["GET", "POST"]}),
+    )
+    .await?
+    .expect(201)?;
+    let narrowed = json!({"crm": {"ref": "crm", "allowed_methods": ["GET", "DELETE"]}});
+    for (method, allowed) in [("GET", true), ("POST", false), ("DELETE", false)] {
+        let request = calls(&[("crm__request", json!({"method": method}))], &narrowed);
+        let (_, run) = client.complete(&request).await?;
+        assert_eq!(
+            run.status == RunStatus::Succeeded,
+            allowed,
+            "{method}: {:?}",
+            run.error
+        );
+    }
+    for path in [
+        "/../admin",
+        "//example.com/",
+        "/%2e%2e/admin",
+        "http://example.com/",
+    ] {
+        let (_, run) = client
+            .complete(&calls(&[("crm__request", get(path))], &narrowed))
+            .await?;
+        assert_eq!(run.status, RunStatus::Failed, "{path}");
+    }
+    ensure!(
+        service.received().iter().all(|one| one.path == "/echo"),
+        "{:?}",
+        service.received()
+    );
+
+    for (connection, told) in [
+        (
+            json!({"type": "mcp", "url": "http://127.0.0.1:9/mcp"}),
+            "connection `api`: ",
+        ),
+        (json!({"type": "mcp", "url": echo}), "connection `api`: "),
+    ] {
+        let (_, run) = client.complete(&calls(&[], &json!({"api": connection}))).await?;
+        assert_eq!(run.status, RunStatus::Failed);
+        let error = run.error.unwrap_or_default();
+        ensure!(error.starts_with(told), "{error}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_connection_that_is_gone_when_the_run_starts_fails_it() -> Checked {
+    let options = sortie_testkit::NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
+    let node = crate::node_with(Database::Sqlite, options).await?;
+    let client = node.client()?;
+    put(
+        &client,
+        "crm",
+        &json!({"type": "http", "url": "https://api.example.com"}),
+    )
+    .await?
+    .expect(201)?;
+    let first = crate::kit::at_work(&client).await?;
+    let waits = client
+        .create(&calls(&[], &json!({"api": {"ref": "crm"}})))
+        .await?;
+    client
+        .send(Method::DELETE, "/v1/connections/crm", Bytes::new())
+        .await?
+        .expect(204)?;
+    client.cancel(&first.id.to_string()).await?;
+    let (_, run) = client.finished(&waits.id.to_string()).await?;
+    assert_eq!(run.status, RunStatus::Failed);
+    assert_eq!(
+        run.error.as_deref(),
+        Some("connection `api`: there is no connection \"crm\" any more")
+    );
+    Ok(())
+}

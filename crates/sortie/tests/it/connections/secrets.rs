@@ -1,0 +1,179 @@
+//! Credentials planted everywhere, a service that sends them back in every form, and a look at everything the engine
+//! shows, records and stores: they are nowhere.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use sortie_testkit::{Client, Database, Node, NodeOptions, Service, http::HeaderValue, service::forms};
+
+use super::{calls, put};
+use crate::{Checked, both_databases, node_with};
+
+both_databases![no_credential_comes_out_in_any_form];
+
+/// With characters that every encoding changes.
+const SECRETS: [&str; 7] = [
+    "tok/7f3a+\"q\"=&x9Zk<m>",
+    "hdr\\51c8+/'y'%w2",
+    "qry 88d0/+?&=k\u{e4}z",
+    "pas:s4e1b/+\"&~ ",
+    "inl/0c27+\"=\"&b6Tq",
+    "mcp-9a64+/=\"k\"&d1",
+    "url-3ee5+!$'()*,d7",
+];
+
+/// All files below a folder, with their bytes.
+fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files(&path, found)?;
+        } else if path.is_file() {
+            found.push((path.display().to_string(), std::fs::read(&path)?));
+        }
+    }
+    Ok(())
+}
+
+struct Looked(Vec<(String, Vec<u8>)>);
+
+impl Looked {
+    fn add(&mut self, place: &str, text: impl Into<Vec<u8>>) {
+        self.0.push((place.to_owned(), text.into()));
+    }
+
+    /// That no form of a text is anywhere.
+    fn without(&self, secret: &str) -> Result<()> {
+        for form in forms(secret) {
+            for escaped in [
+                form.clone(),
+                serde_json::to_string(&form)?.trim_matches('"').to_owned(),
+            ] {
+                for (place, bytes) in &self.0 {
+                    let found = bytes
+                        .windows(escaped.len())
+                        .any(|part| part == escaped.as_bytes());
+                    ensure!(!found, "{secret:?} is in {place}, as {escaped}");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn look(client: &Client, looked: &mut Looked, id: &str) -> Result<()> {
+    for path in ["", "/definition", "/events"] {
+        let path = format!("/v1/runs/{id}{path}");
+        let as_json = client
+            .clone()
+            .with_header("accept", HeaderValue::from_static("application/json"));
+        looked.add(&path, as_json.get(&path).await?.expect(200)?.text());
+    }
+    Ok(())
+}
+
+fn definitions(service: &Service) -> Value {
+    let echo = format!("{}/echo", service.url());
+    let [token, header, query, password, _, mcp, _] = SECRETS;
+    json!({
+        "bearer": {"type": "http", "url": echo, "auth": {"type": "bearer", "token": token}},
+        "header": {"type": "http", "url": echo, "auth": {"type": "header", "name": "X-Api-Key", "value": header}},
+        "query": {"type": "http", "url": echo, "auth": {"type": "query", "name": "key", "value": query}},
+        "basic": {"type": "http", "url": echo, "auth": {"type": "basic", "username": "ann", "password": password.trim()}},
+        "mcp": {"type": "mcp", "url": format!("{}/mcp", service.url()), "headers": {"X-Key": mcp}},
+    })
+}
+
+async fn no_credential_comes_out_in_any_form(database: Database) -> Checked {
+    let service = Service::start().await?;
+    let options = NodeOptions::default().env("SORTIE_LOG_FILTER", "trace");
+    let node = node_with(database, options).await?;
+    let client = node.client()?;
+    let mut looked = Looked(Vec::new());
+    let mut connections = json!({
+        "inline": {"type": "http", "url": format!("{}/echo?k={}", service.url(), "url-3ee5%2B%21$%27%28%29%2A%2Cd7"),
+            "auth": {"type": "bearer", "token": SECRETS[4]}},
+    });
+    for (name, definition) in definitions(&service).as_object().into_iter().flatten() {
+        looked.add(name, put(&client, name, definition).await?.expect(201)?.text());
+        connections[name] = json!({"ref": name});
+    }
+    let call = |status: u16| json!({"method": "POST", "path": "/x", "query": {"status": status.to_string()}, "json": {"a": 1}});
+    let mut runs = Vec::new();
+    for status in [200, 400, 500] {
+        for name in ["bearer", "header", "query", "basic", "inline"] {
+            let (events, run) = client
+                .complete(&calls(
+                    &[(&format!("{name}__request"), call(status))],
+                    &connections,
+                ))
+                .await?;
+            looked.add("the stream", serde_json::to_string(&events)?);
+            runs.push(run.id.to_string());
+        }
+    }
+    let (_, run) = client
+        .complete(&calls(&[("mcp__echo", json!({}))], &connections))
+        .await?;
+    runs.push(run.id.to_string());
+    for id in &runs {
+        look(&client, &mut looked, id).await?;
+    }
+    // Each was really sent and sent back.
+    let received = serde_json::to_string(
+        &service
+            .received()
+            .iter()
+            .map(|one| (&one.query, &one.headers))
+            .collect::<Vec<_>>(),
+    )?;
+    for sent in [
+        "tok/7f3a",
+        "hdr",
+        "qry",
+        "YW5uOnBhczpzNGUxY",
+        "inl/0c27",
+        "mcp-9a64",
+        "url-3ee5",
+    ] {
+        ensure!(received.contains(sent), "{sent} was not sent");
+    }
+    looked.add("the list", client.get("/v1/connections").await?.text());
+    looked.add("the log", node.log());
+    stored(&node, &mut looked)?;
+    for secret in SECRETS {
+        looked.without(secret.trim())?;
+    }
+    ensure!(
+        looked
+            .0
+            .iter()
+            .any(|(_, bytes)| bytes.windows(10).any(|part| part == b"[redacted]"))
+    );
+    Ok(())
+}
+
+/// The data folder, with the database where it is a file, but for the key that opens what is sealed.
+fn stored(node: &Node, looked: &mut Looked) -> Result<()> {
+    let before = looked.0.len();
+    files(node.data_dir(), &mut looked.0)?;
+    let database = looked.0.iter().any(|(name, _)| name.ends_with("sortie.db"));
+    ensure!(looked.0.len() > before, "the data folder is empty");
+    let wal = looked.0.iter().find(|(name, _)| name.ends_with("sortie.db-wal"));
+    // What is looked at is what is stored.
+    if database {
+        let has_run = |bytes: &[u8]| bytes.windows(13).any(|part| part == b"connection_ca");
+        ensure!(
+            looked
+                .0
+                .iter()
+                .any(|(name, bytes)| name.contains("sortie.db") && has_run(bytes)),
+            "{:?}",
+            wal.map(|(name, _)| name)
+        );
+    }
+    let key = std::fs::read_to_string(node.data_dir().join("master.key")).context("no master key")?;
+    ensure!(!node.log().contains(key.trim()), "the master key is logged");
+    Ok(())
+}

@@ -1,0 +1,389 @@
+//! A service that runs call through connections: an API that sends back all it was sent, in many forms, a small MCP
+//! server that does the same, and an authorization server whose refresh tokens are good for one use.
+//!
+//! `/echo…` answers anybody, `/guarded…` only who brings the newest access token, `/mcp` speaks MCP. `/authorize` agrees
+//! at once and sends the browser back; `/token` checks PKCE.
+
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::{any, get, post},
+};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode, Uri,
+    header::{AUTHORIZATION, CONTENT_TYPE, LOCATION},
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::serve::Serving;
+
+/// A request that reached the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its method.
+    pub method: String,
+    /// Its path.
+    pub path: String,
+    /// Its query, as it stands in the URL.
+    pub query: String,
+    /// Its headers; where one is there twice, the last.
+    pub headers: HashMap<String, String>,
+}
+
+/// A running service.
+#[derive(Debug)]
+pub struct Service {
+    server: Serving,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    received: Vec<Received>,
+    /// Code challenges by code.
+    codes: HashMap<String, String>,
+    /// The newest tokens, by number; 0: none were given.
+    newest: u32,
+    /// Refresh tokens that were refused.
+    refused: u32,
+    revoked: bool,
+    lifetime_seconds: Option<u64>,
+}
+
+type Known = State<Arc<Mutex<Shared>>>;
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn access(number: u32) -> String {
+    format!("access-token-{number}-3f9c/+")
+}
+
+fn refresh(number: u32) -> String {
+    format!("refresh-token-{number}-a81b/+")
+}
+
+impl Service {
+    /// Starts it on a free port.
+    pub async fn start() -> io::Result<Self> {
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let router = Router::new()
+            .route("/authorize", get(authorize))
+            .route("/token", post(token))
+            .route("/mcp", any(mcp))
+            .fallback(any(api))
+            .with_state(Arc::clone(&shared));
+        Ok(Self {
+            server: Serving::start(router).await?,
+            shared,
+        })
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        self.server.base_url()
+    }
+
+    /// What reached the API so far, in order.
+    pub fn received(&self) -> Vec<Received> {
+        lock(&self.shared).received.clone()
+    }
+
+    /// How often tokens were given.
+    pub fn grants(&self) -> u32 {
+        lock(&self.shared).newest
+    }
+
+    /// How many refresh tokens were refused: unknown, used before, or revoked.
+    pub fn refused(&self) -> u32 {
+        lock(&self.shared).refused
+    }
+
+    /// Tokens that are given from now on are good for so many seconds.
+    pub fn give_tokens_for(&self, seconds: u64) {
+        lock(&self.shared).lifetime_seconds = Some(seconds);
+    }
+
+    /// From now on no token is good and none is given.
+    pub fn revoke(&self) {
+        lock(&self.shared).revoked = true;
+    }
+
+    /// Every token that was given so far.
+    pub fn tokens(&self) -> Vec<String> {
+        (1..=self.grants())
+            .flat_map(|number| [access(number), refresh(number)])
+            .collect()
+    }
+}
+
+fn fields(text: &str) -> HashMap<String, String> {
+    let decoded = |text: &str| {
+        let text = text.replace('+', " ");
+        let mut bytes = Vec::new();
+        let mut rest = text.as_bytes();
+        while let Some((&first, behind)) = rest.split_first() {
+            let hex = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+            let escaped = hex
+                .filter(|_| first == b'%')
+                .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+            bytes.push(escaped.unwrap_or(first));
+            rest = if escaped.is_some() {
+                behind.get(2..).unwrap_or_default()
+            } else {
+                behind
+            };
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+    pairs
+        .map(|(name, value)| (decoded(name), decoded(value)))
+        .collect()
+}
+
+fn percent(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut all, byte| {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            all.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _written = write!(all, "%{byte:02X}");
+        }
+        all
+    })
+}
+
+fn hex(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut all, byte| {
+        let _written = write!(all, "{byte:02x}");
+        all
+    })
+}
+
+/// A text in every form in which somebody might send it back: as it is, percent-encoded, in base64 in each of its three
+/// positions, and in hexadecimal.
+pub fn forms(text: &str) -> Vec<String> {
+    let mut forms = vec![text.to_owned(), percent(text), hex(text)];
+    for before in 0..3_usize {
+        let encoded = STANDARD.encode(format!("{}{text}", "#".repeat(before)));
+        // What stands for the text alone: without the characters that its neighbours have a part in.
+        let from = (before * 8).div_ceil(6);
+        let to = (before + text.len()) * 8 / 6;
+        forms.extend(encoded.get(from..to).map(str::to_owned));
+    }
+    forms
+}
+
+fn to_forms(value: &str) -> Value {
+    let secret = value.split_once(' ').map_or(value, |(_, rest)| rest);
+    json!({
+        "plain": value,
+        "percent": percent(value),
+        "hex": hex(secret),
+        "base64": [STANDARD.encode(value), STANDARD.encode(format!("#{secret}")), URL_SAFE_NO_PAD.encode(secret)],
+    })
+}
+
+/// Everything that was sent, in many forms.
+fn echoed(received: &Received) -> Value {
+    let headers = received
+        .headers
+        .iter()
+        .filter(|(name, _)| *name != "host" && *name != "content-length");
+    json!({
+        "method": received.method,
+        "path": received.path,
+        "query": received.query,
+        "decoded": fields(&received.query),
+        "headers": headers.map(|(name, value)| (name.clone(), to_forms(value))).collect::<serde_json::Map<_, _>>(),
+    })
+}
+
+async fn api(State(shared): Known, method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    let received = Received {
+        method: method.to_string(),
+        path: uri.path().to_owned(),
+        query: uri.query().unwrap_or_default().to_owned(),
+        headers: headers
+            .iter()
+            .map(|(name, value)| {
+                (
+                    name.to_string(),
+                    String::from_utf8_lossy(value.as_bytes()).into_owned(),
+                )
+            })
+            .collect(),
+    };
+    let mut state = lock(&shared);
+    let newest = format!("Bearer {}", access(state.newest));
+    let is_guarded = received.path.starts_with("/guarded");
+    let is_good =
+        state.newest > 0 && !state.revoked && received.headers.get("authorization") == Some(&newest);
+    state.received.push(received.clone());
+    drop(state);
+    if is_guarded && !is_good {
+        return (StatusCode::UNAUTHORIZED, "no").into_response();
+    }
+    let status = fields(&received.query)
+        .get("status")
+        .and_then(|status| status.parse().ok())
+        .and_then(|status| StatusCode::from_u16(status).ok())
+        .unwrap_or(StatusCode::OK);
+    let mut response = (status, echoed(&received).to_string()).into_response();
+    let answer = response.headers_mut();
+    answer.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(authorization) = headers.get(AUTHORIZATION) {
+        answer.insert("x-you-are", authorization.clone());
+        answer.insert("location", authorization.clone());
+    }
+    response
+}
+
+/// Just enough of MCP (2025-06-18): one tool, which sends back the headers of its call.
+async fn mcp(State(shared): Known, method: Method, headers: HeaderMap, body: Bytes) -> Response {
+    if method != Method::POST {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    let call: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let Some(id) = call.get("id").filter(|id| !id.is_null()) else {
+        return StatusCode::ACCEPTED.into_response();
+    };
+    let received = Received {
+        method: call
+            .get("method")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
+        path: "/mcp".to_owned(),
+        query: String::new(),
+        headers: headers
+            .iter()
+            .map(|(name, value)| {
+                (
+                    name.to_string(),
+                    String::from_utf8_lossy(value.as_bytes()).into_owned(),
+                )
+            })
+            .collect(),
+    };
+    let result = match received.method.as_str() {
+        "initialize" => json!({
+            "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "service", "version": "1"},
+        }),
+        "tools/list" => {
+            let tool = |name: &str| json!({"name": name, "description": "Sends back.", "inputSchema": {"type": "object"}});
+            json!({"tools": [tool("echo"), tool("other")]})
+        }
+        "tools/call" => json!({"content": [{"type": "text", "text": echoed(&received).to_string()}]}),
+        _ => {
+            let error =
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}});
+            return json_answer(StatusCode::OK, &error);
+        }
+    };
+    lock(&shared).received.push(received);
+    json_answer(
+        StatusCode::OK,
+        &json!({"jsonrpc": "2.0", "id": id, "result": result}),
+    )
+}
+
+fn json_answer(status: StatusCode, body: &Value) -> Response {
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+async fn authorize(State(shared): Known, uri: Uri) -> Response {
+    let asked = fields(uri.query().unwrap_or_default());
+    let text = |name: &str| asked.get(name).cloned().unwrap_or_default();
+    let mut state = lock(&shared);
+    let code = format!("code-{}", state.codes.len() + 1);
+    state.codes.insert(code.clone(), text("code_challenge"));
+    drop(state);
+    let back = format!(
+        "{}?code={code}&state={}",
+        text("redirect_uri"),
+        percent(&text("state"))
+    );
+    match HeaderValue::from_str(&back) {
+        Ok(back) => (StatusCode::SEE_OTHER, [(LOCATION, back)]).into_response(),
+        Err(_) => StatusCode::BAD_REQUEST.into_response(),
+    }
+}
+
+async fn token(State(shared): Known, body: Bytes) -> Response {
+    let form = fields(&String::from_utf8_lossy(&body));
+    let text = |name: &str| form.get(name).cloned().unwrap_or_default();
+    let mut state = lock(&shared);
+    let is_good = match text("grant_type").as_str() {
+        "authorization_code" => {
+            let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(text("code_verifier")));
+            state.codes.remove(&text("code")) == Some(challenge)
+        }
+        "refresh_token" => {
+            let is_newest = state.newest > 0 && text("refresh_token") == refresh(state.newest);
+            // Somebody has a copy: a careful server ends it all.
+            state.revoked |= !is_newest;
+            state.refused += u32::from(!is_newest || state.revoked);
+            is_newest
+        }
+        _ => false,
+    };
+    if !is_good || state.revoked {
+        return json_answer(
+            StatusCode::BAD_REQUEST,
+            &json!({"error": "invalid_grant", "error_description": "no longer"}),
+        );
+    }
+    state.newest += 1;
+    let answer = json!({
+        "access_token": access(state.newest), "refresh_token": refresh(state.newest), "token_type": "Bearer",
+        // Null where the test wants none, which a client takes for absent.
+        "expires_in": state.lifetime_seconds,
+    });
+    drop(state);
+    json_answer(StatusCode::OK, &answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_is_found_where_a_text_was_put() {
+        let secret = "hush/+ 7\"&";
+        let hidden = forms(secret);
+        let told = to_forms(secret).to_string();
+        assert!(hidden.iter().any(|form| told.contains(form)));
+        for (before, form) in hidden.iter().skip(3).enumerate() {
+            for after in ["", "x", "xy"] {
+                let around = STANDARD.encode(format!("{}{secret}{after}", "z".repeat(before)));
+                assert!(around.contains(form), "{before} {form} {around}");
+            }
+        }
+        assert_eq!(fields("a=1%2F2&b=x+y")["a"], "1/2");
+        assert_eq!(fields("a=1%2F2&b=x+y")["b"], "x y");
+    }
+}
