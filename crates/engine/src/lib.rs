@@ -97,7 +97,7 @@ impl Engine {
             .map_err(Clone::clone);
         let models = Arc::new(Models::offline());
         let tracker = TaskTracker::new();
-        let connections = Connections::new(&options, store.clone(), tracker.clone())?;
+        let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let active = Active::default();
         let worker = Arc::new(Worker {
             store: store.clone(),

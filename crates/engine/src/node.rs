@@ -342,7 +342,13 @@ mod tests {
             hub: hub.clone(),
             clock: options.clock.clone(),
             models: Arc::new(Models::offline()),
-            connections: Connections::new(&options, store.clone(), TaskTracker::new()).unwrap(),
+            connections: Connections::new(
+                &options,
+                store.clone(),
+                TaskTracker::new(),
+                &Err("a test".to_owned()),
+            )
+            .unwrap(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             active: Active::default(),
             options: Arc::clone(&options),
