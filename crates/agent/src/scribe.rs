@@ -1,6 +1,8 @@
 //! Writes the run's journal: one entry at a time, each with what the run had spent when it was written, so that neither
 //! order nor cost goes back where calls run side by side.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio::sync::Mutex;
 
 use crate::{
@@ -14,6 +16,8 @@ pub(crate) struct Scribe<'a> {
     sink: &'a dyn Sink,
     meter: &'a Meter<'a>,
     writing: Mutex<()>,
+    /// Whether a call has changed the directory since everything was last durable.
+    changed: AtomicBool,
 }
 
 impl<'a> Scribe<'a> {
@@ -22,6 +26,7 @@ impl<'a> Scribe<'a> {
             sink,
             meter,
             writing: Mutex::default(),
+            changed: AtomicBool::new(false),
         }
     }
 
@@ -38,7 +43,22 @@ impl<'a> Scribe<'a> {
 
     /// Waits until all of it is durable.
     pub(crate) async fn durable(&self) -> Result<(), Stopped> {
+        self.changed.store(false, Ordering::Relaxed);
         self.sink.durable().await
+    }
+
+    /// Notes that a call has changed the directory.
+    pub(crate) fn changed(&self) {
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Before a call that changes the directory: waits until the change before it is durable. So only one such call is
+    /// ever made again, the one that was under way: with two, the first would meet what the second has left.
+    pub(crate) async fn changes(&self) -> Result<(), Stopped> {
+        if self.changed.load(Ordering::Relaxed) {
+            self.durable().await?;
+        }
+        Ok(())
     }
 }
 

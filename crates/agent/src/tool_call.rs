@@ -1,7 +1,8 @@
 //! The tool calls of one turn: in order, those that change nothing side by side; each recorded and journaled before and
 //! after.
 //!
-//! A call whose effect reaches beyond the run begins only once its intent is durable. What a call returns is without
+//! A call whose effect reaches beyond the run begins only once its intent is durable, and one that changes the directory
+//! only once the change before it is. What a call returns is without
 //! credentials and bounded before anybody sees it.
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
@@ -181,8 +182,11 @@ impl<'a> ToolRunner<'a> {
             effect,
         };
         self.scribe.write(step, intent).await?;
+        let changes = effect == Effect::Directory && tool.order() == Order::OneByOne;
         if effect == Effect::Outside {
             self.scribe.durable().await?;
+        } else if changes {
+            self.scribe.changes().await?;
         }
         let context = Context {
             output_bytes: place.output_bytes,
@@ -197,6 +201,9 @@ impl<'a> ToolRunner<'a> {
         };
         if ran.is_ok() {
             held.settle();
+        }
+        if changes {
+            self.scribe.changed();
         }
         Ok(ran)
     }

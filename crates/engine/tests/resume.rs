@@ -105,9 +105,7 @@ impl Left {
             timeout_seconds: 60,
             created_at: at,
         };
-        let Created::New(run) = store.create_run(run).await.unwrap() else {
-            panic!("the run is new")
-        };
+        let (Created::New(run) | Created::Existing(run)) = store.create_run(run).await.unwrap();
         let node = NewNode {
             id: NodeId(1),
             name: "local".to_owned(),

@@ -296,6 +296,17 @@ async fn every_step_is_journaled_and_an_effect_outside_waits_until_its_intent_is
 }
 
 #[tokio::test]
+async fn a_change_of_the_directory_waits_until_the_one_before_it_is_durable() {
+    let write = |name| ("write_file", json!({"path": name, "content": "x"}));
+    let look = ("read_file", json!({"path": "a"}));
+    let changes = calls(&[write("a"), look.clone(), write("b"), look, write("c")]);
+    let model = Scripted::new(vec![changes.into(), says("ok").into()]);
+    let (_, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
+    // A reply, then an intent and a result of each call: the second and the third change wait with their intent.
+    assert_eq!(recorder.made_durable(), [6, 10]);
+}
+
+#[tokio::test]
 async fn a_run_without_tools_has_no_journal() {
     let model = Scripted::new(vec![says("Hello.").into()]);
     let (_, recorder) = run_in(spec("Greet."), &model, &untouched(), &[]).await;

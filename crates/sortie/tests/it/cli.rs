@@ -95,17 +95,23 @@ async fn an_engine_of_one_command_leaves_the_runs_of_others_where_they_are() -> 
     let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
     let mut node = node_with(Database::Sqlite, options).await?;
     let client = node.client()?;
-    at_work(&client).await?;
+    let lost = at_work(&client).await?.id.to_string();
     let queued = client.create(&plain("later")).await?.id.to_string();
     node.kill()?;
 
     let output = exits(alone(node.data_dir(), &["run", "mine"]), 0)?;
     assert_eq!(text(&output.stdout).trim_end(), "mine");
-    let output = exits(alone(node.data_dir(), &["runs", "get", &queued, "--json"]), 0)?;
-    let run: Value = serde_json::from_slice(&output.stdout)?;
-    assert_eq!(run["status"], "queued");
+    for (run, status) in [(&queued, "queued"), (&lost, "running")] {
+        let output = exits(alone(node.data_dir(), &["runs", "get", run, "--json"]), 0)?;
+        let run: Value = serde_json::from_slice(&output.stdout)?;
+        assert_eq!(run["status"], status);
+    }
 
     node.restart().await?;
+    let mut stream = node.client()?.follow(&lost, None).await?;
+    stream.until(|event| event.kind == "resumed").await?;
+    // It has the only place again.
+    node.client()?.cancel(&lost).await?;
     let (_, run) = node.client()?.finished(&queued).await?;
     assert_eq!(run.status, RunStatus::Succeeded);
     Ok(())

@@ -89,11 +89,11 @@ both! {
         let swept = fixture.take_over(taker, fixture.now(), 0).await;
         assert_eq!((swept.taken.len(), swept.ended), (0, vec![(org, tired.run)]));
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
-        let mut taken = Vec::new();
+        let mut counts = Vec::new();
         for _ in 0..4 {
-            taken.push(fixture.take_over(taker, fixture.now(), 2).await.taken.len());
+            counts.push(fixture.take_over(taker, fixture.now(), 2).await.taken.len());
         }
-        assert_eq!(taken, [2, 2, 1, 0]);
+        assert_eq!(counts, [2, 2, 1, 0]);
         assert_eq!(fixture.store.held_runs(taker).await.unwrap().len(), 5);
     }
 
