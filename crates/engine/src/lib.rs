@@ -101,7 +101,7 @@ impl Engine {
         let models = Arc::new(Models::new(&options.models)?);
         let web = NodeWeb::new(&options)?;
         let tracker = TaskTracker::new();
-        let connections = Connections::new(&options, store.clone(), tracker.clone())?;
+        let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let active = Active::default();
         let worker = Arc::new(Worker {
             store: store.clone(),

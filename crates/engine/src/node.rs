@@ -343,7 +343,13 @@ mod tests {
             hub: hub.clone(),
             clock: options.clock.clone(),
             models: Arc::new(Models::new(&sortie_models::Settings::default()).unwrap()),
-            connections: Connections::new(&options, store.clone(), TaskTracker::new()).unwrap(),
+            connections: Connections::new(
+                &options,
+                store.clone(),
+                TaskTracker::new(),
+                &Err("a test".to_owned()),
+            )
+            .unwrap(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             web: NodeWeb::new(&options).unwrap(),
             active: Active::default(),

@@ -64,11 +64,11 @@ pub(crate) enum Use {
 
 /// What definitions are checked against.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct Rules<'a> {
     pub(crate) reach: Reach,
     pub(crate) usage: Use,
     /// Whether a connection may be a program, or the sentence that says why not.
-    pub(crate) programs: Result<(), &'static str>,
+    pub(crate) programs: Result<(), &'a str>,
 }
 
 /// A definition that has passed.
@@ -93,7 +93,7 @@ impl At<'_> {
 /// Checks a definition and parts it from what is secret of it.
 pub(crate) fn check(
     at: At<'_>,
-    rules: Rules,
+    rules: Rules<'_>,
     mut definition: ConnectionDefinition,
 ) -> Result<Checked, Error> {
     let mut secrets = Secrets::default();
@@ -145,7 +145,7 @@ fn hide(values: &mut Option<BTreeMap<String, Credential>>) {
 /// Either a URL or a program.
 fn check_target(
     at: At<'_>,
-    rules: Rules,
+    rules: Rules<'_>,
     definition: &mut ConnectionDefinition,
     secrets: &mut Secrets,
 ) -> Result<(), Error> {
@@ -181,7 +181,7 @@ fn check_target(
 }
 
 /// The URL without its user info and its query, which become secrets.
-fn target_url(at: At<'_>, rules: Rules, text: &str, secrets: &mut Secrets) -> Result<String, Error> {
+fn target_url(at: At<'_>, rules: Rules<'_>, text: &str, secrets: &mut Secrets) -> Result<String, Error> {
     let mut url = web_url(at, "url", rules.reach, text)?;
     if !url.username().is_empty() || url.password().is_some() {
         if rules.usage == Use::Saved {
@@ -249,7 +249,7 @@ pub(crate) fn web_url(at: At<'_>, field: &str, reach: Reach, text: &str) -> Resu
 
 fn check_oauth(
     at: At<'_>,
-    rules: Rules,
+    rules: Rules<'_>,
     definition: &ConnectionDefinition,
     secrets: &Secrets,
 ) -> Result<(), Error> {

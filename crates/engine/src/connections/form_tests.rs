@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const SAVED: Rules = Rules {
+const SAVED: Rules<'static> = Rules {
     reach: Reach::Private,
     usage: Use::Saved,
     programs: Ok(()),
 };
 
-const INLINE: Rules = Rules {
+const INLINE: Rules<'static> = Rules {
     usage: Use::Inline,
     ..SAVED
 };
@@ -20,13 +20,13 @@ fn read(definition: &Value) -> ConnectionDefinition {
     serde_json::from_value(definition.clone()).unwrap()
 }
 
-fn refusal(rules: Rules, definition: &Value) -> Option<String> {
+fn refusal(rules: Rules<'_>, definition: &Value) -> Option<String> {
     check(At(""), rules, read(definition))
         .err()
         .map(|error| error.to_string())
 }
 
-fn passed(rules: Rules, definition: &Value) -> Checked {
+fn passed(rules: Rules<'_>, definition: &Value) -> Checked {
     check(At("connections.crm"), rules, read(definition))
         .ok()
         .unwrap()

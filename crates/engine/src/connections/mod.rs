@@ -7,6 +7,7 @@ mod auth;
 mod authorize;
 mod catalog;
 pub(crate) mod form;
+mod programs;
 mod resolve;
 pub(crate) mod secrets;
 mod tokens;
@@ -23,14 +24,16 @@ use sortie_api::{
     connection::{AuthType, ConnectionDefinition, ConnectionTest, ConnectionType, KnownService, ShownAuth},
     limits,
 };
-use sortie_connect::{Connector, Status, oauth};
+use sortie_connect::{Connector, Status, StdioLauncher, oauth};
 use sortie_net::Reach;
+use sortie_sandbox::Backend;
 use sortie_store::{ConnectionRow, OldTokens, SaveConnection, Store};
 use tokio::{sync::OnceCell, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     form::{At, Checked, Rules, Use},
+    programs::Programs,
     secrets::{AuthSecret, Secrets},
 };
 use crate::{
@@ -38,9 +41,6 @@ use crate::{
     clock::random,
     sealing::{Place, SealError, Sealer},
 };
-
-/// Why a program cannot be a connection of a hosted engine.
-const NO_PROGRAMS: &str = "programs are for self-hosted engines";
 
 /// How often a definition is put again where somebody else puts the same one.
 const PUT_TRIES: u32 = 5;
@@ -56,7 +56,8 @@ struct Inner {
     /// Filled once this node is known to have the keys that this database was first sealed with.
     sealer_fits: OnceCell<()>,
     reach: Reach,
-    programs: Result<(), &'static str>,
+    /// Whether a connection may be a program, or why not.
+    programs: Result<(), String>,
     connector: Connector,
     oauth: oauth::Client,
     home: Option<oauth::Home>,
@@ -77,22 +78,38 @@ pub enum Put {
 }
 
 impl Connections {
-    pub(crate) fn new(options: &Options, store: Store, tracker: TaskTracker) -> Result<Self, Error> {
+    /// `sandbox` is where programs run; its other half says why none can.
+    pub(crate) fn new(
+        options: &Options,
+        store: Store,
+        tracker: TaskTracker,
+        sandbox: &Result<Arc<dyn Backend>, String>,
+    ) -> Result<Self, Error> {
         let failed =
             |error: sortie_net::Error| Error::Internal(format!("connections cannot be made: {error}"));
         sortie_net::install_crypto();
         let reach = options.connections_reach;
+        let programs = match (options.mode, sandbox) {
+            (Mode::Hosted, _) => Err("is for self-hosted engines".to_owned()),
+            (Mode::SelfHosted, Err(reason)) => {
+                Err(format!("programs cannot be run on this engine: {reason}"))
+            }
+            (Mode::SelfHosted, Ok(backend)) => Ok(Arc::clone(backend)),
+        };
+        let launcher = programs.as_ref().ok().map(|backend| {
+            let root = options.data_dir.join("programs");
+            let programs = Programs::new(Arc::clone(backend), options.sandbox_limits, root, tracker.clone());
+            Arc::new(programs) as Arc<dyn StdioLauncher>
+        });
+        let programs = programs.map(drop);
         Ok(Self(Arc::new(Inner {
             store,
             clock: options.clock.clone(),
             sealer: Sealer::new(options.master_keys.clone()),
             sealer_fits: OnceCell::new(),
             reach,
-            programs: match options.mode {
-                Mode::SelfHosted => Ok(()),
-                Mode::Hosted => Err(NO_PROGRAMS),
-            },
-            connector: Connector::new(reach, None).map_err(failed)?,
+            connector: Connector::new(reach, launcher).map_err(failed)?,
+            programs,
             oauth: oauth::Client::new(reach).map_err(failed)?,
             home: options.base_url.as_deref().and_then(authorize::home),
             refreshes: Mutex::default(),
@@ -116,11 +133,11 @@ impl Connections {
     }
 
     /// The rules that a definition is checked against.
-    pub(crate) fn rules(&self, usage: Use) -> Rules {
+    pub(crate) fn rules(&self, usage: Use) -> Rules<'_> {
         Rules {
             reach: self.0.reach,
             usage,
-            programs: self.0.programs,
+            programs: self.0.programs.as_ref().map(|()| ()).map_err(String::as_str),
         }
     }
 

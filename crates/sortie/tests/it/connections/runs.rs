@@ -255,3 +255,77 @@ async fn a_connection_that_is_gone_when_the_run_starts_fails_it() -> Checked {
     );
     Ok(())
 }
+
+/// An MCP server in the language of the shell: one tool, which tells what it was started with.
+const SERVER: &str = r#"
+while read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    case $line in
+        *'"method":"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}' ;;
+        *'"method":"tools/list"'*) result='{"tools":[{"name":"tell","inputSchema":{"type":"object"}}]}' ;;
+        *'"method":"tools/call"'*) result='{"content":[{"type":"text","text":"started with '"$TOKEN and ${SORTIE_MASTER_KEY:-nothing}"'"}]}' ;;
+        *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}\n' "$id"; continue ;;
+        *) continue ;;
+    esac
+    printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+/// A program is confined as commands are, gets its own variables and none of the engine's, and leaves nothing.
+#[tokio::test]
+async fn an_mcp_server_may_be_a_program_in_a_sandbox() -> Checked {
+    let options = sortie_testkit::NodeOptions::default().env("SORTIE_MASTER_KEY", &"6".repeat(64));
+    let mut node = crate::node_with(Database::Sqlite, options).await?;
+    let client = node.client()?;
+    let program = json!({"type": "mcp", "command": ["sh", "-c", SERVER], "env": {"TOKEN": "hush-env"}});
+    let saved = put(&client, "local", &program).await?.expect(201)?.json()?;
+    assert_eq!(
+        (&saved["env"], &saved["status"]),
+        (&json!(["TOKEN"]), &json!("ready"))
+    );
+    let found = client
+        .send(Method::POST, "/v1/connections/local/test", Bytes::new())
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(
+        (&found["status"], &found["tools"]),
+        (&json!("ready"), &json!(["tell"])),
+        "{found}"
+    );
+    let (events, run) = client
+        .complete(&calls(
+            &[("local__tell", json!({}))],
+            &json!({"local": {"ref": "local"}}),
+        ))
+        .await?;
+    assert_eq!(
+        run.output.as_deref(),
+        Some("started with [redacted] and nothing"),
+        "{:?}",
+        run.error
+    );
+    ensure!(
+        !serde_json::to_string(&events)?.contains("hush-env"),
+        "{events:?}"
+    );
+
+    let broken = json!({"type": "mcp", "command": ["no-such-program"]});
+    put(&client, "broken", &broken).await?.expect(201)?;
+    let (_, run) = client
+        .complete(&calls(&[], &json!({"x": {"ref": "broken"}})))
+        .await?;
+    assert_eq!(run.status, RunStatus::Failed);
+    ensure!(
+        run.error
+            .as_deref()
+            .is_some_and(|error| error.starts_with("connection `x`: ")),
+        "{:?}",
+        run.error
+    );
+
+    node.stop().await?;
+    let left = std::fs::read_dir(node.data_dir().join("programs"))?.count();
+    assert_eq!(left, 0, "a program's directory is left behind");
+    Ok(())
+}

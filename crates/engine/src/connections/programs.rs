@@ -1,0 +1,138 @@
+//! MCP servers that are programs: each in a sandbox and a directory of its own, which go when its run lets go of it.
+//!
+//! A program gets the variables it was saved with and nothing of the engine's; it has no network. What an earlier start of
+//! the node left behind is removed before the first one is started.
+
+use std::{path::PathBuf, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use sortie_api::Credential;
+use sortie_connect::{StdioLauncher, StdioProcess};
+use sortie_sandbox::{Backend, Egress, Limits, Process, Sandbox, Spec, Workdir};
+use tokio::{runtime::Handle, sync::OnceCell};
+use tokio_util::task::TaskTracker;
+
+use crate::{clock::random, sealing::hex};
+
+/// Starts programs in sandboxes.
+pub(super) struct Programs {
+    sandbox: Arc<dyn Backend>,
+    limits: Limits,
+    /// Where their directories are.
+    root: PathBuf,
+    swept: OnceCell<()>,
+    tracker: TaskTracker,
+}
+
+impl Programs {
+    pub(super) fn new(
+        sandbox: Arc<dyn Backend>,
+        limits: Limits,
+        root: PathBuf,
+        tracker: TaskTracker,
+    ) -> Self {
+        Self {
+            sandbox,
+            limits,
+            root,
+            swept: OnceCell::new(),
+            tracker,
+        }
+    }
+
+    async fn start(&self, command: &[String], env: &[(String, Credential)]) -> Result<StdioProcess, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("the program could not be started: {error}");
+        self.swept
+            .get_or_try_init(|| async {
+                let root = self.root.clone();
+                in_background(move || Workdir::sweep(&root, |_| false))
+                    .await
+                    .map(drop)
+            })
+            .await?;
+        let name = hex(&random::<16>().map_err(|error| failed(&error))?);
+        let root = self.root.clone();
+        let workdir = in_background(move || Workdir::create(&root, &name)).await?;
+        // From here on, whatever fails, the directory goes with it.
+        let mut running = Running {
+            sandbox: None,
+            process: None,
+            workdir: Some(workdir),
+            tracker: self.tracker.clone(),
+            runtime: Handle::current(),
+        };
+        let spec = Spec {
+            limits: self.limits,
+            env: env
+                .iter()
+                .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                .collect(),
+            egress: Egress::None,
+        };
+        let Some(workdir) = &running.workdir else {
+            return Err("the program has no directory".to_owned());
+        };
+        let mut sandbox = self
+            .sandbox
+            .open(workdir, spec)
+            .await
+            .map_err(|error| failed(&error))?;
+        let started = sandbox.start(command.to_vec()).await;
+        running.sandbox = Some(sandbox);
+        let piped = started.map_err(|error| failed(&error))?;
+        running.process = Some(piped.process);
+        Ok(StdioProcess {
+            stdin: piped.stdin,
+            stdout: piped.stdout,
+            guard: Box::new(running),
+        })
+    }
+}
+
+impl StdioLauncher for Programs {
+    fn launch<'a>(
+        &'a self,
+        command: &'a [String],
+        env: &'a [(String, Credential)],
+    ) -> BoxFuture<'a, Result<StdioProcess, String>> {
+        Box::pin(self.start(command, env))
+    }
+}
+
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, String> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| error.to_string())
+        .and_then(|result| result.map_err(|error| error.to_string()))
+        .map_err(|error| format!("the program's directory could not be made: {error}"))
+}
+
+/// A program at work. Dropped, it is dead at once; its directory is removed in the background.
+struct Running {
+    process: Option<Box<dyn Process>>,
+    sandbox: Option<Box<dyn Sandbox>>,
+    workdir: Option<Workdir>,
+    tracker: TaskTracker,
+    runtime: Handle,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.process.take());
+        let (sandbox, workdir) = (self.sandbox.take(), self.workdir.take());
+        let removal = async move {
+            if let Some(sandbox) = sandbox
+                && let Err(error) = sandbox.close().await
+            {
+                tracing::warn!(%error, "the sandbox of a program was not closed in good order");
+            }
+            let Some(workdir) = workdir else { return };
+            let removed = tokio::task::spawn_blocking(move || workdir.delete()).await;
+            if let Ok(Err(error)) = removed {
+                tracing::error!(%error, "the directory of a program could not be removed");
+            }
+        };
+        self.tracker.spawn_on(removal, &self.runtime);
+    }
+}
