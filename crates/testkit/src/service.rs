@@ -266,7 +266,11 @@ async fn mcp(State(shared): Known, method: Method, headers: HeaderMap, body: Byt
         return StatusCode::ACCEPTED.into_response();
     };
     let received = Received {
-        method: call["method"].as_str().unwrap_or_default().to_owned(),
+        method: call
+            .get("method")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
         path: "/mcp".to_owned(),
         query: String::new(),
         headers: headers
@@ -357,8 +361,8 @@ async fn token(State(shared): Known, body: Bytes) -> Response {
     let mut answer = json!({
         "access_token": access(state.newest), "refresh_token": refresh(state.newest), "token_type": "Bearer",
     });
-    if let Some(seconds) = state.lifetime_seconds {
-        answer["expires_in"] = seconds.into();
+    if let (Some(seconds), Value::Object(members)) = (state.lifetime_seconds, &mut answer) {
+        members.insert("expires_in".to_owned(), seconds.into());
     }
     drop(state);
     json_answer(StatusCode::OK, &answer)

@@ -137,7 +137,7 @@ impl Connections {
         Rules {
             reach: self.0.reach,
             usage,
-            programs: self.0.programs.as_ref().map(|()| ()).map_err(String::as_str),
+            programs: self.0.programs.as_ref().copied().map_err(String::as_str),
         }
     }
 

@@ -318,7 +318,7 @@ mod tests {
         };
         match narrowed(http(saved), &wants)?.target {
             Target::Http { allowed_methods, .. } => Ok(allowed_methods),
-            other => panic!("{other:?}"),
+            other @ (Target::Mcp { .. } | Target::McpStdio { .. }) => panic!("{other:?}"),
         }
     }
 
