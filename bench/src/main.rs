@@ -8,8 +8,10 @@ mod followers;
 mod load;
 mod machine;
 mod memory;
+mod model;
 mod outage;
 mod report;
+mod resume;
 mod samples;
 
 use std::path::PathBuf;
@@ -104,10 +106,12 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     for concurrency in [1, 16, 64, 256] {
         load::runs(bench, report, concurrency).await?;
     }
+    model::measure(bench, report).await?;
     command::measure(bench, report).await?;
     memory::waiting(bench, report).await?;
     followers::on_one_run(bench, report).await?;
     followers::each_on_its_own(bench, report).await?;
+    resume::measure(bench, report).await?;
     outage::measure(bench, report).await
 }
 

@@ -21,7 +21,7 @@ use crate::{
 const WAITING: usize = 5_000;
 
 /// Resident memory of the node's process, in bytes.
-fn resident(node: &Node) -> Result<u64> {
+pub(crate) fn resident(node: &Node) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", node.pid()?))?;
     let line = status
         .lines()

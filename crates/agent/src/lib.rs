@@ -43,7 +43,7 @@ pub use self::{
     models::runbook::runbook,
     redact::Redactor,
     tool::Tool,
-    workspace::{Remains, Workspace},
+    workspace::{Gateway, Remains, Workspace},
 };
 
 /// What one run of the agent is about.

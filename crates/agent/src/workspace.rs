@@ -3,11 +3,14 @@
 //! A run that uses no tool makes neither. File work runs on blocking threads that `close` waits for, so that nothing
 //! touches the directory once it is deleted.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{net::TcpListener, path::PathBuf, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
-use sortie_sandbox::{Backend, Command, Error, FileError, Finished, Limits, RelPath, Sandbox, Spec, Workdir};
-use tokio::task::{JoinError, JoinHandle};
+use sortie_sandbox::{
+    Backend, Command, Egress, Error, FileError, Finished, Limits, RelPath, Sandbox, Spec, Workdir,
+};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::task::TaskTracker;
 
 /// Where a run's `input` lies in its working directory.
@@ -21,7 +24,15 @@ pub struct Workspace {
     limits: Limits,
     /// Whether the run's own files take the place of `input.json`.
     input_place: Place,
+    /// Serves the way out of the run's commands, where they have one.
+    gateway: Option<Arc<dyn Gateway>>,
     state: State,
+}
+
+/// The way out of a run's commands.
+pub trait Gateway: Send + Sync {
+    /// Serves the run's proxy on this listening, non-blocking socket of its sandbox until the future is dropped.
+    fn serve(&self, listener: TcpListener) -> BoxFuture<'static, ()>;
 }
 
 enum State {
@@ -63,6 +74,8 @@ struct Open {
     directory: Directory,
     input_laid: bool,
     sandbox: Option<Box<dyn Sandbox>>,
+    /// The proxies of its openings.
+    proxies: JoinSet<()>,
     /// The shell that command lines are run with.
     shell: &'static str,
 }
@@ -112,8 +125,14 @@ impl Workspace {
             backend,
             limits,
             input_place: Place::Free,
+            gateway: None,
             state: State::Unmade,
         }
+    }
+
+    /// Lets the run's commands out through this gateway. To be called before the first command.
+    pub fn let_out(&mut self, gateway: Arc<dyn Gateway>) {
+        self.gateway = Some(gateway);
     }
 
     /// The same over the folder that an earlier attempt at the run left, with everything in it; `None` where there is
@@ -237,18 +256,28 @@ impl Workspace {
         command: Command,
     ) -> Result<Finished, WorkspaceError> {
         self.directory(input).await?;
-        let (backend, limits) = (Arc::clone(&self.backend), self.limits);
+        let (backend, limits, gateway) = (Arc::clone(&self.backend), self.limits, self.gateway.clone());
         let open = self.make().await.map_err(WorkspaceError::Directory)?;
         let sandbox = match &mut open.sandbox {
             Some(sandbox) => sandbox,
             empty @ None => {
                 let spec = Spec {
                     limits,
+                    egress: if gateway.is_some() {
+                        Egress::Proxy
+                    } else {
+                        Egress::None
+                    },
                     ..Spec::default()
                 };
                 empty.insert(backend.open(&open.directory.workdir, spec).await?)
             }
         };
+        if let Some(gateway) = gateway
+            && let Some(listener) = sandbox.egress().await?
+        {
+            open.proxies.spawn(gateway.serve(listener));
+        }
         let finished = sandbox.exec(command).await;
         if matches!(finished, Err(Error::Lost(_))) {
             open.sandbox = None;
@@ -299,6 +328,7 @@ impl Open {
             directory,
             input_laid: false,
             sandbox: None,
+            proxies: JoinSet::new(),
             shell: "bash",
         }
     }

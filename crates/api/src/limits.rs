@@ -10,6 +10,8 @@ pub const OUTPUT_BYTES: usize = 1024 * 1024;
 pub const FILES: usize = 32;
 /// All inline file contents of a run together, in bytes.
 pub const INLINE_FILES_BYTES: usize = 8 * 1024 * 1024;
+/// Entries of `web.allow`.
+pub const WEB_DOMAINS: usize = 100;
 /// Entries of `connections`.
 pub const CONNECTIONS: usize = 16;
 /// Saved connections of one organization.

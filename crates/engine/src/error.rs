@@ -23,6 +23,13 @@ pub enum Error {
     Internal(String),
 }
 
+/// The operator's settings are told as they are: nobody else sees them at the start.
+impl From<sortie_models::InvalidSettings> for Error {
+    fn from(error: sortie_models::InvalidSettings) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
 impl From<sortie_store::Error> for Error {
     fn from(error: sortie_store::Error) -> Self {
         use sortie_store::Error as Store;

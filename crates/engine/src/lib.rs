@@ -16,6 +16,7 @@ mod options;
 mod sealing;
 #[cfg(test)]
 mod testing;
+mod web;
 mod worker;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -35,7 +36,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use clock::Clock;
 pub use connections::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH, Connections, Put};
 pub use error::Error;
-pub use hub::Frame;
+pub use hub::{Deltas, Frame};
 pub use options::{Options, Serves};
 pub use sealing::{InvalidKey, MasterKey};
 
@@ -48,6 +49,7 @@ use crate::{
     models::Models,
     no_sandbox::NoSandbox,
     node::{Identity, Lifeline},
+    web::NodeWeb,
     worker::{Active, Dispatcher, Own, Places, Source, StopReason, Worker},
 };
 
@@ -63,6 +65,7 @@ struct Inner {
     store: Store,
     keys: Keys,
     models: Arc<Models>,
+    web: NodeWeb,
     connections: Connections,
     hub: Hub,
     active: Active,
@@ -95,7 +98,8 @@ impl Engine {
             .as_ref()
             .map(|backend| backend.capabilities().level)
             .map_err(Clone::clone);
-        let models = Arc::new(Models::offline());
+        let models = Arc::new(Models::new(&options.models)?);
+        let web = NodeWeb::new(&options)?;
         let tracker = TaskTracker::new();
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let active = Active::default();
@@ -108,6 +112,7 @@ impl Engine {
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
+            web: web.clone(),
         });
         let places = Places::new(worker, tracker.clone(), closing.clone());
         let lifeline = Lifeline {
@@ -122,6 +127,7 @@ impl Engine {
             connections,
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
+            web,
             own: Own::default(),
             work: Arc::new(Notify::new()),
             tracker,
@@ -244,6 +250,7 @@ impl Engine {
         let intake = Intake {
             options: &node.options,
             models: &node.models,
+            web: &node.web,
             commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
             connections: &node.connections,
             org,
@@ -318,8 +325,9 @@ impl Engine {
         org: OrgId,
         id: RunId,
         after: i64,
+        deltas: Deltas,
     ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
-        self.0.hub.follow(org, id, after).await
+        self.0.hub.follow(org, id, after, deltas).await
     }
 
     /// Whether the node can take runs: the database answers and the node is not stopping.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use sortie_agent::Model;
 use sortie_api::model::ModelCatalog;
+use sortie_models::{Catalog, InvalidSettings, Settings, catalog};
 
 pub(crate) struct Models {
     by_id: BTreeMap<String, Arc<dyn Model>>,
@@ -11,17 +12,22 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    /// The models that need no provider: `runbook`.
-    pub(crate) fn offline() -> Self {
-        let runbook = sortie_agent::runbook();
-        let info = runbook.info().clone();
-        Self {
+    /// The models that the operator's settings make usable, `runbook` among them.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, InvalidSettings> {
+        let Catalog {
+            default_model,
+            models,
+        } = catalog(settings)?;
+        Ok(Self {
             catalog: ModelCatalog {
-                default_model: info.id.clone(),
-                models: vec![info.clone()],
+                default_model,
+                models: models.iter().map(|model| model.info().clone()).collect(),
             },
-            by_id: BTreeMap::from([(info.id, runbook)]),
-        }
+            by_id: models
+                .into_iter()
+                .map(|model| (model.info().id.clone(), model))
+                .collect(),
+        })
     }
 
     pub(crate) const fn catalog(&self) -> &ModelCatalog {

@@ -321,6 +321,7 @@ mod tests {
         models::Models,
         no_sandbox::NoSandbox,
         testing::{Held, held},
+        web::NodeWeb,
         worker::Worker,
     };
 
@@ -341,7 +342,7 @@ mod tests {
             store: store.clone(),
             hub: hub.clone(),
             clock: options.clock.clone(),
-            models: Arc::new(Models::offline()),
+            models: Arc::new(Models::new(&sortie_models::Settings::default()).unwrap()),
             connections: Connections::new(
                 &options,
                 store.clone(),
@@ -350,6 +351,7 @@ mod tests {
             )
             .unwrap(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
+            web: NodeWeb::new(&options).unwrap(),
             active: Active::default(),
             options: Arc::clone(&options),
         };

@@ -1,10 +1,11 @@
 //! What a node is told at its start.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use sortie_api::{Micros, Mode};
-use sortie_net::Reach;
+use sortie_net::{Network, Reach};
 use sortie_sandbox::Limits;
+use sortie_web::{RobotsTxt, SearchSettings};
 
 use crate::{Clock, MasterKey};
 
@@ -42,6 +43,14 @@ pub struct Options {
     pub default_max_cost: Micros,
     /// What one run's commands may use.
     pub sandbox_limits: Limits,
+    /// Whether the web tools honour robots.txt.
+    pub robots: RobotsTxt,
+    /// What `web_search` asks; `None`: there is no search.
+    pub search: Option<SearchSettings>,
+    /// Where the web of runs may reach; `None`: public addresses, besides those of this host.
+    pub network: Option<Arc<Network>>,
+    /// Providers and models.
+    pub models: sortie_models::Settings,
     /// What credentials are sealed with, the newest first. Without one, none can be kept.
     pub master_keys: Vec<MasterKey>,
     /// How far connections may reach.
@@ -69,6 +78,10 @@ impl Default for Options {
             compute_micros_per_second: Micros::ZERO,
             default_max_cost: Micros::new(1_000_000).unwrap_or_default(),
             sandbox_limits: Limits::default(),
+            models: sortie_models::Settings::default(),
+            robots: RobotsTxt::Honoured,
+            search: None,
+            network: None,
             master_keys: Vec::new(),
             connections_reach: Reach::Private,
             base_url: None,

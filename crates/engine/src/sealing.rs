@@ -61,8 +61,8 @@ impl MasterKey {
 /// Bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _written = write!(text, "{byte:02x}");
+        // Writing to a `String` cannot fail.
+        let _infallible = write!(text, "{byte:02x}");
         text
     })
 }

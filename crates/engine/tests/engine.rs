@@ -13,7 +13,7 @@ use sortie_api::{
     Micros, OrgId, Run, RunRequest, RunStatus,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Engine, Error, Frame, Options, Serves};
+use sortie_engine::{Deltas, Engine, Error, Frame, Options, Serves};
 use sortie_store::{Created, Store};
 use tempfile::TempDir;
 
@@ -79,7 +79,11 @@ impl Rig {
 
     /// The run's events after `after` to the end of its stream: ids with types, and the run in `done`.
     async fn follow(&self, run: &Run, after: i64) -> (Vec<(i64, String)>, Option<Run>) {
-        let mut stream = self.engine.follow(self.org, run.id, after).await.unwrap();
+        let mut stream = self
+            .engine
+            .follow(self.org, run.id, after, Deltas::Off)
+            .await
+            .unwrap();
         let (mut events, mut done) = (Vec::new(), None);
         while let Some(frame) = stream.next().await {
             match frame.unwrap() {
@@ -215,7 +219,7 @@ async fn many_readers_of_many_runs_all_see_every_event() {
 async fn cancel_stops_a_working_run_and_ends_its_streams() {
     let rig = Rig::start().await;
     let run = rig.create(prompt(WAITS)).await.unwrap();
-    let mut stream = rig.engine.follow(rig.org, run.id, 0).await.unwrap();
+    let mut stream = rig.engine.follow(rig.org, run.id, 0, Deltas::Off).await.unwrap();
     let mut seen = Vec::new();
     while !seen.iter().any(|(_, kind)| kind == "worker_started") {
         let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
@@ -283,7 +287,7 @@ async fn what_outlives_the_grace_goes_on_after_the_next_start() {
     let run = shut_down_under_a_run(&rig).await;
     assert_eq!((run.status, run.finished_at), (RunStatus::Running, None));
     let rig = rig.restart(|_| {}).await;
-    let mut stream = rig.engine.follow(rig.org, run.id, 0).await.unwrap();
+    let mut stream = rig.engine.follow(rig.org, run.id, 0, Deltas::Off).await.unwrap();
     let mut seen = Vec::new();
     while !seen.iter().any(|(_, kind)| kind == "resumed") {
         let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
@@ -327,7 +331,7 @@ async fn an_engine_of_one_command_leaves_lost_runs_to_a_node_that_stays() {
         rig.engine.shutdown().await;
     }
     let rig = rig.restart(|_| {}).await;
-    let mut stream = rig.engine.follow(rig.org, run.id, 4).await.unwrap();
+    let mut stream = rig.engine.follow(rig.org, run.id, 4, Deltas::Off).await.unwrap();
     let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
         panic!("it goes on")
     };
@@ -339,18 +343,14 @@ async fn what_is_not_available_is_refused_and_nothing_is_created() {
     let rig = Rig::start().await;
     for (request, message) in [
         (
-            serde_json::json!({ "prompt": "x", "web": true }),
-            "web: not available in this version",
+            serde_json::json!({ "prompt": "x", "shell": false, "web": { "search": true } }),
+            "web.search: no search service is configured on this engine",
         ),
         (
             serde_json::json!({ "prompt": "x" }),
             "shell: commands are unavailable on this engine",
         ),
     ] {
-        let mut request = request;
-        if message.starts_with("web") {
-            request["shell"] = false.into();
-        }
         match rig.create(request).await {
             Err(Error::Invalid(text)) => assert!(text.starts_with(message), "{text}"),
             other => panic!("{other:?}"),
@@ -459,7 +459,11 @@ async fn a_position_beyond_the_last_event_of_a_working_run_sees_what_follows() {
     while rig.status(&run).await.status != RunStatus::Running {
         tokio::task::yield_now().await;
     }
-    let mut stream = rig.engine.follow(rig.org, run.id, 1_000).await.unwrap();
+    let mut stream = rig
+        .engine
+        .follow(rig.org, run.id, 1_000, Deltas::Off)
+        .await
+        .unwrap();
     rig.engine.cancel_run(rig.org, run.id).await.unwrap();
     let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
         panic!("new events follow")

@@ -156,7 +156,10 @@ impl Left {
         )
         .await
         .unwrap();
-        let mut stream = engine.follow(self.org, self.run, 0).await.unwrap();
+        let mut stream = engine
+            .follow(self.org, self.run, 0, sortie_engine::Deltas::Off)
+            .await
+            .unwrap();
         while !matches!(
             stream.next().await.expect("the run ends").unwrap(),
             Frame::Done(_)

@@ -4,7 +4,22 @@
 //! format and the provider's stream into one [`Reply`](sortie_agent::model::Reply). It neither retries nor counts money:
 //! it says what may be tried again and what the provider counted.
 
+mod answer;
+mod anthropic;
+mod arguments;
+mod builtin;
+mod catalog;
+mod endpoint;
+mod gemini;
+mod openai;
+mod openai_chat;
+mod openai_responses;
+mod provider;
 mod settings;
+#[cfg(test)]
+mod test_server;
 mod transport;
 
+pub use catalog::{Catalog, catalog};
+pub use provider::InvalidSettings;
 pub use settings::{Api, ModelSettings, ProviderSettings, Settings};

@@ -5,12 +5,16 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use http::{
+    HeaderMap, StatusCode,
+    header::{CONTENT_TYPE, DATE, RETRY_AFTER},
+};
 use reqwest::{Method, Response};
 use serde::Serialize;
+use serde_json::Value;
 use sortie_agent::model::{ModelError, Retry};
 use sortie_api::Credential;
-use sortie_net::{EngineClient, read_body, sse};
+use sortie_net::{EngineClient, sse};
 use url::Url;
 
 /// One event of a stream, in bytes.
@@ -21,6 +25,8 @@ const ANSWER_BYTES: usize = 64 << 20;
 const FAILURE_BYTES: usize = 64 << 10;
 /// What of it is told, in characters.
 const TOLD_CHARS: usize = 500;
+/// The code of a 429 that is no rate limit: the account is empty, and stays so.
+const UNPAID: &str = "insufficient_quota";
 
 /// Where and how a provider is called.
 #[derive(Clone, Debug)]
@@ -44,14 +50,15 @@ impl Transport {
     }
 
     /// Sends a request and returns its events once the provider has accepted it.
-    pub(crate) async fn stream(&self, body: &impl Serialize) -> Result<Events<'_>, ModelError> {
+    pub(crate) async fn stream(&self, body: &(impl Serialize + Sync)) -> Result<Events<'_>, ModelError> {
         let request = self
             .client
             .request(Method::POST, &self.url)
             .map_err(|error| ModelError::fatal(error.to_string()))?;
         let sent = request.headers(self.headers.clone()).json(body).send().await;
-        let response = sent.map_err(|error| self.broken(&sortie_net::Error::from(error)))?;
-        if !response.status().is_success() {
+        let response = sent.map_err(|error| self.broken(error))?;
+        // A success that is a page or one JSON value is no stream: a wrong address, or a failure in disguise.
+        if !response.status().is_success() || is_whole(response.headers()) {
             return Err(self.refused(response).await);
         }
         Ok(Events {
@@ -72,17 +79,33 @@ impl Transport {
         text.chars().take(TOLD_CHARS).collect()
     }
 
-    /// The connection failed or broke: it may be tried again.
-    fn broken(&self, error: &sortie_net::Error) -> ModelError {
-        ModelError::retryable(self.clean(&format!("the model's provider: {error}")), None)
+    /// The connection failed or broke: it may be tried again, unless the request could not even be written.
+    fn broken(&self, error: reqwest::Error) -> ModelError {
+        let is_ours = error.is_builder();
+        let message = self.clean(&format!(
+            "the model's provider: {}",
+            sortie_net::Error::from(error)
+        ));
+        if is_ours {
+            ModelError::fatal(message)
+        } else {
+            ModelError::retryable(message, None)
+        }
     }
 
     async fn refused(&self, response: Response) -> ModelError {
         let status = response.status();
         let after = retry_after(response.headers());
-        let body = read_body(response, FAILURE_BYTES).await.unwrap_or_default();
-        let said = failure_message(&body);
-        self.failure(status, &said, after)
+        let body = read_start(response).await;
+        let said = Said::of(&body);
+        let failure = self.failure(status, &said.message, after.or(said.retry_after));
+        match said.code.as_deref() {
+            Some(UNPAID) => ModelError {
+                retry: Retry::Never,
+                ..failure
+            },
+            Some(_) | None => failure,
+        }
     }
 
     /// What a failure with this status and this message means: also of failures that come inside of a stream.
@@ -119,7 +142,7 @@ impl Events<'_> {
                 return Ok(Some(message));
             }
             let chunk = self.response.chunk().await;
-            let chunk = chunk.map_err(|error| self.transport.broken(&sortie_net::Error::from(error)))?;
+            let chunk = chunk.map_err(|error| self.transport.broken(error))?;
             let Some(chunk) = chunk else {
                 return Ok(None);
             };
@@ -149,6 +172,7 @@ fn is_too_long(status: StatusCode, said: &str) -> bool {
         "context_length",
         "context window",
         "context size",
+        "context limit",
         "prompt is too long",
         "too many tokens",
         "maximum context",
@@ -158,6 +182,15 @@ fn is_too_long(status: StatusCode, said: &str) -> bool {
         || (status == StatusCode::BAD_REQUEST && words.iter().any(|words| said.contains(words)))
 }
 
+/// Whether a body is announced as something that is read as a whole, and never as a stream.
+fn is_whole(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    kind.is_some_and(|kind| {
+        let kind = kind.trim_start().to_ascii_lowercase();
+        kind.starts_with("application/json") || kind.starts_with("text/html")
+    })
+}
+
 /// The wait a provider asks for: seconds, a date, or milliseconds in the form of its own.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -165,20 +198,69 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Some(Duration::from_millis(millis));
     }
     let after = text(RETRY_AFTER.as_str())?.trim();
-    let seconds: f64 = after.parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+    if let Ok(seconds) = after.parse() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    // A date counts from the provider's own clock, which its answer tells: ours may differ.
+    let until = httpdate::parse_http_date(after).ok()?;
+    let now = httpdate::parse_http_date(text(DATE.as_str())?).ok()?;
+    Some(until.duration_since(now).unwrap_or_default())
 }
 
-/// What went wrong in the provider's words: `error.message`, `error`, `message` or `detail` of a JSON body, else the body.
-fn failure_message(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let Ok(json) = serde_json::from_slice::<serde_json::Value>(body) else {
-        return text.trim().to_owned();
-    };
-    // Gemini wraps a failure of a stream into an array.
-    let json = json.get(0).unwrap_or(&json);
-    let found = ["/error/message", "/error", "/message", "/detail"]
-        .iter()
-        .find_map(|path| json.pointer(path)?.as_str());
-    found.unwrap_or(&text).trim().to_owned()
+/// The beginning of a body; what cannot be read is left out.
+async fn read_start(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let room = FAILURE_BYTES - body.len();
+        body.extend(chunk.iter().take(room));
+        if chunk.len() >= room {
+            break;
+        }
+    }
+    body
 }
+
+/// What a provider says of a failure.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    /// `error.message`, `error`, `message` or `detail` of a JSON body, else the body.
+    message: String,
+    /// `error.code` or `error.type`.
+    code: Option<String>,
+    /// The wait that it asks for in the body, as Gemini does.
+    retry_after: Option<Duration>,
+}
+
+impl Said {
+    fn of(body: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(body);
+        let Ok(json) = serde_json::from_slice::<Value>(body) else {
+            return Self {
+                message: text.trim().to_owned(),
+                ..Self::default()
+            };
+        };
+        // Gemini wraps a failure of a stream into an array.
+        let json = json.get(0).unwrap_or(&json);
+        let find = |paths: &[&str]| paths.iter().find_map(|path| json.pointer(path)?.as_str());
+        let details = json.pointer("/error/details").and_then(Value::as_array);
+        let delay = details
+            .into_iter()
+            .flatten()
+            .find_map(|detail| detail.get("retryDelay")?.as_str());
+        Self {
+            message: find(&["/error/message", "/error", "/message", "/detail"])
+                .unwrap_or(&text)
+                .trim()
+                .to_owned(),
+            code: find(&["/error/code", "/error/type"]).map(str::to_owned),
+            retry_after: delay.and_then(|delay| {
+                let seconds = delay.strip_suffix('s')?.parse().ok()?;
+                Duration::try_from_secs_f64(seconds).ok()
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -134,6 +134,16 @@ pub fn is_public(ip: IpAddr) -> bool {
     }
 }
 
+/// The IPv4 address that an address carries, in whichever form, or else the address itself: what two spellings of one
+/// place have in common.
+pub(crate) fn carried(ip: IpAddr) -> IpAddr {
+    match ip {
+        // `::1` is no carrier of 0.0.0.1.
+        IpAddr::V4(_) | IpAddr::V6(Ipv6Addr::LOCALHOST | Ipv6Addr::UNSPECIFIED) => ip,
+        IpAddr::V6(v6) => embedded(v6).map_or(ip, IpAddr::V4),
+    }
+}
+
 /// Whether an address is a cloud's metadata service or another link-local one, in any form.
 pub fn is_metadata(ip: IpAddr) -> bool {
     let v4 = |ip: Ipv4Addr| V4_METADATA.iter().any(|range| in_v4(ip, *range));

@@ -23,3 +23,46 @@ pub async fn read_body(mut response: Response, limit: usize) -> Result<Bytes, Er
     }
     Ok(body.freeze())
 }
+
+/// The beginning of a body.
+#[derive(Debug)]
+pub struct BodyHead {
+    /// At most as many bytes as were asked for.
+    pub bytes: Bytes,
+    /// Why it is not the whole body, if it is not.
+    pub end: BodyEnd,
+}
+
+/// How the reading of a body ended.
+#[derive(Debug)]
+pub enum BodyEnd {
+    /// With the body.
+    Whole,
+    /// At the limit; the rest is not read.
+    Cut,
+    /// With the connection.
+    Broken(Error),
+}
+
+/// Reads the first `limit` bytes of a body. What has come is kept also where the connection breaks: the answer itself
+/// has arrived.
+pub async fn read_head(mut response: Response, limit: usize) -> BodyHead {
+    let mut body = BytesMut::new();
+    let end = loop {
+        match response.chunk().await {
+            Ok(None) => break BodyEnd::Whole,
+            Ok(Some(chunk)) => {
+                let room = limit - body.len();
+                body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+                if chunk.len() > room {
+                    break BodyEnd::Cut;
+                }
+            }
+            Err(error) => break BodyEnd::Broken(error.into()),
+        }
+    };
+    BodyHead {
+        bytes: body.freeze(),
+        end,
+    }
+}

@@ -5,13 +5,13 @@ use std::{error::Error as StdError, net::IpAddr, sync::Arc, time::Duration};
 use reqwest::{
     Certificate, ClientBuilder, Method, RequestBuilder,
     dns::{Addrs, Name, Resolve, Resolving},
-    redirect::Policy,
+    redirect,
 };
 use url::{Host, Url};
 
-use crate::{Error, address::Reach};
+use crate::{Error, Network, Policy, Refused, address::Reach};
 
-/// Makes `ring` the process's TLS provider. To be called once, before the first client is built; a second call
+/// Makes `ring` the process's TLS provider, for whoever else needs one: the clients here do it themselves. A second call
 /// changes nothing.
 pub fn install_crypto() {
     // Err means that a provider is installed already, which is all that is asked for.
@@ -29,32 +29,47 @@ pub struct Timeouts {
     pub total: Option<Duration>,
 }
 
-/// A client for addresses that strangers name. It reaches only what its [`Reach`] allows, follows no redirect, knows
+/// A client for addresses that strangers name. It reaches only what its [`Network`] allows, follows no redirect, knows
 /// no proxy, keeps no cookie and trusts the certificate authorities that the binary carries.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
-    reach: Reach,
+    network: Arc<Network>,
 }
 
 impl Client {
     /// A client of the given reach.
     pub fn new(reach: Reach, timeouts: Timeouts) -> Result<Self, Error> {
-        let http = base(timeouts).dns_resolver(Arc::new(Guard { reach })).build()?;
-        Ok(Self { http, reach })
+        Self::on(Arc::new(Network::new(reach, Vec::new())), timeouts)
+    }
+
+    /// A client that reaches what `network` allows.
+    pub fn on(network: Arc<Network>, timeouts: Timeouts) -> Result<Self, Error> {
+        let guard = Guard {
+            network: network.clone(),
+        };
+        let http = base(timeouts).dns_resolver(Arc::new(guard)).build()?;
+        Ok(Self { http, network })
+    }
+
+    /// Begins a request of a run: where the run's policy allows it and the client reaches. As no redirect is followed,
+    /// each step of a chain of redirects comes through here.
+    pub fn request_under(&self, policy: &Policy, method: Method, url: &Url) -> Result<RequestBuilder, Error> {
+        policy.check_url(url)?;
+        self.request(method, url)
     }
 
     /// Begins a request, where its URL is one that may be reached. The names in it are judged when they are
     /// resolved, by the addresses that are then connected to.
     pub fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Error> {
-        check_form(url)?;
+        check_form(url).map_err(Error::Url)?;
         // The resolver is not asked for literal addresses: they are judged here.
         let literal = match url.host() {
             Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
             Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
             Some(Host::Domain(_)) | None => None,
         };
-        if let Some(ip) = literal.filter(|ip| !self.reach.allows(*ip)) {
+        if let Some(ip) = literal.filter(|ip| !self.network.allows(*ip)) {
             return Err(Error::Refused { host: ip.to_string() });
         }
         Ok(self.http.request(method, url.clone()))
@@ -82,20 +97,21 @@ impl EngineClient {
 
     /// Begins a request.
     pub fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Error> {
-        check_form(url)?;
+        check_form(url).map_err(Error::Url)?;
         Ok(self.http.request(method, url.clone()))
     }
 }
 
-fn check_form(url: &Url) -> Result<(), Error> {
+/// The rule that a URL breaks before its host is looked at.
+pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(Error::Url("the URL must begin with http:// or https://"));
+        return Err("the URL must begin with http:// or https://");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(Error::Url("the URL must not carry a user name or a password"));
+        return Err("the URL must not carry a user name or a password");
     }
     if url.host().is_none() {
-        return Err(Error::Url("the URL must name a host"));
+        return Err("the URL must name a host");
     }
     Ok(())
 }
@@ -105,6 +121,7 @@ fn check_form(url: &Url) -> Result<(), Error> {
     reason = "the one place where HTTP clients are made"
 )]
 fn base(timeouts: Timeouts) -> ClientBuilder {
+    install_crypto();
     // Roots given by us: the platform verifier panics on a machine without a certificate store.
     let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS
         .iter()
@@ -112,7 +129,7 @@ fn base(timeouts: Timeouts) -> ClientBuilder {
     let builder = reqwest::Client::builder()
         .tls_certs_only(roots)
         .no_proxy()
-        .redirect(Policy::none())
+        .redirect(redirect::Policy::none())
         .connect_timeout(timeouts.connect)
         .read_timeout(timeouts.read);
     match timeouts.total {
@@ -121,37 +138,28 @@ fn base(timeouts: Timeouts) -> ClientBuilder {
     }
 }
 
-/// Resolves names by the system and gives nothing out when any of a name's addresses is out of reach: a name with a
-/// public and a private address is a trap, not a choice.
+/// Gives reqwest the addresses that its network allows, and nothing for a name that has another.
 struct Guard {
-    reach: Reach,
+    network: Arc<Network>,
 }
 
 impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.reach;
+        let network = self.network.clone();
         Box::pin(async move {
-            let found: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            if found.iter().any(|address| !reach.allows(address.ip())) {
-                let refusal: Box<dyn StdError + Send + Sync> =
-                    Box::new(RefusedName(name.as_str().to_owned()));
-                return Err(refusal);
-            }
+            let name = name.as_str();
+            let host = Host::Domain(name.strip_suffix('.').unwrap_or(name).to_owned());
+            let found = network.resolve(&host, 0).await?;
             let addresses: Addrs = Box::new(found.into_iter());
             Ok(addresses)
         })
     }
 }
 
-/// What the resolver says of a name that is out of reach; found again in the chain of the request's error.
-#[derive(Debug, thiserror::Error)]
-#[error("{0} is not a public address")]
-struct RefusedName(String);
-
 fn unwrap_refusal(error: reqwest::Error) -> Error {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(&error);
     while let Some(inner) = cause {
-        if let Some(RefusedName(host)) = inner.downcast_ref() {
+        if let Some(Refused::Address { host }) = inner.downcast_ref() {
             return Error::Refused { host: host.clone() };
         }
         cause = inner.source();

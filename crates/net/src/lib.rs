@@ -1,17 +1,22 @@
 //! The only outgoing HTTP: where a request may go, and how much of an answer is taken.
 //!
 //! [`Client`] is for addresses that strangers name: it refuses what [`Reach`] forbids, after resolution and for
-//! literal addresses alike, follows no redirect, uses no proxy and bounds time and size. [`EngineClient`] is for
-//! the operator's own engine, whose address the operator chose. Nobody else builds an HTTP client.
+//! literal addresses alike, follows no redirect, uses no proxy and bounds time and size. [`Policy`] narrows that to
+//! what one run may reach on the web. [`EngineClient`] is for the operator's own engine, whose address the operator
+//! chose. Nobody else builds an HTTP client.
 
 pub mod address;
 mod body;
 mod client;
+pub mod network;
+pub mod policy;
 pub mod sse;
 
 pub use address::{Reach, is_public};
-pub use body::read_body;
+pub use body::{BodyEnd, BodyHead, read_body, read_head};
 pub use client::{Client, EngineClient, Timeouts, install_crypto};
+pub use network::Network;
+pub use policy::{Policy, Refused};
 
 /// Why a request was not made, or its answer not taken.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +30,9 @@ pub enum Error {
         /// The host as the URL names it.
         host: String,
     },
+    /// The run may not go there.
+    #[error(transparent)]
+    Policy(#[from] Refused),
     /// The answer is larger than the caller takes.
     #[error("the answer is larger than {limit} bytes")]
     TooLarge {

@@ -205,6 +205,9 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
         compute_micros_per_second: config.compute_micros_per_second,
         default_max_cost: config.default_max_cost,
         sandbox_limits: config.sandbox_limits,
+        models: config.models.clone(),
+        robots: config.robots,
+        search: config.search.clone(),
         connections_reach: config.connections_reach,
         shutdown_grace: config.shutdown_grace,
         ..sortie_engine::Options::default()

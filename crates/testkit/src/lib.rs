@@ -4,12 +4,15 @@
 //! Nothing here knows the engine from inside: everything goes through the HTTP contract, signals and files. Waiting
 //! is for an event, a line of the log or the end of a process, never for a length of time.
 
+pub mod anthropic;
 pub mod callback;
 pub mod client;
 pub mod database;
+pub mod gemini;
 pub mod model;
 pub mod node;
 pub mod postgres;
+mod responses;
 pub mod serve;
 pub mod service;
 pub mod sse;
@@ -17,9 +20,11 @@ pub mod sse;
 pub use bytes::Bytes;
 pub use http;
 
+pub use anthropic::ScriptedAnthropic;
 pub use callback::CallbackReceiver;
 pub use client::{Answer, Client, EventStream};
 pub use database::{Database, Records};
+pub use gemini::ScriptedGemini;
 pub use model::ScriptedModel;
 pub use node::{LogOnDrop, Node, NodeOptions};
 pub use service::Service;

@@ -1,4 +1,4 @@
-//! A model server that speaks the OpenAI-compatible Chat Completions protocol, streaming, and says what a script
+//! A model server that speaks OpenAI's Chat Completions and Responses protocols, streaming, and says what a script
 //! tells it: each request takes the next answer. It keeps every request for the test to look at.
 
 use std::{
@@ -20,14 +20,14 @@ use futures_util::{StreamExt, stream};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::serve::Serving;
+use crate::{responses, serve::Serving};
 
 /// One scripted answer.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    text: Vec<String>,
-    tool_calls: Vec<(String, Value)>,
-    usage: Usage,
+    pub(crate) text: Vec<String>,
+    pub(crate) tool_calls: Vec<(String, Value)>,
+    pub(crate) usage: Usage,
     delay: Duration,
     fault: Option<Fault>,
 }
@@ -152,28 +152,102 @@ fn chunk(choices: &Value, usage: &Value) -> Value {
 #[derive(Debug)]
 pub struct ScriptedModel {
     server: Serving,
-    shared: Arc<Shared>,
+    script: Arc<Script>,
 }
 
+/// Where a request says that it wants a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Streaming {
+    /// In `stream` of its body; one that does not is refused.
+    InBody,
+    /// In its address.
+    InPath,
+}
+
+/// A script, and what was asked.
 #[derive(Debug, Default)]
-struct Shared {
-    script: Mutex<VecDeque<Turn>>,
+pub(crate) struct Script {
+    turns: Mutex<VecDeque<Turn>>,
     requests: Mutex<Vec<Value>>,
+}
+
+/// What a request is refused with.
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) message: &'static str,
+    pub(crate) retry_after: Option<u32>,
+}
+
+impl Script {
+    pub(crate) fn new(turns: impl IntoIterator<Item = Turn>) -> Arc<Self> {
+        Arc::new(Self {
+            turns: Mutex::new(turns.into_iter().collect()),
+            ..Self::default()
+        })
+    }
+
+    /// The bodies of the requests so far.
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        self.requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// How many answers nobody has asked for yet.
+    pub(crate) fn left(&self) -> usize {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Keeps a request and takes the next answer, once its delay is over.
+    pub(crate) async fn next(&self, body: &[u8], streaming: Streaming) -> Result<Turn, Refusal> {
+        let refusal = |status, message, retry_after| Refusal {
+            status,
+            message,
+            retry_after,
+        };
+        let Ok(request) = serde_json::from_slice::<Value>(body) else {
+            return Err(refusal(StatusCode::BAD_REQUEST, "the body is not JSON", None));
+        };
+        let streams = request.get("stream").is_some_and(|streams| streams == true);
+        self.requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(request);
+        if streaming == Streaming::InBody && !streams {
+            return Err(refusal(StatusCode::BAD_REQUEST, "this server only streams", None));
+        }
+        let next = self
+            .turns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front();
+        let Some(turn) = next else {
+            return Err(refusal(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the script is over",
+                None,
+            ));
+        };
+        tokio::time::sleep(turn.delay).await;
+        match turn.fault {
+            Some(Fault::Status(status, retry_after)) => Err(refusal(status, "as scripted", retry_after)),
+            Some(Fault::CutAfter(_)) | None => Ok(turn),
+        }
+    }
 }
 
 impl ScriptedModel {
     /// Starts a server that gives these answers, one per request; a request beyond them is answered with 500.
     pub async fn start(script: impl IntoIterator<Item = Turn>) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            script: Mutex::new(script.into_iter().collect()),
-            ..Shared::default()
-        });
+        let script = Script::new(script);
         let router = Router::new()
             .route("/v1/chat/completions", post(complete))
-            .with_state(Arc::clone(&shared));
+            .route("/v1/responses", post(respond))
+            .with_state(Arc::clone(&script));
         Ok(Self {
             server: Serving::start(router).await?,
-            shared,
+            script,
         })
     }
 
@@ -184,84 +258,85 @@ impl ScriptedModel {
 
     /// The bodies of the requests so far.
     pub fn requests(&self) -> Vec<Value> {
-        self.shared
-            .requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.script.requests()
     }
 
     /// How many answers nobody has asked for yet.
     pub fn left(&self) -> usize {
-        self.shared
-            .script
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.script.left()
     }
 }
 
-async fn complete(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
-    let Ok(request) = serde_json::from_slice::<Value>(&body) else {
-        return failure(StatusCode::BAD_REQUEST, "the body is not JSON", None);
-    };
-    let streams = request.get("stream").is_some_and(|streams| streams == true);
-    shared
-        .requests
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(request);
-    if !streams {
-        return failure(StatusCode::BAD_REQUEST, "this server only streams", None);
-    }
-    let turn = shared
-        .script
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .pop_front();
-    let Some(turn) = turn else {
-        return failure(StatusCode::INTERNAL_SERVER_ERROR, "the script is over", None);
-    };
-    tokio::time::sleep(turn.delay).await;
-    match turn.fault {
-        Some(Fault::Status(status, retry_after)) => failure(status, "as scripted", retry_after),
-        Some(Fault::CutAfter(chunks)) => stream_of(&turn, Some(chunks)),
-        None => stream_of(&turn, None),
+async fn complete(State(script): State<Arc<Script>>, body: Bytes) -> Response {
+    match script.next(&body, Streaming::InBody).await {
+        Ok(turn) => {
+            let mut events: Vec<String> = turn.chunks().iter().map(data).collect();
+            events.push("data: [DONE]\n\n".to_owned());
+            turn.stream(events)
+        }
+        Err(refusal) => refused(&refusal),
     }
 }
 
-fn failure(status: StatusCode, message: &str, retry_after: Option<u32>) -> Response {
-    let body =
-        json!({"error": {"message": message, "type": "scripted", "code": status.as_u16()}}).to_string();
-    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
-    if let Some(seconds) = retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+async fn respond(State(script): State<Arc<Script>>, body: Bytes) -> Response {
+    match script.next(&body, Streaming::InBody).await {
+        Ok(turn) => turn.stream(responses::events(&turn).iter().map(named).collect()),
+        Err(refusal) => refused(&refusal),
     }
-    response
 }
 
-fn stream_of(turn: &Turn, cut: Option<usize>) -> Response {
-    let all = turn.chunks();
-    let kept = cut.unwrap_or(all.len());
-    let lines = all
-        .into_iter()
-        .take(kept)
-        .map(|chunk| Ok(Bytes::from(format!("data: {chunk}\n\n"))));
-    let end = match cut {
-        None => Ok(Bytes::from_static(b"data: [DONE]\n\n")),
-        Some(_) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
-    };
-    let frames: Vec<io::Result<Bytes>> = lines.chain([end]).collect();
-    // One frame per turn of the runtime, so that a client sees them come one by one.
-    let body = stream::iter(frames).then(|frame| async move {
-        tokio::task::yield_now().await;
-        frame
-    });
-    (
-        [(header::CONTENT_TYPE, "text/event-stream")],
-        Body::from_stream(body),
-    )
-        .into_response()
+fn refused(refusal: &Refusal) -> Response {
+    let error = json!({"message": refusal.message, "type": "scripted", "code": refusal.status.as_u16()});
+    refusal.answer(&json!({ "error": error }))
+}
+
+/// An event that bears the name of its type.
+pub(crate) fn named(event: &Value) -> String {
+    let name = event.get("type").and_then(Value::as_str).unwrap_or_default();
+    format!("event: {name}\ndata: {event}\n\n")
+}
+
+/// An event without a name.
+pub(crate) fn data(value: &Value) -> String {
+    format!("data: {value}\n\n")
+}
+
+impl Refusal {
+    /// The answer with this body.
+    pub(crate) fn answer(&self, body: &Value) -> Response {
+        let content_type = [(header::CONTENT_TYPE, "application/json")];
+        let mut response = (self.status, content_type, body.to_string()).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+impl Turn {
+    /// The stream of these events, cut where the script says so.
+    pub(crate) fn stream(&self, events: Vec<String>) -> Response {
+        let cut = match self.fault {
+            Some(Fault::CutAfter(kept)) => Some(kept),
+            Some(Fault::Status(..)) | None => None,
+        };
+        let kept = cut.unwrap_or(events.len());
+        let mut frames: Vec<io::Result<Bytes>> = events
+            .into_iter()
+            .take(kept)
+            .map(|event| Ok(event.into()))
+            .collect();
+        if cut.is_some() {
+            frames.push(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        // One frame per turn of the runtime, so that a client sees them come one by one.
+        let body = stream::iter(frames).then(|frame| async move {
+            tokio::task::yield_now().await;
+            frame
+        });
+        let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
+        (content_type, Body::from_stream(body)).into_response()
+    }
 }
 
 #[cfg(test)]

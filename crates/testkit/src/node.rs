@@ -334,7 +334,7 @@ pub fn binary_command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("SORTIE_") || text.ends_with("_API_KEY") {
+        if text.starts_with("SORTIE_") || text.ends_with("_API_KEY") || text.ends_with("_BASE_URL") {
             command.env_remove(&name);
         }
     }

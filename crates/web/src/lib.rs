@@ -1,1 +1,123 @@
-//! The agent's way to the web: pages, search, public APIs, and the egress of its shell, under one policy.
+//! The web for agents: tools that fetch, search and call public APIs, and the way out for a run's commands.
+//!
+//! All of it goes where the run's [`Policy`] allows and nowhere else, in bounded time and bytes. What it brings is data
+//! from outside and says so.
+
+pub mod egress;
+mod fetch;
+mod follow;
+mod html;
+mod json;
+mod media;
+mod request;
+mod robots;
+mod search;
+mod text;
+
+use std::{sync::Arc, thread::available_parallelism, time::Duration};
+
+use sortie_agent::{Tool, tool::ToolError};
+use sortie_net::{Client, Network, Policy, Timeouts};
+use tokio::sync::Semaphore;
+
+pub use self::search::{Backend, SearchSettings};
+use self::{fetch::WebFetch, request::HttpRequest, robots::Robots, search::WebSearch};
+
+/// Resolution and connection may take this long.
+const CONNECTING: Duration = Duration::from_secs(8);
+/// The longest silence of a server.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// What the operator says about the web.
+#[derive(Clone, Debug)]
+pub struct WebSettings {
+    /// Where requests of runs may go, and how names are resolved. Of public reach, besides in tests.
+    pub network: Arc<Network>,
+    /// Whether robots.txt is honoured.
+    pub robots: RobotsTxt,
+    /// The search engine; without one there is no search.
+    pub search: Option<SearchSettings>,
+}
+
+/// Whether `web_fetch` honours robots.txt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RobotsTxt {
+    /// It asks each site first.
+    #[default]
+    Honoured,
+    /// It does not.
+    Ignored,
+}
+
+/// Whether a run may search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// It may, where a search engine is configured.
+    On,
+    /// It may not.
+    Off,
+}
+
+/// Why the web cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The settings contradict themselves.
+    #[error("{0}")]
+    Settings(&'static str),
+    /// A client could not be built.
+    #[error("{0}")]
+    Client(#[from] sortie_net::Error),
+}
+
+/// The web of a node: what all runs share.
+pub struct Web {
+    client: Client,
+    robots: Option<Robots>,
+    search: Option<search::Engine>,
+    /// How many pages are laid out at a time: it is work for the processor.
+    layouts: Arc<Semaphore>,
+}
+
+impl Web {
+    /// The web as the operator wants it.
+    pub fn new(settings: WebSettings) -> Result<Arc<Self>, SetupError> {
+        let timeouts = Timeouts {
+            connect: CONNECTING,
+            read: SILENCE,
+            // Each call has its own end.
+            total: None,
+        };
+        let cores = available_parallelism().map_or(1, std::num::NonZero::get);
+        Ok(Arc::new(Self {
+            client: Client::on(settings.network, timeouts)?,
+            robots: match settings.robots {
+                RobotsTxt::Honoured => Some(Robots::default()),
+                RobotsTxt::Ignored => None,
+            },
+            search: settings.search.map(search::Engine::new).transpose()?,
+            layouts: Arc::new(Semaphore::new(cores)),
+        }))
+    }
+
+    /// Whether a search engine is configured.
+    pub fn has_search(&self) -> bool {
+        self.search.is_some()
+    }
+
+    /// The tools of a run that may go where `policy` allows.
+    pub fn tools(self: &Arc<Self>, policy: Arc<Policy>, search: Search) -> Vec<Arc<dyn Tool>> {
+        let mut tools: Vec<Arc<dyn Tool>> = vec![
+            Arc::new(WebFetch::new(self.clone(), policy.clone())),
+            Arc::new(HttpRequest::new(self.clone(), policy.clone())),
+        ];
+        if search == Search::On && self.has_search() {
+            tools.push(Arc::new(WebSearch::new(self.clone(), policy)));
+        }
+        tools
+    }
+}
+
+/// A failure that the model is told of.
+fn told(why: impl std::fmt::Display) -> ToolError {
+    ToolError::ToModel(why.to_string())
+}

@@ -97,7 +97,7 @@ impl Connections {
     pub(super) fn saved(&self, org: OrgId, name: &str, row: &ConnectionRow) -> Result<Connection, String> {
         let definition = definition_of(row).map_err(|error| error.to_string())?;
         let secrets = self.secrets_of(org, row).map_err(|error| error.to_string())?;
-        let auth = if matches!(secrets.auth, AuthSecret::OAuth(_)) {
+        let auth = if let AuthSecret::OAuth(_) = secrets.auth {
             Auth::OAuth(Arc::new(ConnectionTokens::new(self.clone(), org, row.id)))
         } else {
             plain_auth(&secrets.auth)?

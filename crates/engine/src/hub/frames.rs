@@ -28,6 +28,18 @@ pub(super) fn events(events: &[EventRow]) -> Bytes {
     out.into()
 }
 
+/// A `message_delta`: it has no id, so that `Last-Event-ID` keeps its meaning.
+pub(super) fn delta(step: u32, text: &str) -> Bytes {
+    #[derive(serde::Serialize)]
+    struct Data<'a> {
+        text: &'a str,
+        step: u32,
+    }
+    // A text and a number always serialize.
+    let data = sortie_api::json::to_line(&Data { text, step }).unwrap_or_default();
+    format!("event: message_delta\ndata: {data}\n\n").into()
+}
+
 pub(super) fn done(run: &Run) -> Result<Bytes, Error> {
     let run = sortie_api::json::to_line(run)
         .map_err(|error| Error::Internal(format!("a run cannot be serialized: {error}")))?;

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use sortie_api::{OrgId, Run, RunId};
 use sortie_store::{EventRow, Store};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -35,6 +35,15 @@ pub enum Frame {
     Done(Bytes),
 }
 
+/// Whether a reader wants the text that the model is writing, beside the recorded events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deltas {
+    /// As `message_delta` messages without an id, from the node that works on the run.
+    Live,
+    /// Recorded events alone.
+    Off,
+}
+
 #[derive(Clone)]
 pub(crate) struct Hub {
     store: Store,
@@ -48,7 +57,12 @@ struct Live {
     changed: watch::Sender<()>,
     /// Held by the one reader that reads the head of the run from the store.
     reading: tokio::sync::Mutex<()>,
+    /// Text that a model is writing, for the readers who want it.
+    deltas: broadcast::Sender<Bytes>,
 }
+
+/// Pieces of text that a reader may be behind; it misses what is older.
+const DELTAS: usize = 256;
 
 impl Live {
     fn tail(&self) -> MutexGuard<'_, Tail> {
@@ -103,6 +117,16 @@ impl Hub {
         Ok(())
     }
 
+    /// Hands over a piece of the text that a run's model is writing. Costs nothing when nobody wants it.
+    pub(crate) fn delta(&self, run: RunId, step: u32, text: &str) {
+        if let Some(live) = self.followed(run)
+            && live.deltas.receiver_count() > 0
+        {
+            // An error means that the last reader has just gone.
+            let _nobody = live.deltas.send(frames::delta(step, text));
+        }
+    }
+
     /// Tells readers that the store has events of a run up to `last`, written by another node.
     pub(crate) fn hint(&self, run: RunId, last: i64) {
         if let Some(live) = self.followed(run)
@@ -136,6 +160,7 @@ impl Hub {
             tail: Mutex::default(),
             changed: watch::Sender::new(()),
             reading: tokio::sync::Mutex::default(),
+            deltas: broadcast::Sender::new(DELTAS),
         });
         runs.insert(run, Arc::downgrade(&live));
         live
@@ -147,10 +172,86 @@ impl Hub {
         org: OrgId,
         run: RunId,
         after: i64,
+        deltas: Deltas,
     ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
         // Registered before the first query, so that nothing committed after the query goes unseen.
         let live = self.subscribe(run);
-        let reader = Reader::begin(self.clone(), live, org, run, after).await?;
+        let reader = Reader::begin(self.clone(), live, (org, run), after, deltas).await?;
         Ok(stream::unfold(reader, Reader::next).boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::{Micros, RunId, Timestamp, secret::Secret};
+    use sortie_store::{Created, NewRun};
+
+    use super::*;
+    use crate::{Clock, keys::Keys};
+
+    /// A hub over a fresh store with one queued run.
+    async fn with_run(dir: &tempfile::TempDir) -> (Hub, OrgId, RunId) {
+        let url = format!("sqlite:{}", dir.path().join("test.db").display());
+        let store = Store::open(&url).await.unwrap();
+        let now = Timestamp::from_micros(1_700_000_000_000_000);
+        let org = OrgId::new(now, [1; 10]);
+        let keys = Keys::new(store.clone(), Clock::system(), sortie_api::Mode::SelfHosted);
+        let secret = Secret::new(sortie_api::secret::SELF_HOSTED_KEY, [1; 32]);
+        let key = keys
+            .new_key(org, "test".to_owned(), sortie_api::Role::Admin, &secret)
+            .unwrap();
+        assert!(store.bootstrap("test", key).await.unwrap());
+        let run = NewRun {
+            id: RunId::new(now, [2; 10]),
+            org,
+            idempotency_key: None,
+            definition: r#"{"prompt":"x"}"#.into(),
+            inline: None,
+            max_cost: Micros::new(1).unwrap(),
+            timeout_seconds: 60,
+            created_at: now,
+        };
+        let Created::New(run) = store.create_run(run).await.unwrap() else {
+            panic!("the run is new")
+        };
+        (Hub::new(store, CancellationToken::new()), org, run.id)
+    }
+
+    fn text(frame: Option<Result<Frame, Error>>) -> String {
+        match frame {
+            Some(Ok(Frame::Events(bytes) | Frame::Done(bytes))) => String::from_utf8(bytes.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn pieces_of_text_come_live_without_an_id_to_who_wants_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let (hub, org, run) = with_run(&dir).await;
+        hub.delta(run, 1, "nobody reads this");
+        let mut wanting = hub.follow(org, run, 0, Deltas::Live).await.unwrap();
+        let mut plain = hub.follow(org, run, 0, Deltas::Off).await.unwrap();
+        for stream in [&mut wanting, &mut plain] {
+            assert!(text(stream.next().await).contains("event: status"));
+        }
+        hub.delta(run, 2, "line\nfeed");
+        assert_eq!(
+            text(wanting.next().await),
+            "event: message_delta\ndata: {\"text\":\"line\\nfeed\",\"step\":2}\n\n"
+        );
+        assert!(futures_util::poll!(plain.next()).is_pending());
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_is_too_slow_misses_pieces_and_holds_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let (hub, org, run) = with_run(&dir).await;
+        let mut slow = hub.follow(org, run, 1, Deltas::Live).await.unwrap();
+        for at in 0..DELTAS + 10 {
+            hub.delta(run, 1, &at.to_string());
+        }
+        // The first look only learns that it was too slow.
+        let _missed = futures_util::poll!(slow.next());
+        assert!(text(slow.next().await).contains("\"text\":\""));
     }
 }

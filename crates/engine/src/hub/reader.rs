@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sortie_api::{OrgId, RunId};
 use sortie_store::EventRow;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use super::{
-    Frame, Hub, Live, frames,
+    Deltas, Frame, Hub, Live, frames,
     tail::{Chunk, End, Next},
 };
 use crate::Error;
@@ -19,6 +20,7 @@ pub(super) struct Reader {
     hub: Hub,
     live: Arc<Live>,
     changed: watch::Receiver<()>,
+    deltas: Option<broadcast::Receiver<Bytes>>,
     org: OrgId,
     run: RunId,
     /// The last event that was handed out.
@@ -48,15 +50,17 @@ impl Reader {
     pub(super) async fn begin(
         hub: Hub,
         live: Arc<Live>,
-        org: OrgId,
-        run: RunId,
+        (org, run): (OrgId, RunId),
         after: i64,
+        deltas: Deltas,
     ) -> Result<Self, Error> {
+        let deltas = (deltas == Deltas::Live).then(|| live.deltas.subscribe());
         let changed = live.changed.subscribe();
         let mut reader = Self {
             hub,
             live,
             changed,
+            deltas,
             org,
             run,
             position: after,
@@ -96,7 +100,11 @@ impl Reader {
             let next = self.live.tail().after(self.position);
             match next {
                 Next::Events { .. } => return Ok(self.take(next)),
-                Next::InStep => self.wait().await,
+                Next::InStep => {
+                    if let Some(delta) = self.wait().await {
+                        return Ok(Some(Frame::Events(delta)));
+                    }
+                }
                 Next::Behind => {
                     let read = self.read().await?;
                     if read.is_some() {
@@ -159,7 +167,7 @@ impl Reader {
         if progress.status.is_final() {
             self.state = State::Final;
         } else {
-            self.wait().await;
+            self.hint().await;
         }
         Ok(())
     }
@@ -177,8 +185,24 @@ impl Reader {
         Ok(Frame::Done(done))
     }
 
+    /// Waits for a hint or for a piece of text.
+    async fn wait(&mut self) -> Option<Bytes> {
+        let Some(mut deltas) = self.deltas.take() else {
+            self.hint().await;
+            return None;
+        };
+        let piece = tokio::select! {
+            biased;
+            () = self.hint() => None,
+            // What a slow reader has missed follows whole as a `message`.
+            piece = deltas.recv() => piece.ok(),
+        };
+        self.deltas = Some(deltas);
+        piece
+    }
+
     /// Waits for a hint; at the node's stop the reader ends.
-    async fn wait(&mut self) {
+    async fn hint(&mut self) {
         tokio::select! {
             biased;
             hint = self.changed.changed() => if hint.is_err() { self.state = State::Ended },

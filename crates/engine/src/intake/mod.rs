@@ -8,6 +8,7 @@ mod files;
 mod schemas;
 mod text;
 mod unavailable;
+mod web;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,6 +19,7 @@ use crate::{
     Error, Options,
     connections::{Connections, secrets::Secrets},
     models::Models,
+    web::NodeWeb,
 };
 
 pub(crate) use text::{idempotency_key, name};
@@ -36,6 +38,8 @@ pub(crate) struct Accepted {
 pub(crate) struct Intake<'a> {
     pub(crate) options: &'a Options,
     pub(crate) models: &'a Models,
+    /// What runs get of the web.
+    pub(crate) web: &'a NodeWeb,
     /// Whether this node can run commands; the sentence says why not.
     pub(crate) commands: Result<Level, &'a str>,
     pub(crate) connections: &'a Connections,
@@ -73,7 +77,7 @@ impl Intake<'_> {
         }
         let timeout_seconds = timeout(&mut request)?;
         self.check_shell(&mut request)?;
-        unavailable::web(&request)?;
+        web::check(request.web.as_ref(), self.web)?;
         unavailable::zero_data_retention(&request)?;
         let max_cost = self.budget(&mut request, timeout_seconds)?;
         unavailable::callback(&request)?;

@@ -1,7 +1,7 @@
 //! Parts of the contract that this version does not serve yet. A request that needs one is refused with the field named:
 //! accepting and ignoring it would be worse. Their forms are checked first, so that a wrong form is told as such.
 
-use sortie_api::{RunRequest, limits, request::Web};
+use sortie_api::{RunRequest, limits};
 use url::Url;
 
 use super::{broken, text};
@@ -15,13 +15,6 @@ pub(super) fn workflow(request: &RunRequest) -> Result<(), Error> {
     };
     text::name("workflow", name)?;
     Err(broken("workflow", format!("no workflow {name:?}")))
-}
-
-pub(super) fn web(request: &RunRequest) -> Result<(), Error> {
-    match &request.web {
-        None | Some(Web::Switch(false)) => Ok(()),
-        Some(Web::Switch(true) | Web::Restricted(_)) => Err(broken("web", NOT_YET)),
-    }
 }
 
 pub(super) fn zero_data_retention(request: &RunRequest) -> Result<(), Error> {

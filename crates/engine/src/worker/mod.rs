@@ -7,6 +7,7 @@ mod places;
 mod recorder;
 mod resume;
 mod run_one;
+mod web;
 mod writes;
 
 pub(crate) use active::{Active, StopReason};

@@ -12,7 +12,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
-use sortie_api::{Micros, RunStatus, event::EventType};
+use sortie_api::{Micros, RunId, RunStatus, event::EventType};
 use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent, Store};
 use tokio::{sync::Notify, time::Instant};
 
@@ -30,6 +30,7 @@ const AHEAD: usize = 256;
 const AHEAD_BYTES: usize = 4 << 20;
 
 pub(crate) struct Recorder {
+    run: RunId,
     store: Store,
     hub: Hub,
     clock: Clock,
@@ -147,8 +148,9 @@ enum State {
 }
 
 impl Recorder {
-    pub(crate) fn new(store: Store, hub: Hub, clock: Clock) -> Self {
+    pub(crate) fn new(run: RunId, store: Store, hub: Hub, clock: Clock) -> Self {
         Self {
+            run,
             store,
             hub,
             clock,
@@ -356,6 +358,10 @@ impl Sink for Recorder {
         Box::pin(self.all_durable())
     }
 
+    fn message_delta(&self, step: u32, text: &str) {
+        self.hub.delta(self.run, step, text);
+    }
+
     fn spent(&self, cost: Micros) {
         self.charge(Spent::told(cost, Instant::now()));
     }
@@ -413,7 +419,7 @@ mod tests {
             let held = held().await;
             let hub = Hub::new(held.store.clone(), CancellationToken::new());
             Self {
-                recorder: Recorder::new(held.store.clone(), hub, Clock::system()),
+                recorder: Recorder::new(held.claim.fence.run, held.store.clone(), hub, Clock::system()),
                 held,
             }
         }

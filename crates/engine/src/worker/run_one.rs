@@ -1,12 +1,12 @@
 //! One run from its claim to its end: where the store and the agent meet.
 
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, Redactor, Remains, RunSpec, Shell, Workspace, schema::Schema,
+    BudgetSpec, Model, Outcome, Redactor, Remains, RunSpec, Shell, Workspace, schema::Schema,
 };
-use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType, request::RunConnection};
+use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
 use sortie_connect::Opened;
 use sortie_sandbox::{Backend, RelPath};
 use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
@@ -17,9 +17,10 @@ use super::{
     finish::{Ended, final_events},
     recorder::{Opening, Recorder, Spent, numbered},
     resume::{Files, Ground, HANDED_OVER, Resumption, pick_up},
+    web::{self, RunWeb},
     writes::until_stored,
 };
-use crate::{Clock, Options, connections::Connections, hub::Hub, models::Models};
+use crate::{Clock, Options, connections::Connections, hub::Hub, models::Models, web::NodeWeb};
 
 /// What every run on this node needs.
 pub(crate) struct Worker {
@@ -29,6 +30,7 @@ pub(crate) struct Worker {
     pub(crate) models: Arc<Models>,
     pub(crate) connections: Connections,
     pub(crate) sandbox: Arc<dyn Backend>,
+    pub(crate) web: NodeWeb,
     pub(crate) active: Active,
     pub(crate) options: Arc<Options>,
 }
@@ -68,7 +70,7 @@ impl Worker {
         let mut attempt = Attempt {
             worker: &self,
             claim: &claim,
-            recorder: Recorder::new(self.store.clone(), self.hub.clone(), self.clock.clone()),
+            recorder: Recorder::new(run, self.store.clone(), self.hub.clone(), self.clock.clone()),
             place,
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
@@ -345,24 +347,35 @@ async fn prepare(
             .map_err(|error| format!("the run's files cannot be laid: {error}"))?,
     }
     let redactor = Arc::new(Redactor::default());
-    let opened = open_connections(worker, claim, request.connections.as_ref(), &redactor).await?;
+    let opened = match &request.connections {
+        Some(wanted) if !wanted.is_empty() => {
+            let run = (claim.org, claim.fence.run);
+            Some(worker.connections.open_for_run(run, wanted, &redactor).await?)
+        }
+        Some(_) | None => None,
+    };
     let shell = if request.shell.unwrap_or(true) {
         Shell::Allowed
     } else {
         Shell::Denied
     };
+    let RunWeb { mut tools, egress } = web::set_up(
+        worker,
+        claim.fence.run,
+        request.web.as_ref(),
+        shell,
+        &mut ground.workspace,
+    )?;
+    tools.extend(opened.iter().flat_map(|opened| opened.tools.iter().cloned()));
     let spec = RunSpec {
         prompt: request.prompt.unwrap_or_default(),
         input: request.input,
         output_schema: output_schema.map(Arc::new),
         shell,
-        egress: Egress::Closed,
+        egress,
         budget,
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
-        tools: opened
-            .as_ref()
-            .map(|opened| opened.tools.clone())
-            .unwrap_or_default(),
+        tools,
         redactor,
         resume: ground.journal.take(),
     };
@@ -371,24 +384,4 @@ async fn prepare(
         model: Arc::clone(model),
         opened,
     })
-}
-
-/// Opens the run's connections, where it has any.
-async fn open_connections(
-    worker: &Worker,
-    claim: &Claim,
-    wanted: Option<&BTreeMap<String, RunConnection>>,
-    redactor: &Arc<Redactor>,
-) -> Result<Option<Opened>, String> {
-    match wanted {
-        Some(wanted) if !wanted.is_empty() => {
-            let run = (claim.org, claim.fence.run);
-            worker
-                .connections
-                .open_for_run(run, wanted, redactor)
-                .await
-                .map(Some)
-        }
-        Some(_) | None => Ok(None),
-    }
 }

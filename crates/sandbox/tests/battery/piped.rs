@@ -29,6 +29,16 @@ async fn exchange(piped: &mut Piped, line: &str) -> String {
     answer
 }
 
+/// Waits until the process says that it is where the test wants it.
+async fn until_ready(piped: &mut Piped) {
+    let mut line = String::new();
+    BufReader::new(&mut piped.stdout)
+        .read_line(&mut line)
+        .await
+        .unwrap();
+    assert_eq!(line, "ready\n");
+}
+
 async fn everything_of(stdout: &mut (dyn AsyncRead + Send + Sync + Unpin)) -> Vec<u8> {
     let mut all = Vec::new();
     stdout.read_to_end(&mut all).await.unwrap();
@@ -162,19 +172,15 @@ pub(crate) fn a_process_that_is_let_go_of_is_killed_with_its_session(bed: &Bed) 
             sleeper(&name)
         );
         let mut dropped = start(&mut run, &script).await;
-        let mut line = String::new();
-        BufReader::new(&mut dropped.stdout)
-            .read_line(&mut line)
-            .await
-            .unwrap();
-        assert_eq!(line, "ready\n");
+        until_ready(&mut dropped).await;
         assert!(!marked(&name).is_empty());
         drop(dropped.process);
         assert_eq!(everything_of(&mut dropped.stdout).await, b"");
         assert_eq!(wait_until_gone(&name, SOON), 0);
 
-        let killed = start(&mut run, &format!("echo why >&2; exec {}", sleeper(&name))).await;
-        wait_for_one(&name);
+        let script = format!("echo why >&2; echo ready; exec {}", sleeper(&name));
+        let mut killed = start(&mut run, &script).await;
+        until_ready(&mut killed).await;
         let end = killed.process.kill().await.unwrap();
         assert_eq!(
             (end.exit, end.stderr.as_slice()),

@@ -14,6 +14,7 @@ use http::{
 };
 use serde_json::value::RawValue;
 use sortie_api::{Event, RunId};
+use sortie_engine::Deltas;
 use sortie_store::EventRow;
 use utoipa::{
     PartialSchema, ToSchema,
@@ -127,12 +128,23 @@ fn last_event(headers: &HeaderMap) -> ApiResult<Option<i64>> {
         })
 }
 
-/// The `after` parameter.
-pub(crate) struct After(i64);
+/// The parameters: from where on, and whether with the text that is being written.
+pub(crate) struct EventsQuery {
+    after: i64,
+    deltas: Deltas,
+}
 
-impl FromQuery for After {
+impl FromQuery for EventsQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        Ok(Self(pairs.integer("after", 0, i64::MAX)?.unwrap_or(0)))
+        let deltas = match pairs.get("deltas")?.as_deref() {
+            None | Some("false") => Deltas::Off,
+            Some("true") => Deltas::Live,
+            Some(_) => return Err(ApiError::invalid_request("deltas: must be true or false")),
+        };
+        Ok(Self {
+            after: pairs.integer("after", 0, i64::MAX)?.unwrap_or(0),
+            deltas,
+        })
     }
 }
 
@@ -147,6 +159,7 @@ impl FromQuery for After {
     params(
         ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
         ("Last-Event-ID" = Option<i64>, Header, minimum = 0, nullable = false, description = "Resume after this event.", example = 3),
+        ("deltas" = Option<bool>, Query, nullable = false, description = "Also send the text that the model is writing, as `message_delta` messages `{text, step}` without an id. They are not recorded; the whole text follows as `message`, and after a `retry` it begins anew.", example = true),
         ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` comes before it.", example = 0),
     ),
     responses((status = 200, description = "The stream, or the array.", content(
@@ -162,7 +175,7 @@ pub(crate) async fn follow_run(
     who: Member,
     Path(id): Path<RunId>,
     reading: Reading,
-    Query(After(after)): Query<After>,
+    Query(EventsQuery { after, deltas }): Query<EventsQuery>,
 ) -> ApiResult<Response> {
     let after = reading.last_event.unwrap_or(after);
     match reading.form {
@@ -176,7 +189,7 @@ pub(crate) async fn follow_run(
             Ok(Json(events).into_response())
         }
         Form::Stream => {
-            let frames = app.engine.follow(who.org, id, after).await?;
+            let frames = app.engine.follow(who.org, id, after, deltas).await?;
             let stream = EventStream::new(frames, app.stop.clone());
             let mut response = Response::new(Body::new(stream));
             let headers = response.headers_mut();

@@ -37,6 +37,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("trusted_proxies", Kind::List),
     ("private_addresses", Kind::List),
     ("shutdown_grace_seconds", Kind::Integer),
+    ("default_model", Kind::Text),
     ("sandbox.minimum", Kind::Text),
     ("sandbox.i_understand_commands_run_unsandboxed", Kind::Switch),
     ("sandbox.limits.processes", Kind::Integer),
@@ -46,9 +47,17 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("sandbox.limits.disk_bytes", Kind::Integer),
     ("sandbox.limits.disk_entries", Kind::Integer),
     ("sandbox.limits.tmp_bytes", Kind::Integer),
+    ("web.robots", Kind::Switch),
+    ("web.search.backend", Kind::Text),
+    ("web.search.api_key", Kind::Text),
+    ("web.search.base_url", Kind::Text),
+    ("web.search.price_micros", Kind::Integer),
     ("log.format", Kind::Text),
     ("log.filter", Kind::Text),
 ];
+
+/// Sections whose tables the operator names: one of each provider, one of each model. They are read whole.
+const TABLES: &[&str] = &["providers", "models"];
 
 /// Variables with our prefix that are not configuration keys.
 const OTHER_VARIABLES: &[&str] = &["SORTIE_URL", "SORTIE_API_KEY", "SORTIE_CONFIG"];
@@ -122,6 +131,10 @@ impl Layers {
     fn add_table(&mut self, prefix: &str, table: Table, source: &Source) -> Result<(), Error> {
         for (name, value) in table {
             let path = format!("{prefix}{name}");
+            if let Some(section) = TABLES.iter().find(|section| **section == path) {
+                self.set(section, value, source.clone());
+                continue;
+            }
             let is_section = KEYS.iter().any(|(key, _)| key.starts_with(&format!("{path}.")));
             if let (Value::Table(inner), true) = (&value, is_section) {
                 self.add_table(&format!("{path}."), inner.clone(), source)?;
@@ -153,6 +166,11 @@ impl Layers {
     /// Lays one value over what is there.
     pub(super) fn set(&mut self, key: &'static str, value: Value, source: Source) {
         self.0.insert(key, Setting { value, source });
+    }
+
+    /// A section whose tables the operator names.
+    pub(super) fn table(&self, section: &str) -> Option<&Setting> {
+        self.0.get(section)
     }
 
     /// The value of a key in effect.
@@ -245,13 +263,19 @@ mod tests {
 
     #[test]
     fn the_default_file_documents_every_key_and_no_other() {
-        let uncommented: String = super::super::DEFAULT_FILE
-            .lines()
-            .map(|line| match line.strip_prefix("# ") {
-                Some(rest) if rest.split(" = ").next().is_some_and(|name| known(name).is_some()) => rest,
-                _ => line,
-            })
-            .fold(String::new(), |text, line| text + line + "\n");
+        let mut section = String::new();
+        let mut uncommented = String::new();
+        for line in super::super::DEFAULT_FILE.lines() {
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                section = format!("{name}.");
+            }
+            let is_key = |rest: &&str| {
+                let name = rest.split(" = ").next().unwrap_or_default();
+                known(&format!("{section}{name}")).is_some()
+            };
+            uncommented += line.strip_prefix("# ").filter(is_key).unwrap_or(line);
+            uncommented.push('\n');
+        }
         let mut layers = Layers::default();
         layers.add_toml(&uncommented, &Source::Default).unwrap();
         let documented: Vec<_> = layers.0.keys().copied().collect();

@@ -6,6 +6,7 @@
 mod environment;
 mod layers;
 mod print;
+mod providers;
 mod values;
 
 use std::{
@@ -19,6 +20,7 @@ use sortie_api::{Micros, Mode};
 use sortie_engine::MasterKey;
 use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
+use sortie_web::{RobotsTxt, SearchSettings};
 use toml::Value;
 
 pub(crate) use environment::Environment;
@@ -72,8 +74,12 @@ pub(crate) struct Config {
     pub(crate) rate_limit_per_minute: u32,
     pub(crate) anonymous_rate_limit_per_minute: u32,
     pub(crate) trusted_proxies: Vec<IpAddr>,
-    pub(crate) connections_reach: Reach,
     pub(crate) shutdown_grace: Duration,
+    pub(crate) models: sortie_models::Settings,
+    pub(crate) robots: RobotsTxt,
+    pub(crate) search: Option<SearchSettings>,
+    /// How far connections reach.
+    pub(crate) connections_reach: Reach,
     pub(crate) sandbox_minimum: Level,
     pub(crate) sandbox_limits: Limits,
     pub(crate) log_format: LogFormat,
@@ -133,10 +139,14 @@ impl Config {
             },
         };
         let file = file.as_ref().map(|(path, text)| (path.as_path(), text.as_str()));
-        Self::from_layers(stack(file, flags, environment)?, policy)
+        Self::from_layers(stack(file, flags, environment)?, environment, policy)
     }
 
-    fn from_layers(mut layers: Layers, policy: SandboxPolicy) -> Result<Self, Error> {
+    fn from_layers(
+        mut layers: Layers,
+        environment: &Environment,
+        policy: SandboxPolicy,
+    ) -> Result<Self, Error> {
         relax_sandbox(&mut layers, policy);
         let read = values::Reader(&layers);
         let data_dir = PathBuf::from(read.text("data_dir")?);
@@ -161,8 +171,11 @@ impl Config {
             rate_limit_per_minute: read.at_least_one("rate_limit_per_minute")?,
             anonymous_rate_limit_per_minute: read.at_least_one("anonymous_rate_limit_per_minute")?,
             trusted_proxies: read.addresses("trusted_proxies")?,
-            connections_reach: read.connections_reach()?,
             shutdown_grace: Duration::from_secs(read.integer("shutdown_grace_seconds", 0, 86_400)?),
+            models: providers::settings(&layers, environment, read.default_model()?)?,
+            robots: read.robots()?,
+            search: read.search()?,
+            connections_reach: read.connections_reach()?,
             sandbox_minimum: read.sandbox_minimum()?,
             sandbox_limits: read.sandbox_limits()?,
             log_format: read.log_format()?,
@@ -175,12 +188,12 @@ impl Config {
 
     /// Every key with its value and its source, secrets left out, in the form of the file.
     pub(crate) fn to_toml(&self) -> String {
-        print::as_toml(&self.layers)
+        print::as_toml(&self.layers) + &print::providers_as_toml(&self.models)
     }
 
     /// Every key with its value and its source, secrets left out.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        print::as_json(&self.layers)
+        print::as_json(&self.layers, &self.models)
     }
 }
 

@@ -1,6 +1,9 @@
 //! The configuration in effect, for people and for machines. Secrets are left out.
 
+use std::fmt::Write as _;
+
 use serde_json::json;
+use sortie_models::{ProviderSettings, Settings};
 use toml::Value;
 
 use super::{
@@ -8,10 +11,62 @@ use super::{
     values::redact,
 };
 
+/// What stands in the place of a secret that is set.
+const HIDDEN: &str = "***";
+
+/// The providers and the operator's models, in the form of the file.
+pub(super) fn providers_as_toml(settings: &Settings) -> String {
+    let mut text = String::new();
+    for provider in &settings.providers {
+        text.push_str(&format_provider(provider));
+    }
+    for model in &settings.models {
+        let provider = model.provider.as_deref().unwrap_or("its own");
+        // Writing to a `String` cannot fail.
+        let _infallible = write!(text, "\n[models.{:?}] # of provider {provider}\n", model.id);
+    }
+    text
+}
+
+fn format_provider(provider: &ProviderSettings) -> String {
+    let mut text = format!("\n[providers.{}]\n", provider.name);
+    for (key, value) in described(provider) {
+        let _infallible = writeln!(text, "{key} = {value:?}");
+    }
+    text
+}
+
+/// The providers by name: protocol, address, and whether there is a key.
+pub(super) fn providers(settings: &Settings) -> serde_json::Value {
+    settings
+        .providers
+        .iter()
+        .map(|provider| {
+            let entry = described(provider)
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value.into()));
+            (provider.name.clone(), serde_json::Value::Object(entry.collect()))
+        })
+        .collect()
+}
+
+/// A provider, key by key, without its key.
+fn described(provider: &ProviderSettings) -> Vec<(&'static str, String)> {
+    let mut described = vec![("api", super::providers::api_name(provider.api).to_owned())];
+    described.extend(
+        provider
+            .base_url
+            .as_ref()
+            .map(|url| ("base_url", url.to_string())),
+    );
+    described.extend(provider.key.as_ref().map(|_| ("api_key", HIDDEN.to_owned())));
+    described
+}
+
 fn shown(key: &str, setting: &Setting) -> Value {
     match (key, &setting.value) {
         ("database_url", Value::String(url)) => Value::String(redact(url)),
-        ("master_key", _) => Value::String("***".to_owned()),
+        ("web.search.api_key" | "master_key", _) => Value::String(HIDDEN.to_owned()),
         (_, value) => value.clone(),
     }
 }
@@ -42,7 +97,7 @@ pub(super) fn as_toml(layers: &Layers) -> String {
 }
 
 /// An object by key: value, source, and the variable that would override it.
-pub(super) fn as_json(layers: &Layers) -> serde_json::Value {
+pub(super) fn as_json(layers: &Layers, settings: &Settings) -> serde_json::Value {
     KEYS.iter()
         .map(|(key, _)| {
             let entry = match layers.get(key) {
@@ -55,6 +110,7 @@ pub(super) fn as_json(layers: &Layers) -> serde_json::Value {
             };
             ((*key).to_owned(), entry)
         })
+        .chain([("providers".to_owned(), providers(settings))])
         .collect::<serde_json::Map<_, _>>()
         .into()
 }

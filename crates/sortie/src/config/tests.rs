@@ -16,7 +16,8 @@ fn load(
     policy: SandboxPolicy,
 ) -> Result<Config, Error> {
     let file = Some((Path::new("sortie.toml"), file)).filter(|(_, text)| !text.is_empty());
-    Config::from_layers(stack(file, flags, &environment(variables))?, policy)
+    let environment = environment(variables);
+    Config::from_layers(stack(file, flags, &environment)?, &environment, policy)
 }
 
 fn of_file(file: &str) -> Result<Config, Error> {
@@ -270,5 +271,132 @@ proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "\\PC{0,80}", value in "\\PC{0,20}") {
         let _read = load(&text, &[("SORTIE_LISTEN", &value)], &Flags::default(), SandboxPolicy::Required);
+    }
+}
+
+fn providers(file: &str, variables: &[(&str, &str)]) -> Result<sortie_models::Settings, String> {
+    load(file, variables, &Flags::default(), SandboxPolicy::Required)
+        .map(|config| config.models)
+        .map_err(|error| error.0)
+}
+
+#[test]
+fn a_known_provider_is_on_when_its_key_is_there_and_the_environment_wins() {
+    assert!(providers("", &[]).unwrap().providers.is_empty());
+    let file = "[providers.anthropic]\napi_key = \"of-the-file\"";
+    let settings = providers(file, &[("ANTHROPIC_API_KEY", "of-the-environment")]).unwrap();
+    let [anthropic] = settings.providers.as_slice() else {
+        panic!("{settings:?}")
+    };
+    assert_eq!(anthropic.key.as_ref().unwrap().expose(), "of-the-environment");
+    assert_eq!(anthropic.base_url, None);
+}
+
+#[test]
+fn a_server_behind_openais_variables_is_spoken_to_in_chat_completions_and_needs_no_key() {
+    let settings = providers("", &[("OPENAI_BASE_URL", "http://127.0.0.1:11434/v1")]).unwrap();
+    let [openai] = settings.providers.as_slice() else {
+        panic!("{settings:?}")
+    };
+    assert_eq!(
+        (openai.api, openai.key.is_none()),
+        (sortie_models::Api::OpenaiChat, true)
+    );
+    let own = providers("", &[("OPENAI_API_KEY", "k")]).unwrap();
+    assert_eq!(own.providers[0].api, sortie_models::Api::OpenaiResponses);
+}
+
+#[test]
+fn what_is_wrong_with_a_provider_or_a_model_is_told_with_its_name() {
+    for (file, said) in [
+        (
+            "[providers.x]\nbase_url = \"http://h/v1\"",
+            "providers.x.api: must be set for a provider of your own",
+        ),
+        (
+            "[providers.x]\napi = \"openai-chat\"",
+            "providers.x.base_url: must be set for a provider of your own",
+        ),
+        (
+            "[providers.openai]\napi = \"soap\"",
+            "providers.openai.api: must be `anthropic`, `openai-responses`, `openai-chat` or `gemini`",
+        ),
+        (
+            "[providers.openai]\nbase_url = \"ftp://h\"",
+            "providers.openai.base_url: must be an http:// or https:// address without user, query or fragment",
+        ),
+        (
+            "[providers.openai]\napi_key = \"a\\nb\"",
+            "providers.openai.api_key: must be visible ASCII characters without spaces",
+        ),
+        (
+            "[providers.openai]\napi_key = \"a\"\napi_key_file = \"b\"",
+            "providers.openai.api_key: and api_key_file cannot both be set",
+        ),
+        (
+            "[models.m]\ninput_micros_per_mtok = 1",
+            "models.\"m\": input_micros_per_mtok and output_micros_per_mtok must be set together",
+        ),
+        (
+            "[models.m]\nfree = true\noutput_micros_per_mtok = 1",
+            "models.\"m\": free = true and a price cannot both be set",
+        ),
+        (
+            "private_addresses = [\"web\"]",
+            "private_addresses (sortie.toml): must be a list of `callbacks` and `connections`",
+        ),
+    ] {
+        assert_eq!(refusal(file), said);
+    }
+    assert!(
+        refusal("[providers.openai]\nkey = \"a\"")
+            .contains("providers.openai (sortie.toml): unknown field `key`")
+    );
+    assert!(refusal("[models.m]\nprice = 1").contains("models.m (sortie.toml): unknown field `price`"));
+    assert_eq!(
+        refusal("providers = 1"),
+        "providers (sortie.toml): must be a table"
+    );
+}
+
+#[test]
+fn a_model_of_ones_own_has_prices_in_micros_or_is_declared_free() {
+    let file = "[models.a]\ninput_micros_per_mtok = 3\noutput_micros_per_mtok = 15\ncache_read_micros_per_mtok = 1\n\
+                [models.b]\nfree = true\n[models.c]";
+    let settings = providers(file, &[]).unwrap();
+    let prices: Vec<_> = settings.models.iter().map(|model| model.prices).collect();
+    let micros = |amount| sortie_api::Micros::new(amount).unwrap();
+    assert_eq!(
+        prices,
+        [
+            Some(sortie_api::model::ModelPrices {
+                input_micros_per_mtok: micros(3),
+                output_micros_per_mtok: micros(15),
+                cache_read_micros_per_mtok: micros(1),
+                cache_write_micros_per_mtok: micros(3),
+            }),
+            Some(sortie_api::model::ModelPrices::default()),
+            None,
+        ]
+    );
+}
+
+#[test]
+fn no_key_is_shown() {
+    let file = "[providers.openai]\napi_key = \"hush-1\"\n[web.search]\napi_key = \"hush-2\"";
+    let config = load(
+        file,
+        &[("GEMINI_API_KEY", "hush-3")],
+        &Flags::default(),
+        SandboxPolicy::Required,
+    )
+    .unwrap();
+    for shown in [
+        config.to_toml(),
+        config.to_json().to_string(),
+        format!("{config:?}"),
+    ] {
+        assert!(!shown.contains("hush"), "{shown}");
+        assert!(shown.contains("openai"), "{shown}");
     }
 }

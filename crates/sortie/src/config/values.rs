@@ -2,10 +2,11 @@
 
 use std::{fmt, net::IpAddr, path::Path, str::FromStr};
 
-use sortie_api::{Micros, Mode};
+use sortie_api::{Credential, Micros, Mode};
 use sortie_engine::MasterKey;
 use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
+use sortie_web::{Backend, RobotsTxt, SearchSettings};
 use toml::Value;
 
 use super::{Error, LogFormat, layers::Layers};
@@ -139,6 +140,55 @@ impl Reader<'_> {
             .collect()
     }
 
+    pub(super) fn default_model(&self) -> Result<Option<&str>, Error> {
+        self.optional_text("default_model")
+    }
+
+    pub(super) fn robots(&self) -> Result<RobotsTxt, Error> {
+        Ok(if self.switch("web.robots")? {
+            RobotsTxt::Honoured
+        } else {
+            RobotsTxt::Ignored
+        })
+    }
+
+    /// What `web_search` asks, if anything.
+    pub(super) fn search(&self) -> Result<Option<SearchSettings>, Error> {
+        let Some(backend) = self.optional_text("web.search.backend")? else {
+            return Ok(None);
+        };
+        let backend = match backend {
+            "brave" => Backend::Brave,
+            "tavily" => Backend::Tavily,
+            "searxng" => Backend::Searxng,
+            _ => return Err(self.wrong("web.search.backend", "must be `brave`, `tavily` or `searxng`")),
+        };
+        let key = self.optional_text("web.search.api_key")?.map(Credential::new);
+        let base_url = match self.optional_text("web.search.base_url")? {
+            Some(text) => Some(super::providers::base_url(text).ok_or_else(|| {
+                self.wrong(
+                    "web.search.base_url",
+                    "must be an http:// or https:// address without user, query or fragment",
+                )
+            })?),
+            None => None,
+        };
+        match (backend, &key, &base_url) {
+            (Backend::Searxng, _, None) => {
+                Err(self.wrong("web.search.base_url", "must be set for `searxng`"))
+            }
+            (Backend::Brave | Backend::Tavily, None, _) => {
+                Err(self.wrong("web.search.api_key", "must be set for this search service"))
+            }
+            _ => Ok(Some(SearchSettings {
+                backend,
+                key,
+                base_url,
+                price: self.micros("web.search.price_micros", 0, sortie_api::limits::MAX_COST_MICROS)?,
+            })),
+        }
+    }
+
     pub(super) fn mode(&self) -> Result<Mode, Error> {
         match self.text("mode")? {
             "self-hosted" => Ok(Mode::SelfHosted),
@@ -214,7 +264,7 @@ impl Reader<'_> {
         let Some(text) = self.optional_text(key)? else {
             return Ok(None);
         };
-        let keys: Result<Vec<_>, _> = text.split(',').map(|one| one.trim().parse()).collect();
+        let keys: Result<Vec<MasterKey>, _> = text.split(',').map(|one| one.trim().parse()).collect();
         keys.map(Some).map_err(|_| {
             self.wrong(
                 key,

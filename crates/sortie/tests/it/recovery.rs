@@ -1,5 +1,6 @@
 //! What a node that is killed leaves behind, and what becomes of it (decisions 2; contract part 3).
 
+mod calls;
 mod durability;
 
 use std::time::{Duration, Instant};

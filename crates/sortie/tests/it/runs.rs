@@ -9,5 +9,6 @@ mod events;
 mod get;
 mod idempotency;
 mod list;
+pub(crate) mod model;
 mod output_schema;
 mod rules;

@@ -4,7 +4,7 @@
 use sortie_api::{ConnectionStatus, Micros, OrgId, Role};
 
 use super::{
-    both, connections,
+    both,
     fixture::{Fixture, entries, sweep},
 };
 use crate::{
@@ -114,9 +114,9 @@ both! {
         let (org, store) = (fixture.org().await, &fixture.store);
         let new = fixture.new_connection(org, "a");
         proves_atomic(fixture, async || store.create_connection(new.clone(), 5).await).await;
-        let old = connections::flow(&new, 1);
+        let old = Fixture::flow(&new, 1);
         store.begin_authorization(old.clone(), new.at).await.unwrap();
-        let flow = connections::flow(&new, 2);
+        let flow = Fixture::flow(&new, 2);
         let later = old.expires_at + std::time::Duration::from_secs(1);
         proves_atomic(fixture, async || store.begin_authorization(flow.clone(), later).await).await;
         proves_atomic(fixture, async || store.take_authorization([2; 32], later).await).await;

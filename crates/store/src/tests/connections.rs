@@ -42,17 +42,16 @@ impl Fixture {
             version: 1,
         }
     }
-}
 
-/// An authorization of a connection that was just saved.
-pub(super) fn flow(of: &SaveConnection, number: u8) -> OauthFlow {
-    OauthFlow {
-        state_hash: [number; 32],
-        org: of.org,
-        connection: of.id,
-        revision: 1,
-        pending: b"pending".to_vec(),
-        expires_at: of.at + Duration::from_mins(10),
+    pub(super) fn flow(of: &SaveConnection, number: u8) -> OauthFlow {
+        OauthFlow {
+            state_hash: [number; 32],
+            org: of.org,
+            connection: of.id,
+            revision: 1,
+            pending: b"pending".to_vec(),
+            expires_at: of.at + Duration::from_mins(10),
+        }
     }
 }
 
@@ -132,7 +131,7 @@ both! {
         let org = fixture.org().await;
         let new = fixture.connection(org, "a").await;
         let store = &fixture.store;
-        let (first, second) = (flow(&new, 1), flow(&new, 2));
+        let (first, second) = (Fixture::flow(&new, 1), Fixture::flow(&new, 2));
         store.begin_authorization(first.clone(), new.at).await.unwrap();
         store.begin_authorization(second.clone(), new.at).await.unwrap();
         assert_eq!(store.take_authorization([9; 32], new.at).await.unwrap(), None);
@@ -144,7 +143,7 @@ both! {
         // Those that nobody ended go when the next one begins.
         store.begin_authorization(first.clone(), new.at).await.unwrap();
         let much_later = new.at + Duration::from_hours(1);
-        let third = OauthFlow { expires_at: much_later + Duration::from_mins(10), ..flow(&new, 3) };
+        let third = OauthFlow { expires_at: much_later + Duration::from_mins(10), ..Fixture::flow(&new, 3) };
         store.begin_authorization(third, much_later).await.unwrap();
         assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 1);
         store.delete_connection(org, "a").await.unwrap();

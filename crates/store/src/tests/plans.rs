@@ -4,10 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use sortie_api::{ConnectionStatus, Micros, OrgId, Role, RunStatus};
 
-use super::{
-    connections,
-    fixture::{Fixture, after, entries},
-};
+use super::fixture::{Fixture, after, entries};
 use crate::{
     Append, InlineCredentials, OldTokens, RunFilter, SeenTokens,
     db::{Dialect, Row, Tx, vals},
@@ -90,7 +87,7 @@ async fn use_everything(fixture: &Fixture) {
 async fn use_connections(fixture: &Fixture, org: OrgId) {
     let store = &fixture.store;
     let new = fixture.connection(org, "a").await;
-    let flow = connections::flow(&new, 1);
+    let flow = Fixture::flow(&new, 1);
     store.begin_authorization(flow.clone(), new.at).await.unwrap();
     store.take_authorization(flow.state_hash, new.at).await.unwrap();
     store

@@ -1,0 +1,344 @@
+//! Runs whose model is behind HTTP: a scripted server of Chat Completions in this program, streaming.
+//!
+//! What it says is decided by the request, so that it needs no script: the prompt says how many tools to call and how
+//! long to wait, the conversation says how many were called.
+
+use std::{
+    convert::Infallible,
+    fs,
+    io::Write as _,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use axum::{Router, body::Body, response::Response, routing::post};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Method, header};
+use http_body_util::BodyExt;
+use serde_json::json;
+use sortie_api::Run;
+use sortie_testkit::{Node, NodeOptions, serve::Serving};
+use tempfile::NamedTempFile;
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::{
+    Bench,
+    connection::Connection,
+    load::{complete, complete_for, contains, per_second},
+    memory::resident,
+    report::Report,
+    samples::{Millis, Samples},
+};
+
+/// Runs that wait for their model at once.
+const WAITING: usize = 2_000;
+/// How long that model takes.
+const SLOW: Duration = Duration::from_secs(5);
+/// Tool calls of the run whose turns are measured.
+const TURNS: u32 = 100;
+/// Pieces of the text whose way is measured.
+const DELTAS: usize = 200;
+/// From one piece to the next.
+const BETWEEN: Duration = Duration::from_millis(10);
+
+/// Requests that the model server was sent so far.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+/// What the stamps in the pieces count from.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The model server, and the file that tells a node of it.
+pub(crate) struct ModelServer {
+    _server: Serving,
+    config: NamedTempFile,
+}
+
+impl ModelServer {
+    pub(crate) async fn start() -> Result<Self> {
+        let router = Router::new().route("/v1/chat/completions", post(answer));
+        let server = Serving::start(router).await?;
+        let mut config = NamedTempFile::new()?;
+        write!(
+            config,
+            "default_model = \"scripted\"\n[providers.bench]\napi = \"openai-chat\"\nbase_url = \"{}/v1\"\n\
+             [models.scripted]\nprovider = \"bench\"\ncontext_window = 1000000\nmax_output_tokens = 8192\n\
+             input_micros_per_mtok = 1000000\noutput_micros_per_mtok = 4000000\n",
+            server.base_url()
+        )?;
+        Ok(Self {
+            _server: server,
+            config,
+        })
+    }
+
+    /// A node whose default model this is.
+    pub(crate) async fn node(&self, bench: &Bench) -> Result<Node> {
+        let file = self.config.path().to_str().context("a path that is no text")?;
+        bench
+            .node_with(NodeOptions::default().env("SORTIE_CONFIG", file))
+            .await
+    }
+}
+
+/// Requests so far.
+pub(crate) fn calls() -> u64 {
+    CALLS.load(Ordering::Relaxed)
+}
+
+/// The number behind a word of the prompt.
+fn told(body: &[u8], word: &str) -> Option<u64> {
+    let text = std::str::from_utf8(body).ok()?;
+    let rest = text.split_once(word)?.1;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest.get(..digits)?.parse().ok()
+}
+
+fn count(body: &[u8], part: &[u8]) -> u64 {
+    body.windows(part.len()).filter(|window| window == &part).count() as u64
+}
+
+async fn answer(body: Bytes) -> Response {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    if let Some(millis) = told(&body, "wait-for-") {
+        sleep(Duration::from_millis(millis)).await;
+    }
+    let tools = told(&body, "tools-to-call-").unwrap_or(0);
+    let called = count(&body, br#""role":"tool""#);
+    let frames = if called < tools {
+        vec![
+            chunk(
+                r#"{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"list_files","arguments":""}}]}"#,
+                "null",
+            ),
+            chunk(
+                r#"{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}"#,
+                "null",
+            ),
+            chunk("{}", "\"tool_calls\""),
+            usage(),
+        ]
+    } else if contains(&body, b"say-when") {
+        return stamped();
+    } else {
+        vec![
+            chunk(r#"{"role":"assistant","content":""}"#, "null"),
+            chunk(r#"{"content":"Hello"}"#, "null"),
+            chunk(r#"{"content":", world."}"#, "null"),
+            chunk("{}", "\"stop\""),
+            usage(),
+        ]
+    };
+    streaming(stream::iter(frames.into_iter().map(Ok::<_, Infallible>)))
+}
+
+/// Pieces of text that each say when they were sent.
+fn stamped() -> Response {
+    let pieces = stream::iter(0..DELTAS).then(|_| async {
+        sleep(BETWEEN).await;
+        let text = format!(r#"{{"content":"<{}>"}}"#, EPOCH.elapsed().as_nanos());
+        chunk(&text, "null")
+    });
+    let end = stream::iter([chunk("{}", "\"stop\""), usage()]);
+    streaming(pieces.chain(end).map(Ok::<_, Infallible>))
+}
+
+fn streaming(
+    frames: impl futures_util::Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+) -> Response {
+    let mut response = Response::new(Body::from_stream(frames));
+    let kind = header::HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+fn chunk(delta: &str, reason: &str) -> Bytes {
+    format!(
+        "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"scripted\",\
+         \"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{reason}}}]}}\n\n"
+    )
+    .into()
+}
+
+fn usage() -> Bytes {
+    Bytes::from_static(
+        b"data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"scripted\",\"choices\":[],\
+          \"usage\":{\"prompt_tokens\":100,\"completion_tokens\":10,\"total_tokens\":110}}\n\ndata: [DONE]\n\n",
+    )
+}
+
+/// A run without a shell: its tools touch the working directory and start nothing.
+pub(crate) fn request(prompt: &str) -> Bytes {
+    json!({"prompt": prompt, "timeout_seconds": 3600, "shell": false, "max_cost_micros": 100_000_000})
+        .to_string()
+        .into()
+}
+
+/// CPU time that the node has used, its threads together.
+fn cpu(node: &Node) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", node.pid()?))?;
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .context("no stat")?
+        .1
+        .split_whitespace()
+        .collect();
+    let ticks = |at: usize| -> Result<u32> { Ok(fields.get(at).context("a short stat")?.parse()?) };
+    // utime and stime, in hundredths of a second on every Linux there is.
+    Ok(Duration::from_millis(10) * (ticks(11)? + ticks(12)?))
+}
+
+/// Measures all of it.
+pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("streamed model") {
+        return Ok(());
+    }
+    let model = ModelServer::start().await?;
+    for concurrency in [1, 16, 64] {
+        rate(bench, report, &model, ("tool-free", "hello"), concurrency).await?;
+    }
+    for concurrency in [16, 64] {
+        rate(
+            bench,
+            report,
+            &model,
+            ("two-tool", "tools-to-call-2"),
+            concurrency,
+        )
+        .await?;
+    }
+    turns(bench, report, &model).await?;
+    waiting(bench, report, &model).await?;
+    deltas(bench, report, &model).await
+}
+
+async fn rate(
+    bench: &Bench,
+    report: &mut Report,
+    model: &ModelServer,
+    (kind, prompt): (&str, &str),
+    concurrency: usize,
+) -> Result<()> {
+    let node = model.node(bench).await?;
+    let before = cpu(&node)?;
+    let done = complete_for(&node, concurrency, bench.seconds, request(prompt))
+        .await?
+        .done;
+    // The warm-up is in the CPU time and not in the count: it is taken for a second like the others.
+    let used = cpu(&node)?.saturating_sub(before);
+    let (runs, seconds) = (u32::try_from(done.len())?, u32::try_from(bench.seconds)?);
+    let each = (used * seconds / (seconds + 1)) / runs.max(1);
+    report.add(
+        format!("complete {kind} runs with a streamed model, {concurrency} at once"),
+        format!("{:.0}/s", per_second(done.len(), bench.seconds)?),
+    );
+    report.add(
+        format!("… {kind}, {concurrency} at once: CPU of the node a run"),
+        Millis(each).to_string(),
+    );
+    report.add(
+        format!("… {kind}, {concurrency} at once: POST to `done`, p50 / p99"),
+        done.to_string(),
+    );
+    Ok(())
+}
+
+/// What one turn of model and tool costs in a long run.
+async fn turns(bench: &Bench, report: &mut Report, model: &ModelServer) -> Result<()> {
+    let node = model.node(bench).await?;
+    let (mut creating, mut following) = (Connection::to(&node)?, Connection::to(&node)?);
+    let (mut short, mut long) = (Samples::default(), Samples::default());
+    for _ in 0..10 {
+        let plain = complete(&mut creating, &mut following, &request("hello")).await?;
+        let many = request(&format!("tools-to-call-{TURNS}"));
+        short.add(plain.done);
+        long.add(complete(&mut creating, &mut following, &many).await?.done);
+    }
+    let each = long.percentile(50).saturating_sub(short.percentile(50)) / TURNS;
+    report.add(
+        "one turn of a streamed model call, a file tool and their events, p50",
+        Millis(each).to_string(),
+    );
+    Ok(())
+}
+
+/// Thousands of runs that wait for a slow model, begun one after another over the time it takes.
+async fn waiting(bench: &Bench, report: &mut Report, model: &ModelServer) -> Result<()> {
+    let node = model.node(bench).await?;
+    let prompt = request(&format!("wait-for-{}", SLOW.as_millis()));
+    let before = resident(&node)?;
+    let mut clients = JoinSet::new();
+    for at in 0..WAITING {
+        let (mut creating, mut following) = (Connection::to(&node)?, Connection::to(&node)?);
+        let prompt = prompt.clone();
+        let begin = SLOW * u32::try_from(at)? / u32::try_from(WAITING)?;
+        clients.spawn(async move {
+            sleep(begin).await;
+            let mut added = Vec::new();
+            for _ in 0..2 {
+                let done = complete(&mut creating, &mut following, &prompt).await?.done;
+                added.push(done.saturating_sub(SLOW));
+            }
+            // The first ones open the connections.
+            Ok::<_, anyhow::Error>(added.split_off(1))
+        });
+    }
+    // By now all of them wait: the first ones are at their second run.
+    sleep(SLOW + SLOW / 2).await;
+    let held = resident(&node)?.saturating_sub(before) / u64::try_from(WAITING)?;
+    let mut samples = Samples::default();
+    while let Some(added) = clients.join_next().await {
+        samples.extend(added??);
+    }
+    report.add(
+        "2,000 runs that wait for a streamed model: added delay, p50 / p99",
+        samples.to_string(),
+    );
+    report.add(
+        "… memory of each, with its connections to the model and to its reader",
+        format!("{:.1} KiB", f64::from(u32::try_from(held)?) / 1024.0),
+    );
+    Ok(())
+}
+
+/// From the model to a reader of the stream, piece by piece.
+async fn deltas(bench: &Bench, report: &mut Report, model: &ModelServer) -> Result<()> {
+    let node = model.node(bench).await?;
+    let (mut creating, mut following) = (Connection::to(&node)?, Connection::to(&node)?);
+    let run: Run = creating
+        .call(Method::POST, "/v1/runs", request("say-when"), 202)
+        .await?;
+    let path = format!("/v1/runs/{}/events?deltas=true", run.id);
+    let mut body = following
+        .send(Method::GET, &path, Bytes::new())
+        .await?
+        .into_body();
+    let mut samples = Samples::default();
+    while let Some(frame) = body.frame().await {
+        let Ok(bytes) = frame?.into_data() else { continue };
+        let now = EPOCH.elapsed();
+        if !contains(&bytes, b"event: message_delta") {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let stamps = text
+            .split('<')
+            .skip(1)
+            .filter_map(|rest| rest.split_once('>')?.0.parse().ok());
+        samples.extend(stamps.map(|nanos| now.saturating_sub(Duration::from_nanos(nanos))));
+    }
+    anyhow::ensure!(
+        samples.len() * 10 > DELTAS * 9,
+        "only {} pieces came",
+        samples.len()
+    );
+    report.add(
+        "a piece of text from a streamed model to a reader, p50 / p99",
+        samples.to_string(),
+    );
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! The web of a node: what the web tools and the commands of all its runs share.
+
+use std::sync::Arc;
+
+use sortie_net::{Network, Reach, network::own_addresses};
+use sortie_web::{Web, WebSettings};
+
+use crate::{Error, Options};
+
+/// The web as runs of this node get it.
+#[derive(Clone)]
+pub(crate) struct NodeWeb {
+    /// Where runs may reach at all.
+    pub(crate) network: Arc<Network>,
+    pub(crate) tools: Arc<Web>,
+}
+
+impl NodeWeb {
+    /// Sets it up. Runs reach public addresses, and none of this host's.
+    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
+        let network = if let Some(network) = &options.network {
+            Arc::clone(network)
+        } else {
+            let own = own_addresses()
+                .map_err(|error| Error::Internal(format!("this host's addresses cannot be read: {error}")))?;
+            Arc::new(Network::new(Reach::Public, own))
+        };
+        let settings = WebSettings {
+            network: Arc::clone(&network),
+            robots: options.robots,
+            search: options.search.clone(),
+        };
+        let tools = Web::new(settings).map_err(|error| Error::Invalid(format!("web: {error}")))?;
+        Ok(Self { network, tools })
+    }
+}

@@ -1,0 +1,339 @@
+//! The events of an answer, put together.
+//!
+//! Blocks are kept by their index, whether they are ever closed or not. A count of tokens may come at the start, at the
+//! end or both: the larger one holds for each field.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use sortie_agent::model::{Content, Deltas, Reply, StopReason, ToolCall, Usage};
+use sortie_net::sse;
+
+use crate::answer::{Decoder, Failure, Flow};
+
+/// An answer as far as it has come.
+#[derive(Debug, Default)]
+pub(super) struct Message {
+    blocks: BTreeMap<u64, Block>,
+    usage: Usage,
+    written: u64,
+    stop_reason: Option<StopReason>,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+enum Block {
+    Text(String),
+    ToolUse {
+        id: String,
+        name: String,
+        /// What the block began with; servers that do not stream arguments have all of them here.
+        input: Option<Box<RawValue>>,
+        json: String,
+    },
+    Thinking(Thinking),
+    /// Sent back as it came.
+    Redacted(Box<RawValue>),
+    /// Of a kind that nobody asked for.
+    Other,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename = "thinking")]
+struct Thinking {
+    thinking: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signature: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    message: Option<StartMessage>,
+}
+
+#[derive(Deserialize)]
+struct StartMessage {
+    usage: Option<WireUsage>,
+}
+
+#[derive(Default, Deserialize)]
+struct WireUsage {
+    #[serde(rename = "input_tokens")]
+    input: Option<u64>,
+    #[serde(rename = "output_tokens")]
+    output: Option<u64>,
+    #[serde(rename = "cache_read_input_tokens")]
+    cache_read: Option<u64>,
+    #[serde(rename = "cache_creation_input_tokens")]
+    cache_write: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct BlockStart<'a> {
+    index: u64,
+    #[serde(borrow)]
+    content_block: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct NewBlock<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    text: Option<String>,
+    id: Option<String>,
+    name: Option<String>,
+    input: Option<Box<RawValue>>,
+    thinking: Option<String>,
+    signature: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct BlockDelta<'a> {
+    index: u64,
+    #[serde(borrow)]
+    delta: Delta<'a>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    partial_json: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    thinking: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    signature: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct MessageDelta<'a> {
+    #[serde(borrow)]
+    delta: Option<Stop<'a>>,
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct Stop<'a> {
+    #[serde(borrow)]
+    stop_reason: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct ErrorEvent<'a> {
+    #[serde(borrow)]
+    error: WireError<'a>,
+}
+
+#[derive(Deserialize)]
+struct WireError<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Option<Cow<'a, str>>,
+}
+
+impl Decoder for Message {
+    fn take(&mut self, event: &sse::Message, deltas: &dyn Deltas) -> Result<Flow, Failure> {
+        let data = event.data.as_str();
+        let kind: Kind<'_> = read(data)?;
+        match kind.kind.as_deref().unwrap_or(&event.event) {
+            "message_start" => {
+                let start: Start = read(data)?;
+                self.count(start.message.and_then(|message| message.usage));
+            }
+            "content_block_start" => self.begin(&read(data)?, deltas)?,
+            "content_block_delta" => self.extend(&read(data)?, deltas)?,
+            "message_delta" => {
+                let end: MessageDelta<'_> = read(data)?;
+                self.count(end.usage);
+                let reason = end.delta.and_then(|delta| delta.stop_reason);
+                self.stop_reason = reason.as_deref().map(stop_reason).or(self.stop_reason);
+            }
+            "message_stop" => {
+                self.stopped = true;
+                return Ok(Flow::Done);
+            }
+            "error" => {
+                let ErrorEvent { error } = read(data)?;
+                let kind = error.kind.unwrap_or_default();
+                let message = error.message.unwrap_or_default();
+                return Err(Failure::Said(status(&kind), format!("{kind}: {message}")));
+            }
+            // `ping`, `content_block_stop`, and what is new.
+            _ => {}
+        }
+        Ok(Flow::On)
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    fn written_bytes(&self) -> u64 {
+        self.written
+    }
+
+    fn finish(self) -> Result<Reply, Failure> {
+        // With the reason to stop everything of the answer has come, also where the last event is missing.
+        if !self.stopped && self.stop_reason.is_none() {
+            return Err(Failure::CutOff);
+        }
+        let blocks = self.blocks.into_values();
+        let content = blocks.filter_map(|block| content(block).transpose());
+        let content = content.collect::<Result<Vec<_>, _>>()?;
+        let calls = content.iter().any(|piece| matches!(piece, Content::ToolCall(_)));
+        let stop_reason = match self.stop_reason {
+            None | Some(StopReason::EndTurn) if calls => StopReason::ToolUse,
+            reason => reason.unwrap_or(StopReason::EndTurn),
+        };
+        Ok(Reply {
+            content,
+            stop_reason,
+            usage: self.usage,
+        })
+    }
+}
+
+impl Message {
+    fn count(&mut self, usage: Option<WireUsage>) {
+        let new = usage.unwrap_or_default();
+        let most = |old: u64, new: Option<u64>| old.max(new.unwrap_or(0));
+        self.usage = Usage {
+            input_tokens: most(self.usage.input_tokens, new.input),
+            output_tokens: most(self.usage.output_tokens, new.output),
+            cache_read_tokens: most(self.usage.cache_read_tokens, new.cache_read),
+            cache_write_tokens: most(self.usage.cache_write_tokens, new.cache_write),
+        };
+    }
+
+    fn begin(&mut self, start: &BlockStart<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
+        let raw = start.content_block;
+        let new: NewBlock<'_> = read(raw.get())?;
+        let block = match &*new.kind {
+            "text" => {
+                let text = new.text.unwrap_or_default();
+                if !text.is_empty() {
+                    deltas.text(&text);
+                }
+                self.written += text.len() as u64;
+                Block::Text(text)
+            }
+            "tool_use" => Block::ToolUse {
+                id: new.id.unwrap_or_default(),
+                name: new.name.unwrap_or_default(),
+                input: new.input,
+                json: String::new(),
+            },
+            "thinking" => Block::Thinking(Thinking {
+                thinking: new.thinking.unwrap_or_default(),
+                signature: new.signature,
+            }),
+            "redacted_thinking" => Block::Redacted(raw.to_owned()),
+            _ => Block::Other,
+        };
+        self.blocks.insert(start.index, block);
+        Ok(())
+    }
+
+    fn extend(&mut self, part: &BlockDelta<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
+        let Some(block) = self.blocks.get_mut(&part.index) else {
+            return Err(Failure::Unreadable(
+                "a part of a block that has not begun".to_owned(),
+            ));
+        };
+        let Delta {
+            text,
+            partial_json,
+            thinking,
+            signature,
+        } = &part.delta;
+        match block {
+            Block::Text(all) => {
+                if let Some(text) = text.as_deref().filter(|text| !text.is_empty()) {
+                    all.push_str(text);
+                    self.written += text.len() as u64;
+                    deltas.text(text);
+                }
+            }
+            Block::ToolUse { json, .. } => {
+                let part = partial_json.as_deref().unwrap_or_default();
+                json.push_str(part);
+                self.written += part.len() as u64;
+            }
+            Block::Thinking(all) => {
+                let part = thinking.as_deref().unwrap_or_default();
+                all.thinking.push_str(part);
+                self.written += part.len() as u64;
+                if let Some(part) = signature.as_deref() {
+                    all.signature.get_or_insert_default().push_str(part);
+                }
+            }
+            Block::Redacted(_) | Block::Other => {}
+        }
+        Ok(())
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Failure> {
+    serde_json::from_str(data).map_err(Failure::unreadable)
+}
+
+fn content(block: Block) -> Result<Option<Content>, Failure> {
+    let piece = match block {
+        Block::Text(text) if text.is_empty() => return Ok(None),
+        Block::Text(text) => Content::Text(text),
+        Block::ToolUse {
+            id,
+            name,
+            input,
+            json,
+        } => {
+            let arguments = match input {
+                _ if !json.trim().is_empty() => json,
+                Some(input) => input.get().to_owned(),
+                None => "{}".to_owned(),
+            };
+            Content::ToolCall(ToolCall { id, name, arguments })
+        }
+        Block::Thinking(thinking) => Content::Opaque(to_raw_value(&thinking).map_err(Failure::unreadable)?),
+        Block::Redacted(raw) => Content::Opaque(raw),
+        Block::Other => return Ok(None),
+    };
+    Ok(Some(piece))
+}
+
+fn stop_reason(reason: &str) -> StopReason {
+    match reason {
+        "tool_use" => StopReason::ToolUse,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
+        "refusal" => StopReason::Refusal,
+        // `end_turn`, `stop_sequence`, `pause_turn`, and what is new.
+        _ => StopReason::EndTurn,
+    }
+}
+
+/// The status that a failure has when it comes before the stream.
+fn status(kind: &str) -> StatusCode {
+    let code = match kind {
+        "invalid_request_error" => 400,
+        "authentication_error" => 401,
+        "billing_error" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error" => 429,
+        "timeout_error" => 504,
+        "overloaded_error" => 529,
+        _ => 500,
+    };
+    StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}

@@ -1,0 +1,40 @@
+//! Arguments of tool calls, which models write and which may be anything.
+
+use serde_json::value::RawValue;
+
+/// `text` as the JSON object it is meant to be, as it was written; what is none becomes the empty object. The provider
+/// takes nothing else back, and what was wrong with it stands in the call's result.
+pub(crate) fn object(text: &str) -> &RawValue {
+    match serde_json::from_str::<&RawValue>(text) {
+        Ok(value) if value.get().starts_with('{') => value,
+        Ok(_) | Err(_) => empty(),
+    }
+}
+
+fn empty() -> &'static RawValue {
+    // `null` cannot be the outcome: the text is an object. The type has no constant for one.
+    serde_json::from_str("{}").unwrap_or(RawValue::NULL)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_object_stays_as_it_was_written_and_anything_else_is_empty() {
+        assert_eq!(object(" { \"n\" : 1.0e0 }\n").get(), "{ \"n\" : 1.0e0 }");
+        for text in ["", " ", "[1]", "null", "\"{}\"", "{\"a\":", "{} {}", "x"] {
+            assert_eq!(object(text).get(), "{}", "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_model_writes_is_sent_back_as_an_object(text in any::<String>()) {
+            let value: serde_json::Value = serde_json::from_str(object(&text).get()).unwrap();
+            prop_assert!(value.is_object());
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The catalog: which models a node offers, each with a client that is ready.
+//!
+//! Nothing is guessed: a model whose provider, size or price is not known is refused with a sentence that names it, and
+//! so is a default that nobody could use. `runbook` is always there.
+
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+
+use sortie_agent::{Model, runbook};
+use sortie_api::model::ModelInfo;
+use sortie_net::{EngineClient, Timeouts, install_crypto};
+use url::Url;
+
+use crate::{
+    anthropic, builtin, gemini, openai_chat, openai_responses,
+    provider::{Entry, InvalidSettings, Provider},
+    settings::{Api, ModelSettings, ProviderSettings, Settings},
+};
+
+/// The connection to a provider.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The longest silence of a model that thinks.
+const SILENCE: Duration = Duration::from_mins(5);
+/// What a model can do, as settings say it.
+const CAPABILITIES: [&str; 3] = ["tools", "structured_output", "thinking"];
+
+/// The models of a node.
+pub struct Catalog {
+    /// The model of a run that names none: one of `models`.
+    pub default_model: String,
+    /// Every usable model, `runbook` last. No two have the same id.
+    pub models: Vec<Arc<dyn Model>>,
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<_> = self.models.iter().map(|model| &model.info().id).collect();
+        f.debug_struct("Catalog")
+            .field("default_model", &self.default_model)
+            .field("models", &ids)
+            .finish()
+    }
+}
+
+/// The models that these settings make usable: of each provider in turn the built-in ones, then the operator's. All
+/// clients share one pool of connections. The error is a sentence that names the setting which is wrong.
+pub fn catalog(settings: &Settings) -> Result<Catalog, InvalidSettings> {
+    let runbook = runbook();
+    let offline = runbook.info().id.clone();
+    let own = own_models(settings, &offline)?;
+    let mut models = match client(settings)? {
+        Some(http) => provided(settings, &own, &http)?,
+        None => Vec::new(),
+    };
+    models.push(runbook);
+    Ok(Catalog {
+        default_model: default_model(settings, &models)?,
+        models,
+    })
+}
+
+/// The models of all providers, in turn.
+fn provided(
+    settings: &Settings,
+    own: &[Entry],
+    http: &EngineClient,
+) -> Result<Vec<Arc<dyn Model>>, InvalidSettings> {
+    let mut names = HashSet::new();
+    let mut models = Vec::new();
+    for provider in &settings.providers {
+        if provider.name.is_empty() || !names.insert(&provider.name) {
+            return Err(refused(format!(
+                "provider {:?}: every provider must have a name of its own",
+                provider.name
+            )));
+        }
+        let ready = Provider {
+            name: provider.name.clone(),
+            base: base(provider)?,
+            key: provider.key.clone(),
+            http: http.clone(),
+        };
+        for entry in entries(provider, own) {
+            models.push(match provider.api {
+                Api::Anthropic => anthropic::client(&ready, entry)?,
+                Api::OpenaiResponses => openai_responses::client(&ready, entry)?,
+                Api::OpenaiChat => openai_chat::client(&ready, entry)?,
+                Api::Gemini => gemini::client(&ready, entry)?,
+            });
+        }
+    }
+    Ok(models)
+}
+
+fn refused(sentence: String) -> InvalidSettings {
+    InvalidSettings(sentence)
+}
+
+/// The one HTTP client; none where there is nobody to call.
+fn client(settings: &Settings) -> Result<Option<EngineClient>, InvalidSettings> {
+    if settings.providers.is_empty() {
+        return Ok(None);
+    }
+    install_crypto();
+    let timeouts = Timeouts {
+        connect: CONNECT,
+        read: SILENCE,
+        total: None,
+    };
+    let http = EngineClient::new(timeouts);
+    http.map(Some)
+        .map_err(|error| refused(format!("providers: no HTTP client can be made: {error}")))
+}
+
+/// Where a provider answers, without a slash at its end.
+fn base(provider: &ProviderSettings) -> Result<Url, InvalidSettings> {
+    let wrong = |rule: &str| refused(format!("provider {:?}: base_url {rule}", provider.name));
+    let mut base = match &provider.base_url {
+        Some(url) => url.clone(),
+        None => home(provider.api)
+            .parse()
+            .map_err(|_| wrong("is needed: it has no address of its own"))?,
+    };
+    if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
+        return Err(wrong("must begin with http:// or https:// and name a host"));
+    }
+    if !base.username().is_empty() || base.password().is_some() {
+        return Err(wrong("must not carry a user name or a password"));
+    }
+    if base.query().is_some() || base.fragment().is_some() {
+        return Err(wrong("must not have a query or a fragment"));
+    }
+    let path = base.path().trim_end_matches('/').to_owned();
+    base.set_path(&path);
+    Ok(base)
+}
+
+const fn home(api: Api) -> &'static str {
+    match api {
+        Api::Anthropic => "https://api.anthropic.com",
+        Api::OpenaiResponses | Api::OpenaiChat => "https://api.openai.com/v1",
+        Api::Gemini => "https://generativelanguage.googleapis.com",
+    }
+}
+
+/// The operator's models, completed and checked.
+fn own_models(settings: &Settings, offline: &str) -> Result<Vec<Entry>, InvalidSettings> {
+    let mut ids = HashSet::new();
+    let mut own = Vec::new();
+    for model in &settings.models {
+        if !ids.insert(&model.id) {
+            return Err(wrong(model, "there is another model of this id"));
+        }
+        if model.id == offline {
+            return Err(wrong(model, "this id belongs to the offline model"));
+        }
+        let entry = complete(model)?;
+        let provider = &entry.info.provider;
+        if !settings.providers.iter().any(|known| known.name == *provider) {
+            return Err(wrong(
+                model,
+                &format!("provider {provider:?} is none of the providers that are set up"),
+            ));
+        }
+        own.push(entry);
+    }
+    Ok(own)
+}
+
+fn wrong(model: &ModelSettings, why: &str) -> InvalidSettings {
+    refused(format!("model {:?}: {why}", model.id))
+}
+
+/// A model of the operator's with what it has from the built-in one of its id.
+fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
+    let known = builtin::find(&model.id).map(builtin::Builtin::info);
+    let known = known.as_ref();
+    let needs = |what: &str| wrong(model, what);
+    if model.id.trim().is_empty() {
+        return Err(needs("id must not be empty"));
+    }
+    let provider = model
+        .provider
+        .clone()
+        .or_else(|| known.map(|m| m.provider.clone()));
+    let name = model.name.clone().or_else(|| known.map(|m| m.name.clone()));
+    let window = model.context_window.or_else(|| known.map(|m| m.context_window));
+    let output = model
+        .max_output_tokens
+        .or_else(|| known.map(|m| m.max_output_tokens));
+    let prices = model.prices.or_else(|| known.map(|m| m.prices));
+    let capabilities = model
+        .capabilities
+        .clone()
+        .or_else(|| known.map(|m| m.capabilities.clone()));
+    let info = ModelInfo {
+        provider: provider.ok_or_else(|| needs("provider is missing"))?,
+        name: name.unwrap_or_else(|| model.id.clone()),
+        context_window: window.ok_or_else(|| needs("context_window is missing"))?,
+        max_output_tokens: output.ok_or_else(|| needs("max_output_tokens is missing"))?,
+        prices: prices
+            .ok_or_else(|| needs("its prices are missing; a model that costs nothing has all four at 0"))?,
+        capabilities: capabilities.unwrap_or_else(|| vec!["tools".to_owned()]),
+        id: model.id.clone(),
+    };
+    if info.max_output_tokens == 0 || info.max_output_tokens > info.context_window {
+        return Err(needs("max_output_tokens must be from 1 to context_window"));
+    }
+    if let Some(unknown) = info
+        .capabilities
+        .iter()
+        .find(|can| !CAPABILITIES.contains(&can.as_str()))
+    {
+        return Err(needs(&format!(
+            "capability {unknown:?} is none of {}",
+            CAPABILITIES.join(", ")
+        )));
+    }
+    Ok(Entry {
+        upstream: model.upstream.clone().unwrap_or_else(|| model.id.clone()),
+        info,
+    })
+}
+
+/// What one provider offers. An operator's model takes the place of the built-in one of its id, also where that means
+/// another provider.
+fn entries<'a>(provider: &'a ProviderSettings, own: &'a [Entry]) -> impl Iterator<Item = Entry> + 'a {
+    let of_own = |id: &str| own.iter().find(|entry| entry.info.id == id);
+    let builtins =
+        builtin::offered(&provider.name, provider.api).filter_map(move |builtin| match of_own(builtin.id) {
+            Some(own) if own.info.provider == provider.name => Some(own.clone()),
+            Some(_) => None,
+            None => Some(Entry {
+                info: builtin.info(),
+                upstream: builtin.id.to_owned(),
+            }),
+        });
+    let others = own.iter().filter(|entry| {
+        entry.info.provider == provider.name
+            && builtin::offered(&provider.name, provider.api).all(|builtin| builtin.id != entry.info.id)
+    });
+    builtins.chain(others.cloned())
+}
+
+/// The default that is asked for, or the first model there is.
+fn default_model(settings: &Settings, models: &[Arc<dyn Model>]) -> Result<String, InvalidSettings> {
+    let mut ids = models.iter().map(|model| &model.info().id);
+    let Some(wanted) = &settings.default_model else {
+        return Ok(ids.next().cloned().unwrap_or_default());
+    };
+    if ids.any(|id| id == wanted) {
+        return Ok(wanted.clone());
+    }
+    let known: Vec<_> = models.iter().map(|model| model.info().id.as_str()).collect();
+    Err(refused(format!(
+        "default_model: {wanted:?} is none of the usable models: {}",
+        known.join(", ")
+    )))
+}
+
+#[cfg(test)]
+mod tests;

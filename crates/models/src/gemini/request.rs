@@ -1,0 +1,243 @@
+//! The body of a request, borrowed from what the agent holds.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use sortie_agent::model::{Content, Request, ToolCall, ToolDefinition, ToolResult, Turn};
+
+use super::{OWN_ID, Signature};
+use crate::{arguments, provider::Entry};
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Body<'a> {
+    system_instruction: Said<'a>,
+    contents: Vec<Message<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<[Tools<'a>; 1]>,
+    generation_config: Generation<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Said<'a> {
+    parts: [Part<'a>; 1],
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tools<'a> {
+    function_declarations: Vec<Function<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters_json_schema: &'a RawValue,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Generation<'a> {
+    max_output_tokens: u64,
+    #[serde(flatten)]
+    form: Option<Form<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Form<'a> {
+    response_mime_type: &'static str,
+    response_json_schema: &'a RawValue,
+}
+
+#[derive(Debug, Serialize)]
+struct Message<'a> {
+    role: Role,
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Role {
+    User,
+    Model,
+}
+
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Part<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_call: Option<Call<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_response: Option<Outcome<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought_signature: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Call<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: &'a str,
+    args: &'a RawValue,
+}
+
+#[derive(Debug, Serialize)]
+struct Outcome<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: &'a str,
+    response: Response<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Response<'a> {
+    Output(Cow<'a, str>),
+    Error(Cow<'a, str>),
+}
+
+impl<'a> Body<'a> {
+    pub(super) fn new(entry: &Entry, request: &Request<'a>) -> Self {
+        let can = |what: &str| entry.info.capabilities.iter().any(|can| can == what);
+        let functions: Vec<_> = request
+            .tools
+            .iter()
+            .filter(|_| can("tools"))
+            .map(function)
+            .collect();
+        // The form of the answer cannot be combined with tools.
+        let schema = request
+            .task
+            .output_schema
+            .filter(|_| can("structured_output") && functions.is_empty());
+        let form = schema.and_then(|schema| {
+            Some(Form {
+                response_mime_type: "application/json",
+                response_json_schema: serde_json::from_str(schema).ok()?,
+            })
+        });
+        let tools = (!functions.is_empty()).then_some([Tools {
+            function_declarations: functions,
+        }]);
+        Self {
+            system_instruction: Said {
+                parts: [text(Cow::Borrowed(request.system))],
+            },
+            contents: contents(request),
+            tools,
+            generation_config: Generation {
+                max_output_tokens: request.max_tokens,
+                form,
+            },
+        }
+    }
+}
+
+fn function<'a>(tool: &ToolDefinition<'a>) -> Function<'a> {
+    Function {
+        name: tool.name,
+        description: tool.description,
+        parameters_json_schema: arguments::object(tool.parameters),
+    }
+}
+
+/// The conversation. What is said by the same side in a row is one message; an empty message is none.
+fn contents<'a>(request: &Request<'a>) -> Vec<Message<'a>> {
+    let mut messages = vec![Message {
+        role: Role::User,
+        parts: vec![text(request.task.first_message())],
+    }];
+    for turn in request.transcript {
+        let (role, parts) = match turn {
+            Turn::Assistant(pieces) => (Role::Model, said(pieces)),
+            Turn::ToolResults(results) => (Role::User, results.iter().map(outcome).collect()),
+            Turn::User(told) => (Role::User, vec![text(Cow::Borrowed(told))]),
+        };
+        match messages.last_mut() {
+            _ if parts.is_empty() => {}
+            Some(last) if last.role == role => last.parts.extend(parts),
+            Some(_) | None => messages.push(Message { role, parts }),
+        }
+    }
+    messages
+}
+
+/// What the model said, each part with the signature that it came with.
+fn said(pieces: &[Content]) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut signature = None;
+    for piece in pieces {
+        let part = match piece {
+            Content::Text(said) => text(Cow::Borrowed(said)),
+            Content::ToolCall(call) => Part {
+                function_call: Some(called(call)),
+                ..Part::default()
+            },
+            Content::Opaque(raw) => match serde_json::from_str(raw.get()) {
+                Ok(Signature {
+                    thought_signature,
+                    text: None,
+                }) => {
+                    signature = Some(thought_signature);
+                    continue;
+                }
+                Ok(Signature {
+                    thought_signature,
+                    text,
+                }) => Part {
+                    text: text.map(Cow::Owned),
+                    thought_signature: Some(thought_signature),
+                    ..Part::default()
+                },
+                // Not of this provider: nothing here has use for it.
+                Err(_) => continue,
+            },
+        };
+        parts.push(Part {
+            thought_signature: part.thought_signature.or_else(|| signature.take()),
+            ..part
+        });
+    }
+    parts
+}
+
+fn text(text: Cow<'_, str>) -> Part<'_> {
+    Part {
+        text: Some(text),
+        ..Part::default()
+    }
+}
+
+fn called(call: &ToolCall) -> Call<'_> {
+    Call {
+        id: their_id(&call.id),
+        name: &call.name,
+        args: arguments::object(&call.arguments),
+    }
+}
+
+fn outcome(result: &ToolResult) -> Part<'_> {
+    let told = result.content.text();
+    Part {
+        function_response: Some(Outcome {
+            id: their_id(&result.id),
+            name: &result.name,
+            response: if result.is_error {
+                Response::Error(told)
+            } else {
+                Response::Output(told)
+            },
+        }),
+        ..Part::default()
+    }
+}
+
+fn their_id(id: &str) -> Option<&str> {
+    (!id.starts_with(OWN_ID)).then_some(id)
+}

@@ -1,0 +1,166 @@
+//! What the two protocols of `OpenAI` share: the address and the key, lenient readings of what compatible servers send,
+//! failures inside of a stream, and the arithmetic of usage.
+//!
+//! Many servers speak these protocols nearly. A text may be null or in parts, a figure a float, a code a number: all of
+//! that is read. What is not JSON at all is an error, never a panic.
+
+#[cfg(test)]
+pub(crate) mod testing;
+mod usage;
+mod wire;
+
+use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sortie_agent::model::{Content, ModelError, Request, ToolCall, ToolDefinition};
+use sortie_api::model::ModelInfo;
+use url::Url;
+
+use crate::{
+    answer::Failure,
+    provider::{InvalidSettings, Provider},
+    transport::Transport,
+};
+
+pub(crate) use usage::Counted;
+pub(crate) use wire::{Arguments, Count, Text, is_object};
+
+/// Tool calls of one reply; more is a server gone wrong.
+pub(crate) const CALLS: usize = 1_024;
+
+/// Calls the endpoint `path` below the provider's base address.
+pub(crate) fn transport(provider: &Provider, path: &[&str]) -> Result<Transport, InvalidSettings> {
+    let unusable = |why: &str| InvalidSettings(format!("provider {:?}: {why}", provider.name));
+    let mut url = provider.base.clone();
+    url.path_segments_mut()
+        .map_err(|()| unusable("base_url must begin with http:// or https://"))?
+        .pop_if_empty()
+        .extend(path);
+    let mut headers = HeaderMap::new();
+    if let Some(key) = &provider.key {
+        let value = HeaderValue::try_from(format!("Bearer {}", key.expose()));
+        let mut value = value.map_err(|_| unusable("its key has a character that no HTTP header takes"))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(Transport::new(
+        provider.http.clone(),
+        url,
+        headers,
+        provider.key.clone(),
+    ))
+}
+
+/// Whether the address is `OpenAI`'s own service, or Azure's form of it: some fields only they know, some only they lack.
+pub(crate) fn is_openai(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| {
+        host == "api.openai.com" || host.ends_with(".api.openai.com") || host.ends_with(".openai.azure.com")
+    })
+}
+
+/// Whether the catalog says that the model can do this.
+pub(crate) fn can(info: &ModelInfo, capability: &str) -> bool {
+    info.capabilities.iter().any(|own| own == capability)
+}
+
+/// The tools that the model is told of: none where it can call none, which servers refuse.
+pub(crate) fn tools<'a>(info: &ModelInfo, request: &Request<'a>) -> &'a [ToolDefinition<'a>] {
+    if can(info, "tools") { request.tools } else { &[] }
+}
+
+/// The text of a JSON Schema as a part of a body.
+pub(crate) fn schema(text: &str) -> Result<&RawValue, ModelError> {
+    serde_json::from_str(text).map_err(|error| ModelError::fatal(format!("a schema is not JSON: {error}")))
+}
+
+/// The output schema, where providers can be bound to it: they take none but objects.
+pub(crate) fn object_schema(text: Option<&str>) -> Result<Option<&RawValue>, ModelError> {
+    #[derive(Deserialize)]
+    struct Root<'a> {
+        #[serde(borrow, default, rename = "type")]
+        kind: Text<'a>,
+    }
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    let raw = schema(text)?;
+    // A schema may also be `true`, or allow several types: then it has no root of this form.
+    let is_object = serde_json::from_str(raw.get()).is_ok_and(|root: Root<'_>| root.kind.0 == "object");
+    Ok(is_object.then_some(raw))
+}
+
+/// A failure that the provider tells inside of its stream: `error` of a chunk, or a whole event.
+pub(crate) fn failure(error: &RawValue) -> Failure {
+    #[derive(Deserialize)]
+    struct Told<'a> {
+        #[serde(borrow, default)]
+        message: Text<'a>,
+        #[serde(borrow)]
+        code: Option<&'a RawValue>,
+        #[serde(borrow, default, rename = "type")]
+        kind: Text<'a>,
+    }
+    let Ok(told) = serde_json::from_str::<Told<'_>>(error.get()) else {
+        let said = serde_json::from_str::<Text<'_>>(error.get()).unwrap_or_default();
+        return Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, said.0.into_owned());
+    };
+    let code = told.code.map_or("", |code| code.get().trim_matches('"'));
+    let number = code.parse().ok().filter(|code| (400..600).contains(code));
+    let status = number
+        .and_then(|code| StatusCode::from_u16(code).ok())
+        .or_else(|| status_of(code))
+        .or_else(|| status_of(&told.kind.0))
+        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let said = match (told.message.0.as_ref(), code) {
+        ("", "") => "no reason given".to_owned(),
+        (said, "") => said.to_owned(),
+        (said, code) => format!("{said} ({code})"),
+    };
+    Failure::Said(status, said)
+}
+
+/// The status that a failure of this name has where it comes as an answer of its own.
+fn status_of(name: &str) -> Option<StatusCode> {
+    Some(match name {
+        "context_length_exceeded" | "BadRequestError" => StatusCode::BAD_REQUEST,
+        "invalid_api_key" | "authentication_error" => StatusCode::UNAUTHORIZED,
+        "insufficient_quota" => StatusCode::PAYMENT_REQUIRED,
+        "permission_error" => StatusCode::FORBIDDEN,
+        "model_not_found" | "not_found_error" => StatusCode::NOT_FOUND,
+        "rate_limit_exceeded" | "rate_limit_error" => StatusCode::TOO_MANY_REQUESTS,
+        name if name.starts_with("invalid_") => StatusCode::BAD_REQUEST,
+        _ => return None,
+    })
+}
+
+/// Gives each call of a reply an id of its own: the results are told apart by it. `turn` makes the ids of different
+/// replies different.
+pub(crate) fn tell_apart(content: &mut [Content], turn: usize) {
+    let mut taken = std::collections::HashSet::new();
+    let calls = content.iter_mut().filter_map(|piece| match piece {
+        Content::ToolCall(call) => Some(call),
+        Content::Text(_) | Content::Opaque(_) => None,
+    });
+    for (number, call) in calls.enumerate() {
+        let mut tries = 0_usize;
+        while call.id.is_empty() || taken.contains(&call.id) {
+            call.id = match tries {
+                0 => format!("call_{turn}_{number}"),
+                tries => format!("call_{turn}_{number}_{tries}"),
+            };
+            tries += 1;
+        }
+        taken.insert(call.id.clone());
+    }
+}
+
+/// A call as it came; `None` for one without anything in it, which some servers end their calls with.
+pub(crate) fn tool_call(id: String, name: String, arguments: String) -> Result<Option<ToolCall>, Failure> {
+    match (name.is_empty(), arguments.is_empty()) {
+        (true, true) => Ok(None),
+        (true, false) => Err(Failure::Garbled(
+            "the model called a tool without a name".to_owned(),
+        )),
+        (false, _) => Ok(Some(ToolCall { id, name, arguments })),
+    }
+}

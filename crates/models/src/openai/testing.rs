@@ -1,0 +1,47 @@
+//! For tests of both protocols: a request with a tool, and events as the bytes they come in.
+
+use sortie_agent::model::{Content, Reply, Request, ToolCall, ToolDefinition, Turn};
+
+use crate::test_server::hello;
+
+pub(crate) const SHELL: ToolDefinition<'_> = ToolDefinition {
+    name: "shell",
+    description: "Runs a command.",
+    parameters: r#"{"type": "object", "properties": {"command": {"type": "string"}}}"#,
+};
+
+/// A request with one tool.
+pub(crate) fn request(transcript: &[Turn]) -> Request<'_> {
+    Request {
+        transcript,
+        tools: &[SHELL],
+        max_tokens: 77,
+        ..hello()
+    }
+}
+
+/// A stream of these events.
+pub(crate) fn stream<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> String {
+    events.into_iter().fold(String::new(), |stream, event| {
+        stream + "data: " + event.as_ref() + "\n\n"
+    })
+}
+
+/// The content of a reply, short: texts as they are, calls as `name(arguments)#id`.
+pub(crate) fn short(reply: &Reply) -> Vec<String> {
+    let piece = |piece: &Content| match piece {
+        Content::Text(text) => text.clone(),
+        Content::ToolCall(call) => format!("{}({})#{}", call.name, call.arguments, call.id),
+        Content::Opaque(raw) => raw.get().to_owned(),
+    };
+    reply.content.iter().map(piece).collect()
+}
+
+/// A call of the shell.
+pub(crate) fn tool_call(id: &str, arguments: &str) -> Content {
+    Content::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: "shell".to_owned(),
+        arguments: arguments.to_owned(),
+    })
+}

@@ -1,0 +1,168 @@
+//! What a call has cost in tokens, from figures that differ from server to server, or from the bytes where there are
+//! none: money is never silently zero.
+
+use std::io;
+
+use serde::Serialize;
+use sortie_agent::model::Usage;
+
+/// Bytes that make one token where nobody has counted: about what tokenizers make of English text and of JSON.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// The provider's figures so far. Those of several chunks belong to the same call: the largest of each counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Tokens of the request, as a rule those of the cache included.
+    pub(crate) input: u64,
+    /// Tokens of the answer.
+    pub(crate) output: u64,
+    /// Both together.
+    pub(crate) total: u64,
+    /// Of the request, read from the cache.
+    pub(crate) cache_read: u64,
+    /// Of the request, written to the cache.
+    pub(crate) cache_write: u64,
+}
+
+impl Counted {
+    /// Takes the figures of one more chunk.
+    pub(crate) fn take(&mut self, other: Self) {
+        self.input = self.input.max(other.input);
+        self.output = self.output.max(other.output);
+        self.total = self.total.max(other.total);
+        self.cache_read = self.cache_read.max(other.cache_read);
+        self.cache_write = self.cache_write.max(other.cache_write);
+    }
+
+    /// Whether the provider has told anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The usage of a call with this body that brought `answer_bytes`. A side that the provider has not counted is
+    /// estimated at four bytes a token.
+    pub(crate) fn usage(&self, body: &impl Serialize, answer_bytes: u64) -> Usage {
+        // A few servers count the cache beside the input. They show when it is larger.
+        let beside = self.cache_read.max(self.cache_write) > self.input;
+        // What was written can overlap with what was read.
+        let unread = self.input.saturating_sub(self.cache_read);
+        let cache_write_tokens = if beside {
+            self.cache_write
+        } else {
+            self.cache_write.min(unread)
+        };
+        let input_tokens = match self.input {
+            0 if !beside => tokens(serialized_bytes(body)),
+            input if beside => input,
+            _ => unread - cache_write_tokens,
+        };
+        // Some leave reasoning out of the answer's tokens, yet have it in the total, and charge for it.
+        let output = if beside {
+            self.output
+        } else {
+            self.output.max(self.total.saturating_sub(self.input))
+        };
+        Usage {
+            input_tokens,
+            output_tokens: match output {
+                0 => tokens(answer_bytes),
+                output => output,
+            },
+            cache_read_tokens: self.cache_read,
+            cache_write_tokens,
+        }
+    }
+}
+
+fn tokens(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES_PER_TOKEN)
+}
+
+/// How large a body is, in bytes. Only reckoned where the provider has not counted: it costs a second serialization.
+fn serialized_bytes(body: &impl Serialize) -> u64 {
+    struct Counter(u64);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    // The same body has been serialized before, and this writer does not fail.
+    let _ = serde_json::to_writer(&mut counter, body);
+    counter.0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn counted(input: u64, output: u64, total: u64, cache_read: u64, cache_write: u64) -> Counted {
+        Counted {
+            input,
+            output,
+            total,
+            cache_read,
+            cache_write,
+        }
+    }
+
+    fn figures(counted: Counted) -> [u64; 4] {
+        let usage = counted.usage(&"0123456789", 9);
+        [
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+        ]
+    }
+
+    #[test]
+    fn no_token_is_counted_twice() {
+        assert_eq!(figures(counted(100, 7, 107, 60, 0)), [40, 7, 60, 0]);
+        assert_eq!(figures(counted(100, 7, 107, 60, 30)), [10, 7, 60, 30]);
+        assert_eq!(figures(counted(60, 7, 67, 60, 0)), [0, 7, 60, 0]);
+        assert_eq!(figures(counted(100, 7, 107, 60, 100)), [0, 7, 60, 40]);
+    }
+
+    #[test]
+    fn a_cache_counted_beside_the_input_is_not_taken_off() {
+        assert_eq!(figures(counted(10, 7, 117, 100, 0)), [10, 7, 100, 0]);
+        assert_eq!(figures(counted(10, 7, 117, 0, 100)), [10, 7, 0, 100]);
+    }
+
+    #[test]
+    fn reasoning_that_is_only_in_the_total_is_charged() {
+        assert_eq!(figures(counted(10, 7, 50, 0, 0)), [10, 40, 0, 0]);
+    }
+
+    #[test]
+    fn what_was_not_counted_is_estimated_at_four_bytes_a_token() {
+        // Twelve bytes of body, with its quotes.
+        assert_eq!(figures(Counted::default()), [3, 3, 0, 0]);
+        assert_eq!(figures(counted(10, 0, 10, 0, 0)), [10, 3, 0, 0]);
+        assert_eq!(figures(counted(0, 5, 5, 0, 0)), [3, 5, 0, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_figures_are_reckoned_with_and_those_of_more_chunks_never_make_less(
+            first in any::<[u64; 5]>(), second in any::<[u64; 5]>()
+        ) {
+            let mut all = Counted::default();
+            for [a, b, c, d, e] in [first, second] {
+                all.take(counted(a, b, c, d, e));
+            }
+            prop_assert_eq!(all.output, first[1].max(second[1]));
+            let usage = all.usage(&"", 0);
+            prop_assert!(usage.output_tokens >= all.output);
+            prop_assert_eq!(usage.cache_read_tokens, all.cache_read);
+        }
+    }
+}

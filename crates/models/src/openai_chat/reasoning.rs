@@ -1,0 +1,140 @@
+//! The reasoning that a server wants back with the conversation: gathered from its pieces, kept as one opaque piece of
+//! the reply, and put back into the assistant's message.
+//!
+//! `OpenRouter` sends `reasoning_details`, blocks of which some are signed. `DeepSeek`, Kimi and others send
+//! `reasoning_content`, and refuse a conversation whose tool calls come without it. A bare `reasoning` nobody asks for.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
+use serde_json::value::{RawValue, to_raw_value};
+use sortie_agent::model::ModelError;
+
+use crate::{answer::Failure, openai::Text};
+
+/// A piece of `reasoning_details`, as it came.
+pub(super) type Piece<'a> = BTreeMap<String, &'a RawValue>;
+
+/// The reasoning of one answer.
+#[derive(Debug, Default)]
+pub(super) struct Reasoning {
+    content: String,
+    details: Vec<Block>,
+    /// What is not sent back, in bytes.
+    bare: usize,
+}
+
+/// One block of `reasoning_details`. The text it is about comes in pieces.
+#[derive(Debug)]
+struct Block {
+    text: Option<(&'static str, String)>,
+    rest: BTreeMap<String, Box<RawValue>>,
+}
+
+/// How it stands in an assistant's message.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Returned<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    reasoning_details: Option<&'a RawValue>,
+}
+
+impl<'a> Returned<'a> {
+    /// Reads what [`Reasoning::into_opaque`] has made.
+    pub(super) fn of(opaque: &'a RawValue) -> Result<Self, ModelError> {
+        serde_json::from_str(opaque.get())
+            .map_err(|error| ModelError::fatal(format!("the conversation holds foreign reasoning: {error}")))
+    }
+}
+
+impl Reasoning {
+    pub(super) fn take_content(&mut self, piece: &str) {
+        self.content.push_str(piece);
+    }
+
+    pub(super) fn take_bare(&mut self, piece: &str) {
+        self.bare += piece.len();
+    }
+
+    /// A piece of text continues the block before it when that is of the same kind and place; anything else is a block
+    /// of its own.
+    pub(super) fn take_detail(&mut self, mut piece: Piece<'_>) -> Result<(), Failure> {
+        let field = ["text", "summary"]
+            .into_iter()
+            .find(|field| piece.contains_key(*field));
+        let raw = field.and_then(|field| piece.remove(field));
+        let text = raw
+            .map(|raw| serde_json::from_str::<Text<'_>>(raw.get()))
+            .transpose();
+        let text = text.map_err(Failure::unreadable)?;
+        if let (Some(last), Some(Text(text))) = (self.details.last_mut(), &text)
+            && let Some((_, whole)) = last.text.as_mut().filter(|(name, _)| Some(*name) == field)
+            && ["type", "index"].iter().all(|name| {
+                last.rest.get(*name).map(|raw| raw.get()) == piece.get(*name).map(|raw| raw.get())
+            })
+        {
+            whole.push_str(text);
+            // A signature comes at the end; what is null then was told before.
+            piece.retain(|_, raw| raw.get() != "null");
+            last.rest
+                .extend(piece.into_iter().map(|(name, raw)| (name, raw.to_owned())));
+            return Ok(());
+        }
+        self.details.push(Block {
+            text: field.zip(text.map(|Text(text)| text.into_owned())),
+            rest: piece
+                .into_iter()
+                .map(|(name, raw)| (name, raw.to_owned()))
+                .collect(),
+        });
+        Ok(())
+    }
+
+    /// How much the model has written, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let details = self.details.iter().map(|block| {
+            let text = block.text.as_ref().map_or(0, |(_, text)| text.len());
+            text + block.rest.values().map(|raw| raw.get().len()).sum::<usize>()
+        });
+        // The bare text and the details say the same.
+        self.content.len() + self.bare.max(details.sum())
+    }
+
+    /// What goes back, if anything.
+    pub(super) fn into_opaque(self) -> Option<Result<Box<RawValue>, Failure>> {
+        #[derive(Serialize)]
+        struct Opaque<'a> {
+            #[serde(skip_serializing_if = "str::is_empty")]
+            reasoning_content: &'a str,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            reasoning_details: &'a [Block],
+        }
+        if self.content.is_empty() && self.details.is_empty() {
+            return None;
+        }
+        let opaque = Opaque {
+            // Whoever sends details has no use for the text beside them.
+            reasoning_content: if self.details.is_empty() {
+                &self.content
+            } else {
+                ""
+            },
+            reasoning_details: &self.details,
+        };
+        Some(to_raw_value(&opaque).map_err(Failure::unreadable))
+    }
+}
+
+impl Serialize for Block {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some((field, text)) = &self.text {
+            map.serialize_entry(field, text)?;
+        }
+        for (name, raw) in &self.rest {
+            map.serialize_entry(name, raw)?;
+        }
+        map.end()
+    }
+}

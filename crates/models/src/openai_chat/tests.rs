@@ -1,0 +1,338 @@
+mod answers;
+
+use std::{collections::HashSet, net::SocketAddr, sync::Mutex};
+
+use axum::{Router, extract::ConnectInfo, routing::post};
+use serde_json::{Value, json, value::RawValue};
+use sortie_agent::{
+    ToolContent,
+    model::{Content, Retry, StopReason, Task, ToolResult, Turn, Usage},
+};
+use tokio::{net::TcpListener, task::JoinSet};
+
+use super::*;
+use crate::{
+    openai::testing::{request, short, stream, tool_call},
+    test_server::{Answer as Says, Heard, KEY, Server, entry},
+};
+
+const END_TURN: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+const USAGE: &str = r#"{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}"#;
+
+fn text(piece: &str) -> String {
+    json!({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": null}]}).to_string()
+}
+
+fn body_of(dialect: Dialect, capabilities: &[&str], request: &Request<'_>) -> Value {
+    serde_json::to_value(Body::new(&entry("theirs", capabilities), dialect, request).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_first_call_sends_what_the_protocol_asks_for_and_nothing_else() {
+    let server = Server::start([Says::events(&stream([END_TURN, "[DONE]"]))]).await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    model.call(request(&[]), &Heard::default()).await.unwrap();
+    let head = server.head(0);
+    assert!(head.starts_with("post /chat/completions http/1.1"), "{head}");
+    assert!(head.contains(&format!("authorization: bearer {KEY}")), "{head}");
+    assert!(head.contains("content-type: application/json"), "{head}");
+    assert_eq!(
+        server.body(0),
+        json!({
+            "model": "theirs",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "Say hello."},
+            ],
+            "stream": true,
+            "stream_options": {"include_usage": true},
+            "max_tokens": 77,
+            "tools": [{"type": "function", "function": {
+                "name": "shell",
+                "description": "Runs a command.",
+                "parameters": {"type": "object", "properties": {"command": {"type": "string"}}},
+            }}],
+        })
+    );
+}
+
+#[test]
+fn openai_itself_takes_the_newer_name_of_the_limit() {
+    let body = body_of(Dialect::Openai, &["tools"], &request(&[]));
+    assert_eq!(body["max_completion_tokens"], 77);
+    assert!(body.get("max_tokens").is_none());
+    for (base, is_openai) in [
+        ("https://api.openai.com/v1", true),
+        ("https://eu.api.openai.com/v1", true),
+        ("https://x.openai.azure.com/openai/v1", true),
+        ("https://api.openai.com.example/v1", false),
+        ("http://localhost:8080/v1", false),
+    ] {
+        assert_eq!(openai::is_openai(&base.parse().unwrap()), is_openai, "{base}");
+    }
+}
+
+#[test]
+fn a_model_that_calls_no_tools_is_told_of_none() {
+    assert!(
+        body_of(Dialect::Compatible, &[], &request(&[]))
+            .get("tools")
+            .is_none()
+    );
+}
+
+#[test]
+fn the_conversation_goes_along_in_its_order() {
+    let result = |id: &str, text: &str, is_error| ToolResult {
+        id: id.to_owned(),
+        name: "shell".to_owned(),
+        content: ToolContent::Text(text.to_owned()),
+        is_error,
+    };
+    let transcript = [
+        Turn::Assistant(vec![
+            Content::Text("I ".to_owned()),
+            Content::Text("look.".to_owned()),
+            tool_call("a", r#"{"command":"ls"}"#),
+            tool_call("b", r#"{"command":"#),
+        ]),
+        Turn::ToolResults(vec![
+            result("a", "x.txt", false),
+            result("b", "bad arguments", true),
+        ]),
+        Turn::Assistant(vec![tool_call("c", " ")]),
+        Turn::Assistant(vec![]),
+        Turn::User("Again.".to_owned()),
+    ];
+    let body = body_of(Dialect::Compatible, &["tools"], &request(&transcript));
+    let call = |id: &str, arguments: &str| {
+        let function = json!({"name": "shell", "arguments": arguments});
+        json!({"type": "function", "id": id, "function": function})
+    };
+    assert_eq!(
+        body["messages"].as_array().unwrap()[2..],
+        [
+            json!({"role": "assistant", "content": "I look.", "tool_calls": [
+                call("a", r#"{"command":"ls"}"#),
+                call("b", "{}"),
+            ]}),
+            json!({"role": "tool", "tool_call_id": "a", "content": "x.txt"}),
+            json!({"role": "tool", "tool_call_id": "b", "content": "bad arguments"}),
+            json!({"role": "assistant", "content": null, "tool_calls": [call("c", "{}")]}),
+            json!({"role": "assistant", "content": ""}),
+            json!({"role": "user", "content": "Again."}),
+        ]
+    );
+}
+
+#[test]
+fn an_output_schema_binds_the_answer_where_that_leaves_the_tools_usable() {
+    let format = |dialect, capabilities: &[&str], schema: &str, tools: usize| {
+        let whole = request(&[]);
+        let request = Request {
+            task: Task {
+                output_schema: Some(schema),
+                ..whole.task
+            },
+            tools: &whole.tools[..tools],
+            ..whole
+        };
+        body_of(dialect, capabilities, &request)
+            .get("response_format")
+            .cloned()
+    };
+    let able = &["tools", "structured_output"];
+    let object = r#"{"type":"object"}"#;
+    let expected = json!({"type": "json_schema", "json_schema": {
+        "name": "output", "schema": {"type": "object"}, "strict": false,
+    }});
+    assert_eq!(format(Dialect::Openai, able, object, 1), Some(expected.clone()));
+    assert_eq!(format(Dialect::Compatible, able, object, 0), Some(expected));
+    assert_eq!(format(Dialect::Compatible, able, object, 1), None);
+    assert_eq!(format(Dialect::Openai, &["tools"], object, 1), None);
+    assert_eq!(format(Dialect::Openai, able, r#"{"type":"array"}"#, 1), None);
+    assert_eq!(format(Dialect::Openai, able, "true", 1), None);
+}
+
+#[tokio::test]
+async fn text_streams_and_the_last_chunk_counts_the_tokens() {
+    let events = [
+        r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#,
+        &text("Hel"),
+        &text("lö\n"),
+        END_TURN,
+        r#"{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120,"prompt_tokens_details":{"cached_tokens":64,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":12}}}"#,
+        "[DONE]",
+    ];
+    let server = Server::start([Says::events(&stream(events))]).await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let heard = Heard::default();
+    let reply = model.call(request(&[]), &heard).await.unwrap();
+    assert_eq!(heard.pieces(), ["Hel", "lö\n"]);
+    assert_eq!(short(&reply), ["Hellö\n"]);
+    assert_eq!(reply.stop_reason, StopReason::EndTurn);
+    let usage = Usage {
+        input_tokens: 36,
+        output_tokens: 20,
+        cache_read_tokens: 64,
+        cache_write_tokens: 0,
+    };
+    assert_eq!(reply.usage, usage);
+}
+
+#[tokio::test]
+async fn a_broken_connection_loses_nothing_of_an_answer_that_is_whole() {
+    let piece = text("12345678");
+    let server = Server::start([
+        Says::broken(&stream([&*piece, END_TURN])),
+        Says::broken(&stream([&*piece])),
+    ])
+    .await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let reply = model.call(request(&[]), &Heard::default()).await.unwrap();
+    assert_eq!(
+        (short(&reply), reply.usage.output_tokens),
+        (vec!["12345678".to_owned()], 2)
+    );
+    let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+    assert_eq!(
+        (error.retry, error.usage.output_tokens),
+        (Retry::Soon { after: None }, 2)
+    );
+    assert!(error.usage.input_tokens > 50, "{:?}", error.usage);
+}
+
+#[tokio::test]
+async fn an_event_that_is_too_large_ends_the_call() {
+    let server = Server::start([Says::events(&stream([text(&"x".repeat(17 << 20))]))]).await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+    assert_eq!(error.retry, Retry::Never);
+    assert!(error.message.contains("larger than"), "{error}");
+}
+
+#[tokio::test]
+async fn a_failure_says_whether_it_may_be_tried_again_and_nothing_of_the_key() {
+    let failed = |said: &str| Says::events(&stream([format!(r#"{{"error":{said}}}"#)]));
+    let whole = |status, headers, body| Says::whole(status, headers, body);
+    let after = Some(std::time::Duration::from_secs(7));
+    let cases = [
+        (
+            whole(
+                "429 Busy",
+                "retry-after: 7\r\n",
+                r#"{"error":{"message":"slow down"}}"#,
+            ),
+            Retry::Soon { after },
+            "answered 429: slow down",
+        ),
+        (
+            whole("503 Down", "", "down"),
+            Retry::Soon { after: None },
+            "answered 503: down",
+        ),
+        (
+            whole(
+                "400 Bad",
+                "",
+                r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#,
+            ),
+            Retry::Smaller,
+            "8192",
+        ),
+        (
+            whole(
+                "401 No",
+                "",
+                r#"{"error":{"message":"Incorrect API key: sk-very-secret"}}"#,
+            ),
+            Retry::Never,
+            "key: [redacted]",
+        ),
+        (
+            whole("400 Bad", "", r#"{"error":"bad"}"#),
+            Retry::Never,
+            "answered 400: bad",
+        ),
+        (
+            failed(r#"{"message":"the request exceeds the available context size","code":400}"#),
+            Retry::Smaller,
+            "context size",
+        ),
+        (
+            failed(r#"{"message":"sk-very-secret is over","code":"context_length_exceeded"}"#),
+            Retry::Smaller,
+            "[redacted] is over",
+        ),
+        (
+            failed(r#"{"code":503}"#),
+            Retry::Soon { after: None },
+            "answered 503",
+        ),
+        (
+            failed(r#"{"code":"insufficient_quota"}"#),
+            Retry::Never,
+            "answered 402",
+        ),
+    ];
+    let server = Server::start(cases.iter().map(|(says, ..)| says.clone())).await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    for (_, retry, words) in cases {
+        let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+        assert_eq!((error.retry, error.usage), (retry, Usage::default()), "{error}");
+        assert!(error.message.contains(words), "{error}");
+        assert!(!error.message.contains(KEY), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn calls_one_after_the_other_use_one_connection() {
+    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let from = Arc::clone(&seen);
+    let answer = move |ConnectInfo(address): ConnectInfo<SocketAddr>| async move {
+        from.lock().unwrap().insert(address);
+        let events = [END_TURN, USAGE, "[DONE]"].map(|event| Ok::<_, std::io::Error>(stream([event])));
+        let body = axum::body::Body::from_stream(futures_util::stream::iter(events));
+        ([("content-type", "text/event-stream")], body)
+    };
+    let router = Router::new().route("/v1/chat/completions", post(answer));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}/v1/", listener.local_addr().unwrap());
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let mut serving = JoinSet::new();
+    serving.spawn(async move { axum::serve(listener, service).await });
+    let here = provider(&base);
+    let model = client(&here, entry("theirs", &["tools"])).unwrap();
+    for _ in 0..5 {
+        model.call(request(&[]), &Heard::default()).await.unwrap();
+    }
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+fn provider(base: &str) -> Provider {
+    Provider {
+        name: "here".to_owned(),
+        base: base.parse().unwrap(),
+        key: Some(sortie_api::Credential::new(KEY)),
+        http: crate::test_server::http(std::time::Duration::from_secs(20)),
+    }
+}
+
+#[test]
+fn a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_provider() {
+    let unusable = Provider {
+        key: Some(sortie_api::Credential::new("a\nb")),
+        ..provider("http://127.0.0.1:9/v1")
+    };
+    let refused = client(&unusable, entry("theirs", &[])).err().unwrap().to_string();
+    assert!(refused.contains("\"here\""), "{refused}");
+}
+
+#[test]
+fn foreign_reasoning_in_the_conversation_is_an_error() {
+    let raw = RawValue::from_string("[1]".to_owned()).unwrap();
+    let transcript = [Turn::Assistant(vec![Content::Opaque(raw)])];
+    let entry = entry("theirs", &[]);
+    let refused = Body::new(&entry, Dialect::Compatible, &request(&transcript));
+    assert_eq!(refused.err().unwrap().retry, Retry::Never);
+}

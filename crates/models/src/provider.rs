@@ -1,0 +1,32 @@
+//! What every client of a provider is made from.
+
+use sortie_api::{Credential, model::ModelInfo};
+use sortie_net::EngineClient;
+use url::Url;
+
+/// A provider that is ready to be called.
+#[derive(Clone, Debug)]
+pub(crate) struct Provider {
+    /// What models name it by.
+    pub(crate) name: String,
+    /// Where it answers, without a slash at its end.
+    pub(crate) base: Url,
+    /// Its key, unless it wants none.
+    pub(crate) key: Option<Credential>,
+    /// The connections that all clients of the node share.
+    pub(crate) http: EngineClient,
+}
+
+/// One model of a provider.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Its entry in the catalog.
+    pub(crate) info: ModelInfo,
+    /// What the provider calls it.
+    pub(crate) upstream: String,
+}
+
+/// Settings that cannot be used: a sentence for the operator that names the setting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidSettings(pub(crate) String);

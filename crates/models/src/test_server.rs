@@ -1,0 +1,324 @@
+//! For tests: a provider that answers with exactly the bytes a test wants, and keeps what it was asked.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::Value;
+use sortie_agent::model::{Deltas, Request, Task};
+use sortie_api::{
+    Credential, Micros,
+    model::{ModelInfo, ModelPrices},
+};
+use sortie_net::{EngineClient, Timeouts, install_crypto};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+use crate::provider::{Entry, Provider};
+
+/// The key that every provider here has.
+pub(crate) const KEY: &str = "sk-very-secret";
+
+/// What a connection is answered with.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    bytes: Vec<u8>,
+    then: Then,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Close,
+    EndLate,
+    Hold,
+    Repeat,
+}
+
+impl Answer {
+    /// A stream of these events, whole.
+    pub(crate) fn events(body: &str) -> Self {
+        Self::raw(format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    }
+
+    /// A stream of these events whose end comes a little after the last of them.
+    pub(crate) fn ended_late(body: &str) -> Self {
+        Self {
+            then: Then::EndLate,
+            ..Self::raw(format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n",
+                body.len()
+            ))
+        }
+    }
+
+    /// A stream that breaks after these events.
+    pub(crate) fn broken(body: &str) -> Self {
+        Self::raw(format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len() + 1
+        ))
+    }
+
+    /// A stream that stays open without a word more.
+    pub(crate) fn held(body: &str) -> Self {
+        Self {
+            then: Then::Hold,
+            ..Self::broken(body)
+        }
+    }
+
+    /// A stream that repeats itself for ever.
+    pub(crate) fn endless(body: &str) -> Self {
+        Self {
+            then: Then::Repeat,
+            ..Self::raw(format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{body}"
+            ))
+        }
+    }
+
+    /// An answer with this status line, these headers (each with its line end) and this body.
+    pub(crate) fn whole(status: &str, headers: &str, body: &str) -> Self {
+        Self::raw(format!(
+            "HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    }
+
+    /// The same with another status.
+    pub(crate) fn with_status(self, status: &str) -> Self {
+        let text = String::from_utf8(self.bytes).unwrap();
+        Self {
+            bytes: text.replacen("200 OK", status, 1).into_bytes(),
+            ..self
+        }
+    }
+
+    fn raw(text: String) -> Self {
+        Self {
+            bytes: text.into_bytes(),
+            then: Then::Close,
+        }
+    }
+}
+
+/// The head and the body of a request.
+type Asked = (String, Vec<u8>);
+
+/// A running provider; dropping it stops it.
+pub(crate) struct Server {
+    pub(crate) provider: Provider,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    /// Answers one connection after the other with these.
+    pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers: Vec<Answer> = answers.into_iter().collect();
+        Self::serving(async move |listener: TcpListener, kept: Arc<Mutex<Vec<Asked>>>| {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let request = read_request(&mut stream).await;
+                kept.lock().unwrap().push(request);
+                give(&mut stream, &answer).await;
+            }
+        })
+        .await
+    }
+
+    /// Answers one request after the other with these, all on the first connection.
+    pub(crate) async fn on_one_connection(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers: Vec<Answer> = answers.into_iter().collect();
+        Self::serving(async move |listener: TcpListener, kept: Arc<Mutex<Vec<Asked>>>| {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            drop(listener);
+            for answer in answers {
+                let request = read_request(&mut stream).await;
+                kept.lock().unwrap().push(request);
+                give(&mut stream, &answer).await;
+            }
+        })
+        .await
+    }
+
+    async fn serving<F>(serve: impl FnOnce(TcpListener, Arc<Mutex<Vec<Asked>>>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(listener, Arc::clone(&asked)));
+        Self {
+            provider: Provider {
+                name: "acme".to_owned(),
+                base: format!("http://{address}").parse().unwrap(),
+                key: Some(Credential::new(KEY)),
+                http: http(Duration::from_secs(20)),
+            },
+            asked,
+            _tasks: tasks,
+        }
+    }
+
+    /// The head of the request of this number, in lower case.
+    pub(crate) fn head(&self, number: usize) -> String {
+        self.asked.lock().unwrap()[number].0.to_ascii_lowercase()
+    }
+
+    /// The body of the request of this number.
+    pub(crate) fn body(&self, number: usize) -> Value {
+        serde_json::from_slice(&self.asked.lock().unwrap()[number].1).unwrap()
+    }
+}
+
+async fn give(stream: &mut TcpStream, answer: &Answer) {
+    let body = answer.bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    let mut rest = answer.bytes.as_slice();
+    // A client that has had enough closes: that ends an endless answer.
+    while stream.write_all(rest).await.is_ok() {
+        match answer.then {
+            Then::Close => return,
+            Then::EndLate => {
+                for _ in 0..1_000 {
+                    tokio::task::yield_now().await;
+                }
+                stream.write_all(b"0\r\n\r\n").await.unwrap();
+                return;
+            }
+            Then::Hold => std::future::pending().await,
+            Then::Repeat => rest = &answer.bytes[body..],
+        }
+    }
+}
+
+async fn read_request(stream: &mut TcpStream) -> Asked {
+    let mut bytes = Vec::new();
+    loop {
+        let mut chunk = [0; 8192];
+        let length = stream.read(&mut chunk).await.unwrap();
+        assert!(length > 0, "the request is cut off");
+        bytes.extend_from_slice(&chunk[..length]);
+        let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
+            continue;
+        };
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let length: usize = head
+            .lines()
+            .find_map(|line| {
+                line.to_ascii_lowercase()
+                    .strip_prefix("content-length: ")?
+                    .parse()
+                    .ok()
+            })
+            .unwrap();
+        if bytes.len() >= end + 4 + length {
+            return (head, bytes[end + 4..].to_vec());
+        }
+    }
+}
+
+/// A client that gives up after this silence.
+pub(crate) fn http(silence: Duration) -> EngineClient {
+    install_crypto();
+    let timeouts = Timeouts {
+        connect: Duration::from_secs(20),
+        read: silence,
+        total: None,
+    };
+    EngineClient::new(timeouts).unwrap()
+}
+
+/// An entry of the model `upstream`, which can do these things.
+pub(crate) fn entry(upstream: &str, capabilities: &[&str]) -> Entry {
+    let price = |micros| Micros::new(micros).unwrap();
+    Entry {
+        info: ModelInfo {
+            id: "m".to_owned(),
+            provider: "acme".to_owned(),
+            name: "M".to_owned(),
+            context_window: 200_000,
+            max_output_tokens: 64_000,
+            prices: ModelPrices {
+                input_micros_per_mtok: price(3),
+                output_micros_per_mtok: price(15),
+                cache_read_micros_per_mtok: price(1),
+                cache_write_micros_per_mtok: price(4),
+            },
+            capabilities: capabilities.iter().map(|&what| what.to_owned()).collect(),
+        },
+        upstream: upstream.to_owned(),
+    }
+}
+
+/// A stream of these, as the events of a body.
+pub(crate) fn events(events: &[Value]) -> String {
+    let lines: Vec<String> = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    lines.concat()
+}
+
+/// A request that says "Say hello." and nothing else.
+pub(crate) const fn hello() -> Request<'static> {
+    Request {
+        system: "Be brief.",
+        task: Task {
+            prompt: "Say hello.",
+            input: None,
+            input_file: None,
+            output_schema: None,
+        },
+        transcript: &[],
+        tools: &[],
+        max_tokens: 1_000,
+    }
+}
+
+/// The pieces of text, as they came.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(Mutex<Vec<String>>);
+
+impl Heard {
+    pub(crate) fn pieces(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Deltas for Heard {
+    fn text(&self, piece: &str) {
+        self.0.lock().unwrap().push(piece.to_owned());
+    }
+}
+
+/// `bytes` cut into chunks at these places, through the event parser and a decoder, as a connection would bring them.
+pub(crate) fn decode<D: crate::answer::Decoder>(
+    mut decoder: D,
+    bytes: &[u8],
+    cuts: &[usize],
+) -> Result<sortie_agent::model::Reply, (crate::answer::Failure, sortie_agent::model::Usage)> {
+    let mut parser = sortie_net::sse::Parser::new(1 << 20);
+    let mut cuts: Vec<usize> = cuts.iter().map(|&at| at.min(bytes.len())).collect();
+    cuts.push(bytes.len());
+    cuts.sort_unstable();
+    let mut from = 0;
+    'stream: for to in cuts {
+        for event in parser.push(&bytes[from..to]).unwrap() {
+            match decoder.take(&event, &Heard::default()) {
+                Ok(crate::answer::Flow::On) => {}
+                Ok(crate::answer::Flow::Done) => break 'stream,
+                Err(failure) => return Err((failure, decoder.usage())),
+            }
+        }
+        from = to;
+    }
+    let usage = decoder.usage();
+    decoder.finish().map_err(|failure| (failure, usage))
+}

@@ -1,0 +1,238 @@
+use http::HeaderValue;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    endpoint,
+    test_server::{Answer, KEY, Server, http},
+};
+
+fn transport(server: &Server) -> Transport {
+    let provider = &server.provider;
+    let url = endpoint::url(provider, "v1", &["x"]).unwrap();
+    let headers = endpoint::keyed(provider, "x-api-key").unwrap();
+    Transport::new(provider.http.clone(), url, headers, provider.key.clone())
+}
+
+/// What a call comes to that is answered like this.
+async fn refusal(answer: Answer) -> ModelError {
+    let server = Server::start([answer]).await;
+    let transport = transport(&server);
+    match transport.stream(&json!({})).await {
+        Ok(_) => panic!("the answer was taken for a stream"),
+        Err(error) => error,
+    }
+}
+
+/// Reads a stream to its end and counts its events.
+async fn events(transport: &Transport) -> Result<usize, ModelError> {
+    let mut events = transport.stream(&json!({})).await?;
+    let mut count = 0;
+    while events.next().await?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[tokio::test]
+async fn what_passes_is_tried_again_what_is_too_long_is_made_smaller_and_the_rest_is_final() {
+    let soon = Retry::Soon { after: None };
+    for (status, body, retry) in [
+        ("500 E", "x", soon),
+        ("502 E", "<html>", soon),
+        (
+            "529 E",
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            soon,
+        ),
+        (
+            "429 E",
+            r#"{"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#,
+            soon,
+        ),
+        ("408 E", "", soon),
+        ("409 E", "", soon),
+        (
+            "429 E",
+            r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#,
+            Retry::Never,
+        ),
+        (
+            "400 E",
+            r#"{"error":{"message":"prompt is too long: 212000 tokens > 200000 maximum"}}"#,
+            Retry::Smaller,
+        ),
+        (
+            "400 E",
+            r#"{"error":{"message":"the request exceeds the available context size"}}"#,
+            Retry::Smaller,
+        ),
+        (
+            "400 E",
+            r#"[{"error":{"message":"The input token count (9) exceeds the maximum"}}]"#,
+            Retry::Smaller,
+        ),
+        ("413 E", "", Retry::Smaller),
+        (
+            "400 E",
+            r#"{"error":{"message":"temperature: bad"}}"#,
+            Retry::Never,
+        ),
+        ("401 E", r#"{"error":{"message":"no"}}"#, Retry::Never),
+        (
+            "403 E",
+            r#"{"detail":"the context window is closed to you"}"#,
+            Retry::Never,
+        ),
+        ("404 E", r#"{"error":"no such model"}"#, Retry::Never),
+        ("301 E", "", Retry::Never),
+    ] {
+        let error = refusal(Answer::whole(status, "", body)).await;
+        assert_eq!(error.retry, retry, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_is_read_in_seconds_milliseconds_as_a_date_and_out_of_the_body() {
+    let date = "date: Sat, 21 Nov 2026 10:00:00 GMT\r\n";
+    let millis = |millis| Some(Duration::from_millis(millis));
+    for (headers, expected) in [
+        ("retry-after: 7\r\n".to_owned(), millis(7_000)),
+        ("retry-after: 0.5\r\n".to_owned(), millis(500)),
+        (
+            "retry-after-ms: 250\r\nretry-after: 7\r\n".to_owned(),
+            millis(250),
+        ),
+        (
+            format!("{date}retry-after: Sat, 21 Nov 2026 10:01:30 GMT\r\n"),
+            millis(90_000),
+        ),
+        (
+            format!("{date}retry-after: Sat, 21 Nov 2026 09:00:00 GMT\r\n"),
+            millis(0),
+        ),
+        ("retry-after: Sat, 21 Nov 2026 10:01:30 GMT\r\n".to_owned(), None),
+        ("retry-after: -1\r\n".to_owned(), None),
+        ("retry-after: 1e400\r\n".to_owned(), None),
+        ("retry-after: soon\r\n".to_owned(), None),
+    ] {
+        let error = refusal(Answer::whole("429 E", &headers, "{}")).await;
+        assert_eq!(error.retry, Retry::Soon { after: expected }, "{headers}");
+    }
+    let body = r#"{"error":{"message":"m","details":[{"@type":"a"},{"retryDelay":"34.5s"}]}}"#;
+    let error = refusal(Answer::whole("429 E", "", body)).await;
+    assert_eq!(
+        error.retry,
+        Retry::Soon {
+            after: millis(34_500)
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_failure_is_told_in_the_providers_words_without_the_key_and_not_at_length() {
+    let long = "ä".repeat(2_000);
+    for (body, expected) in [
+        (
+            format!(r#"{{"error":{{"message":"bad key {KEY}!"}}}}"#),
+            "bad key [redacted]!",
+        ),
+        (format!("plain {KEY}"), "plain [redacted]"),
+        (r#"{"message":"m"}"#.to_owned(), "400: m"),
+        (long, "ä"),
+    ] {
+        let message = refusal(Answer::whole("400 Bad", "", &body)).await.message;
+        assert!(message.contains(expected), "{message}");
+        assert!(
+            !message.contains(KEY) && message.chars().count() <= TOLD_CHARS,
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_failure_with_an_endless_body_is_told_all_the_same() {
+    let mut answer = Answer::endless(&"x".repeat(10_000));
+    answer = answer.with_status("500 E");
+    let error = refusal(answer).await;
+    assert_eq!(error.retry, Retry::Soon { after: None });
+}
+
+#[tokio::test]
+async fn a_success_that_is_no_stream_is_a_failure_in_the_providers_words() {
+    for (kind, body, expected) in [
+        (
+            "application/json; charset=utf-8",
+            r#"{"error":{"message":"no such route"}}"#,
+            "no such route",
+        ),
+        ("Text/HTML", "<title>Sign in</title>", "Sign in"),
+    ] {
+        let error = refusal(Answer::whole(
+            "200 OK",
+            &format!("content-type: {kind}\r\n"),
+            body,
+        ))
+        .await;
+        assert_eq!(error.retry, Retry::Never);
+        assert!(error.message.contains(expected), "{}", error.message);
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_or_breaks_off_may_be_tried_again() {
+    let server = Server::start([Answer::broken("data: 1\n\n")]).await;
+    let transport = transport(&server);
+    let error = events(&transport).await.unwrap_err();
+    assert_eq!(error.retry, Retry::Soon { after: None }, "{error}");
+    drop(server);
+    let error = events(&transport).await.unwrap_err();
+    assert_eq!(error.retry, Retry::Soon { after: None }, "{error}");
+    assert!(!error.message.contains(KEY), "{error}");
+}
+
+#[tokio::test]
+async fn a_stream_that_falls_silent_ends_with_the_time_limit() {
+    let mut server = Server::start([Answer::held("data: 1\n\n")]).await;
+    server.provider.http = http(Duration::from_millis(50));
+    let error = events(&transport(&server)).await.unwrap_err();
+    assert_eq!(error.retry, Retry::Soon { after: None }, "{error}");
+}
+
+#[tokio::test]
+async fn a_stream_without_end_is_refused_by_its_size() {
+    let event = format!("data: {}\n\n", "x".repeat(1 << 20));
+    let server = Server::start([Answer::endless(&event)]).await;
+    let error = events(&transport(&server)).await.unwrap_err();
+    assert_eq!(error.retry, Retry::Never);
+    assert!(error.message.contains("larger than 67108864 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn an_event_without_end_is_refused_by_its_size() {
+    let server = Server::start([Answer::endless(&"x".repeat(1 << 20))]).await;
+    let error = events(&transport(&server)).await.unwrap_err();
+    assert_eq!(error.retry, Retry::Never);
+    assert!(error.message.contains("16777216"), "{error}");
+}
+
+#[tokio::test]
+async fn the_key_goes_out_in_its_header_and_nowhere_else() {
+    let server = Server::start([Answer::events("data: 1\n\ndata: 2\n\n")]).await;
+    let transport = transport(&server);
+    assert_eq!(events(&transport).await.unwrap(), 2);
+    let head = server.head(0);
+    assert!(head.contains(&format!("x-api-key: {KEY}")) && head.starts_with("post /v1/x http/1.1"));
+    assert_eq!(head.matches(KEY).count(), 1);
+    assert!(!format!("{transport:?}").contains(KEY));
+}
+
+#[test]
+fn a_short_key_of_an_empty_text_takes_nothing_out() {
+    let mut headers = HeaderMap::new();
+    headers.insert("x", HeaderValue::from_static("y"));
+    let client = http(Duration::from_secs(1));
+    let url: Url = "http://localhost".parse().unwrap();
+    let transport = Transport::new(client, url, headers, Some(Credential::new("")));
+    assert_eq!(transport.clean("abc"), "abc");
+}

@@ -1,0 +1,203 @@
+//! Peers as child processes, and the clients under test.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use sortie_agent::model::{Deltas, Model, Request, Task, ToolDefinition, Turn};
+use sortie_api::{Credential, Micros, model::ModelPrices};
+use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, catalog};
+
+/// How long a peer may take to start: Python on a busy machine is slow.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A file below the folder of the peers.
+pub(crate) fn peer(path: &str) -> PathBuf {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test command says where the peers are"
+    )]
+    let folder = std::env::var_os("SORTIE_PEERS").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers")),
+        PathBuf::from,
+    );
+    let file = folder.join(path);
+    assert!(
+        file.exists(),
+        "{} is not there: run scripts/peers",
+        file.display()
+    );
+    file
+}
+
+/// A command of the tests' own.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test starts peers as a developer would, outside of any sandbox"
+)]
+pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    Command::new(program)
+}
+
+/// Python with the packages of the peers.
+pub(crate) fn python() -> Command {
+    let mut python = command(peer("venv/bin/python"));
+    python.env("PYTHONDONTWRITEBYTECODE", "1");
+    python
+}
+
+/// A script beside these tests.
+pub(crate) fn script(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers")).join(name)
+}
+
+/// Runs a script to its end with this input, and returns what it printed.
+pub(crate) async fn run_script(name: &'static str, arguments: Vec<String>) -> Value {
+    let run = move || {
+        let mut python = python();
+        python.arg(script(name)).args(arguments);
+        python.output().unwrap()
+    };
+    let output = tokio::task::spawn_blocking(run).await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{name}: {error}: {said}"))
+}
+
+/// A running server; it is ended with its handle.
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    child: Child,
+}
+
+impl Peer {
+    /// Starts a server that prints its address once it listens.
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (found, addresses) = mpsc::channel();
+        let log = Arc::new(Mutex::new(String::new()));
+        let streams: [Box<dyn std::io::Read + Send>; 2] = [
+            Box::new(child.stdout.take().unwrap()),
+            Box::new(child.stderr.take().unwrap()),
+        ];
+        // Both streams are read for as long as it lives: a full pipe would hold it up.
+        for stream in streams {
+            let (found, log) = (found.clone(), Arc::clone(&log));
+            thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    if let Some(address) = address_in(&line) {
+                        // Nobody listens any more once the first one was found.
+                        let _ = found.send(address);
+                    }
+                    let mut log = log.lock().unwrap();
+                    log.push_str(&line);
+                    log.push('\n');
+                }
+            });
+        }
+        drop(found);
+        match addresses.recv_timeout(PATIENCE) {
+            Ok(address) => Self { address, child },
+            Err(error) => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!("the peer tells no address ({error}):\n{}", log.lock().unwrap());
+            }
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The address in a line such as `listening on http://127.0.0.1:4711`.
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once("http://127.0.0.1:")?;
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
+}
+
+/// A client of the model `name` at this address.
+pub(crate) fn model(api: Api, base: &str, key: &str, name: &str) -> Arc<dyn Model> {
+    let price = |micros| Micros::new(micros).unwrap();
+    let settings = Settings {
+        providers: vec![ProviderSettings {
+            name: "peer".to_owned(),
+            api,
+            base_url: Some(base.parse().unwrap()),
+            key: Some(Credential::new(key)),
+        }],
+        models: vec![ModelSettings {
+            id: name.to_owned(),
+            provider: Some("peer".to_owned()),
+            context_window: Some(200_000),
+            max_output_tokens: Some(8_000),
+            prices: Some(ModelPrices {
+                input_micros_per_mtok: price(3_000_000),
+                output_micros_per_mtok: price(15_000_000),
+                cache_read_micros_per_mtok: price(300_000),
+                cache_write_micros_per_mtok: price(3_750_000),
+            }),
+            ..ModelSettings::default()
+        }],
+        default_model: None,
+    };
+    let catalog = catalog(&settings).unwrap();
+    let found = catalog.models.iter().find(|model| model.info().id == name);
+    Arc::clone(found.unwrap())
+}
+
+pub(crate) const SHELL: ToolDefinition<'_> = ToolDefinition {
+    name: "shell",
+    description: "Runs a command.",
+    parameters: r#"{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}"#,
+};
+
+/// A request with one tool.
+pub(crate) fn request<'a>(prompt: &'a str, transcript: &'a [Turn]) -> Request<'a> {
+    Request {
+        system: "Be brief.",
+        task: Task {
+            prompt,
+            input: None,
+            input_file: None,
+            output_schema: None,
+        },
+        transcript,
+        tools: &[SHELL],
+        max_tokens: 500,
+    }
+}
+
+/// The text that has streamed.
+#[derive(Default)]
+pub(crate) struct Streamed(Mutex<String>);
+
+impl Streamed {
+    pub(crate) fn text(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Deltas for Streamed {
+    fn text(&self, piece: &str) {
+        self.0.lock().unwrap().push_str(piece);
+    }
+}

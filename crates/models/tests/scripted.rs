@@ -1,0 +1,146 @@
+//! The same conversation with a server of each protocol, through the catalog: text, tool calls, their results, an
+//! answer, a refusal. The servers know nothing of the clients.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use sortie_agent::{
+    Model, ToolContent,
+    model::{Content, Deltas, Request, Retry, StopReason, Task, ToolCall, ToolDefinition, ToolResult, Turn},
+};
+use sortie_api::model::ModelPrices;
+use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, catalog};
+use sortie_testkit::{ScriptedAnthropic, ScriptedGemini, ScriptedModel, http::StatusCode, model};
+
+struct Nobody;
+
+impl Deltas for Nobody {
+    fn text(&self, _piece: &str) {}
+}
+
+const SHELL: ToolDefinition<'static> = ToolDefinition {
+    name: "shell",
+    description: "Runs a command.",
+    parameters: r#"{"type": "object"}"#,
+};
+
+fn script() -> [model::Turn; 3] {
+    [
+        model::Turn::says(["Let me ", "look."])
+            .and_calls("shell", json!({"command": "ls ä"}))
+            .and_calls("shell", json!({}))
+            .using(20, 9),
+        model::Turn::says(["42"]).using(40, 1),
+        model::Turn::fails(StatusCode::TOO_MANY_REQUESTS, Some(3)),
+    ]
+}
+
+/// The one model of a provider at this address.
+fn only_model(api: Api, base_url: &str) -> Result<Arc<dyn Model>> {
+    let settings = Settings {
+        providers: vec![ProviderSettings {
+            name: "acme".to_owned(),
+            api,
+            base_url: Some(base_url.parse()?),
+            key: None,
+        }],
+        models: vec![ModelSettings {
+            id: "m".to_owned(),
+            provider: Some("acme".to_owned()),
+            upstream: Some("scripted".to_owned()),
+            context_window: Some(100_000),
+            max_output_tokens: Some(10_000),
+            prices: Some(ModelPrices::default()),
+            ..ModelSettings::default()
+        }],
+        default_model: None,
+    };
+    catalog(&settings)?.models.into_iter().next().context("no model")
+}
+
+async fn converse(model: &dyn Model) -> Result<()> {
+    let mut request = Request {
+        system: "Be brief.",
+        task: Task {
+            prompt: "Count the files.",
+            input: None,
+            input_file: None,
+            output_schema: None,
+        },
+        transcript: &[],
+        tools: &[SHELL],
+        max_tokens: 1_000,
+    };
+    let reply = model.call(request, &Nobody).await?;
+    assert_eq!(reply.stop_reason, StopReason::ToolUse);
+    assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (20, 9));
+    let said = |piece: &Content| matches!(piece, Content::Text(text) if text == "Let me look.");
+    assert!(reply.content.iter().any(said), "{:?}", reply.content);
+    let calls = tool_calls(&reply.content);
+    let arguments: Vec<Value> = calls
+        .iter()
+        .map(|call| serde_json::from_str(&call.arguments))
+        .collect::<Result<_, _>>()?;
+    assert_eq!(arguments, [json!({"command": "ls ä"}), json!({})]);
+    let results = calls.into_iter().map(|call| ToolResult {
+        id: call.id,
+        name: call.name,
+        content: ToolContent::Text("a\nb".to_owned()),
+        is_error: false,
+    });
+    let transcript = [
+        Turn::Assistant(reply.content),
+        Turn::ToolResults(results.collect()),
+    ];
+    request.transcript = &transcript;
+    let reply = model.call(request, &Nobody).await?;
+    assert_eq!(reply.stop_reason, StopReason::EndTurn);
+    assert!(
+        matches!(reply.content.as_slice(), [Content::Text(text)] if text == "42"),
+        "{:?}",
+        reply.content
+    );
+    let limited = model.call(request, &Nobody).await.err().context("no failure")?;
+    let after = Some(Duration::from_secs(3));
+    assert_eq!(limited.retry, Retry::Soon { after });
+    Ok(())
+}
+
+fn tool_calls(content: &[Content]) -> Vec<ToolCall> {
+    let calls = content.iter().filter_map(|piece| match piece {
+        Content::ToolCall(call) => Some(call.clone()),
+        Content::Text(_) | Content::Opaque(_) => None,
+    });
+    calls.collect()
+}
+
+#[tokio::test]
+async fn a_conversation_with_tools_goes_through_the_messages_api() -> Result<()> {
+    let server = ScriptedAnthropic::start(script()).await?;
+    converse(&*only_model(Api::Anthropic, &server.base_url())?).await?;
+    let requests = server.requests();
+    let results = &requests[1]["messages"][2]["content"];
+    let ids = (&results[0]["tool_use_id"], &results[1]["tool_use_id"]);
+    assert_eq!(ids, (&json!("toolu_0"), &json!("toolu_1")));
+    assert_eq!(requests[0]["model"], "scripted");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_conversation_with_tools_goes_through_the_gemini_api() -> Result<()> {
+    let server = ScriptedGemini::start(script()).await?;
+    converse(&*only_model(Api::Gemini, &server.base_url())?).await
+}
+
+#[tokio::test]
+async fn a_conversation_with_tools_goes_through_the_responses_api() -> Result<()> {
+    let server = ScriptedModel::start(script()).await?;
+    converse(&*only_model(Api::OpenaiResponses, &server.base_url())?).await
+}
+
+#[tokio::test]
+async fn a_conversation_with_tools_goes_through_chat_completions() -> Result<()> {
+    let server = ScriptedModel::start(script()).await?;
+    converse(&*only_model(Api::OpenaiChat, &server.base_url())?).await
+}

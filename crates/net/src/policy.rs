@@ -1,0 +1,404 @@
+//! Where a run may go on the web: one judgement for its web tools and for what its commands ask of the egress proxy.
+//!
+//! A target passes when its form is plain, its port is 80 or 443, its host is within the run's domains, and every
+//! address that its name has may be reached. What comes out are the addresses that were judged: whoever connects
+//! goes to them and resolves nothing again.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use url::{Host, Url};
+
+use crate::{client::check_form, network::Network};
+
+/// The ports of the web.
+const PORTS: [u16; 2] = [80, 443];
+/// The longest name that DNS holds, in bytes.
+const MAX_NAME: usize = 253;
+/// The longest label of one, in bytes.
+const MAX_LABEL: usize = 63;
+/// What a message repeats of a domain that is refused, in characters.
+const TOLD_CHARS: usize = 100;
+
+/// Why a target is refused. The text is for whoever asked, the model included.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The target is not written as it must be.
+    #[error("{0}")]
+    Form(&'static str),
+    /// Another port than those of the web.
+    #[error("port {port} may not be used: only 80 and 443")]
+    Port {
+        /// The port.
+        port: u16,
+    },
+    /// The host is outside of the run's domains.
+    #[error("{host} is not one of the domains that this run may reach")]
+    Domain {
+        /// The host.
+        host: String,
+    },
+    /// The host is, or resolves to, an address that must not be reached.
+    #[error("{host} is not a public address")]
+    Address {
+        /// The host.
+        host: String,
+    },
+    /// The name could not be turned into an address.
+    #[error("{host} could not be resolved: {why}")]
+    Unknown {
+        /// The host.
+        host: String,
+        /// What the resolver said.
+        why: String,
+    },
+}
+
+/// A text that is not a domain.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{domain}`: {rule}")]
+pub struct InvalidDomain {
+    /// The text as given, cut.
+    pub domain: String,
+    /// The rule that it breaks.
+    pub rule: &'static str,
+}
+
+/// Where one run may go.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    network: Arc<Network>,
+    /// Lower case, ASCII, without a trailing dot; `None`: every public address.
+    domains: Option<Vec<String>>,
+}
+
+impl Policy {
+    /// What `network` allows, on the ports of the web, within the domains of `allow` and their subdomains; with
+    /// `None` any host.
+    pub fn new(network: Arc<Network>, allow: Option<&[String]>) -> Result<Self, InvalidDomain> {
+        let domains = match allow {
+            Some(allow) => Some(allow.iter().map(|text| domain(text)).collect::<Result<_, _>>()?),
+            None => None,
+        };
+        Ok(Self { network, domains })
+    }
+
+    /// Judges what a URL says without resolving its name.
+    pub fn check_url(&self, url: &Url) -> Result<(), Refused> {
+        check_form(url).map_err(Refused::Form)?;
+        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+            return Err(Refused::Form("the URL must name a host"));
+        };
+        self.check(&plain(&host.to_owned()), port)
+    }
+
+    /// Whether a host is within the run's domains. An address is in none.
+    pub fn allows_host(&self, host: &Host<String>) -> bool {
+        let Some(domains) = &self.domains else {
+            return true;
+        };
+        match plain(host) {
+            Host::Domain(name) => domains.iter().any(|domain| is_within(&name, domain)),
+            Host::Ipv4(_) | Host::Ipv6(_) => false,
+        }
+    }
+
+    /// Judges a target and returns the addresses to connect to. `host` is as a URL has it, an IPv6 address in
+    /// brackets; one in an unusual spelling is refused.
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
+        let host = parse_host(host)?;
+        self.check(&host, port)?;
+        self.network.resolve(&host, port).await
+    }
+
+    fn check(&self, host: &Host<String>, port: u16) -> Result<(), Refused> {
+        if !PORTS.contains(&port) {
+            return Err(Refused::Port { port });
+        }
+        let literal = match host {
+            Host::Ipv4(ip) => Some((*ip).into()),
+            Host::Ipv6(ip) => Some((*ip).into()),
+            Host::Domain(_) => None,
+        };
+        if literal.is_some_and(|ip| !self.network.allows(ip)) {
+            return Err(Refused::Address {
+                host: host.to_string(),
+            });
+        }
+        if !self.allows_host(host) {
+            return Err(Refused::Domain {
+                host: host.to_string(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A host as a proxy request or an allow-list names it: lower case, ASCII, without a trailing dot. What only a lenient
+/// reader takes for an address or a name is refused: the next reader may take it for another.
+pub fn parse_host(text: &str) -> Result<Host<String>, Refused> {
+    if text.contains(['%', '@', '/', '\\']) {
+        return Err(Refused::Form("the host must be a plain name or address"));
+    }
+    let host = Host::parse(text).map_err(|_| Refused::Form("the host is neither a name nor an address"))?;
+    match &host {
+        Host::Ipv4(ip) if ip.to_string() != text => Err(Refused::Form(
+            "an IPv4 address must be written as four decimal numbers",
+        )),
+        Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_) => Ok(plain(&host)),
+    }
+}
+
+/// A host without the dot that may end a name.
+fn plain(host: &Host<String>) -> Host<String> {
+    match host {
+        Host::Domain(name) => Host::Domain(name.strip_suffix('.').unwrap_or(name).to_owned()),
+        Host::Ipv4(ip) => Host::Ipv4(*ip),
+        Host::Ipv6(ip) => Host::Ipv6(*ip),
+    }
+}
+
+fn is_within(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// One entry of an allow-list.
+fn domain(text: &str) -> Result<String, InvalidDomain> {
+    let refuse = |rule| InvalidDomain {
+        domain: text.chars().take(TOLD_CHARS).collect(),
+        rule,
+    };
+    if text.contains("://") {
+        return Err(refuse("must be a domain such as example.com, without a scheme"));
+    }
+    if text.contains('*') {
+        return Err(refuse("must not hold a `*`: a domain includes its subdomains"));
+    }
+    if text.contains(['/', '?', '#', '@', ':', '%', '\\']) {
+        return Err(refuse(
+            "must be a domain alone, without a path, a port or a user name",
+        ));
+    }
+    let name = match parse_host(text) {
+        Ok(Host::Domain(name)) => name,
+        Ok(Host::Ipv4(_) | Host::Ipv6(_)) => return Err(refuse("must be a domain, not an address")),
+        Err(_) => return Err(refuse("must be a domain such as example.com")),
+    };
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= MAX_LABEL
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    if name.len() > MAX_NAME || !name.split('.').all(is_label) {
+        return Err(refuse("must be a domain such as example.com"));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        address::Reach,
+        network::{Resolver, Resolving},
+    };
+
+    /// Answers with the addresses, one list for each question, the last for all that follow.
+    struct Scripted {
+        answers: Vec<Vec<SocketAddr>>,
+        asked: AtomicUsize,
+    }
+
+    impl Resolver for Scripted {
+        fn resolve<'a>(&'a self, _host: &'a str, _port: u16) -> Resolving<'a> {
+            let at = self.asked.fetch_add(1, Ordering::SeqCst);
+            let answer = self.answers[at.min(self.answers.len() - 1)].clone();
+            Box::pin(async move { Ok(answer) })
+        }
+    }
+
+    fn policy_on(answers: &[&[&str]], allow: Option<&[&str]>) -> Policy {
+        let answers = answers
+            .iter()
+            .map(|list| list.iter().map(|text| text.parse().unwrap()).collect())
+            .collect();
+        let resolver = Scripted {
+            answers,
+            asked: AtomicUsize::new(0),
+        };
+        let network = Network::new(Reach::Public, Vec::new()).with_resolver(Arc::new(resolver));
+        let allow: Option<Vec<_>> = allow.map(|list| list.iter().map(|d| (*d).to_owned()).collect());
+        Policy::new(Arc::new(network), allow.as_deref()).unwrap()
+    }
+
+    fn policy(allow: Option<&[&str]>) -> Policy {
+        policy_on(&[&["8.8.8.8:443"]], allow)
+    }
+
+    fn check(policy: &Policy, url: &str) -> Result<(), Refused> {
+        policy.check_url(&url.parse().unwrap())
+    }
+
+    #[test]
+    fn a_domain_matches_itself_and_its_subdomains_only() {
+        let policy = policy(Some(&["Example.COM.", "bücher.example"]));
+        for url in [
+            "https://example.com/",
+            "http://EXAMPLE.com./x",
+            "https://a.b.example.com/",
+            "https://xn--bcher-kva.example/",
+            "https://www.BÜCHER.example/",
+        ] {
+            assert_eq!(check(&policy, url), Ok(()), "{url}");
+        }
+        for url in [
+            "https://badexample.com/",
+            "https://example.com.evil.net/",
+            "https://example.org/",
+            "https://com/",
+            "https://8.8.8.8/",
+        ] {
+            assert!(
+                matches!(check(&policy, url), Err(Refused::Domain { .. })),
+                "{url}"
+            );
+        }
+        assert_eq!(check(&self::policy(None), "https://8.8.8.8/"), Ok(()));
+        let none: &[&str] = &[];
+        assert!(check(&self::policy(Some(none)), "https://example.com/").is_err());
+    }
+
+    #[test]
+    fn ports_schemes_and_user_names_are_refused() {
+        let policy = policy(None);
+        for (url, expected) in [
+            ("http://example.com:8080/", Refused::Port { port: 8080 }),
+            ("https://example.com:22/", Refused::Port { port: 22 }),
+            (
+                "ftp://example.com/",
+                Refused::Form("the URL must begin with http:// or https://"),
+            ),
+            (
+                "https://u:p@example.com/",
+                Refused::Form("the URL must not carry a user name or a password"),
+            ),
+        ] {
+            assert_eq!(check(&policy, url), Err(expected), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_with_a_local_address_is_refused_in_every_spelling() {
+        for url in [
+            "http://127.0.0.1/",
+            "http://0x7f.1/",
+            "http://2130706433/",
+            "http://0177.0.0.1/",
+            "http://127.1/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://[64:ff9b:1::1]/",
+            "http://169.254.169.254/",
+            "http://１２７.0.0.1/",
+        ] {
+            assert!(
+                matches!(check(&policy(None), url), Err(Refused::Address { .. })),
+                "{url}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_target_in_an_odd_spelling_is_refused() {
+        let policy = policy(None);
+        for host in [
+            "0x8.8.8.8",
+            "134744072",
+            "8.8.2056",
+            "08.8.8.8",
+            "8.8.8.8.",
+            "%65xample.com",
+            "a@example.com",
+            "example.com/x",
+            "",
+            "[8.8.8.8]",
+            "exa mple.com",
+        ] {
+            let refused = policy.resolve(host, 443).await;
+            assert!(matches!(refused, Err(Refused::Form(_))), "{host}: {refused:?}");
+        }
+        for host in ["8.8.8.8", "example.com", "EXAMPLE.com.", "[2a00:1450::1]"] {
+            assert!(policy.resolve(host, 443).await.is_ok(), "{host}");
+        }
+        for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]"] {
+            let refused = policy.resolve(host, 443).await;
+            assert!(
+                matches!(refused, Err(Refused::Address { .. })),
+                "{host}: {refused:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_resolved_once_and_refused_when_one_of_its_addresses_is_not_public() {
+        let rebinding = policy_on(&[&["8.8.8.8:443"], &["127.0.0.1:443"]], None);
+        let first = rebinding.resolve("example.com", 443).await;
+        assert_eq!(first, Ok(vec!["8.8.8.8:443".parse().unwrap()]));
+        let second = rebinding.resolve("example.com", 443).await;
+        assert_eq!(
+            second,
+            Err(Refused::Address {
+                host: "example.com".to_owned()
+            })
+        );
+        let both = policy_on(&[&["8.8.8.8:443", "10.0.0.1:443"]], None);
+        assert!(both.resolve("example.com", 443).await.is_err());
+        let nothing = policy_on(&[&[]], None);
+        assert!(matches!(
+            nothing.resolve("example.com", 443).await,
+            Err(Refused::Unknown { .. })
+        ));
+    }
+
+    #[test]
+    fn what_is_no_domain_is_refused_with_the_rule() {
+        let network = Arc::new(Network::new(Reach::Public, Vec::new()));
+        for (text, part) in [
+            ("https://example.com", "without a scheme"),
+            ("example.com/path", "without a path"),
+            ("example.com:443", "a port"),
+            ("u@example.com", "a user name"),
+            ("*.example.com", "includes its subdomains"),
+            ("8.8.8.8", "not an address"),
+            ("0x8.8.8.8", "such as example.com"),
+            ("[::1]", "without a path, a port"),
+            ("", "such as example.com"),
+            (".example.com", "such as example.com"),
+            ("a..b", "such as example.com"),
+            ("a b", "such as example.com"),
+        ] {
+            let refused = Policy::new(network.clone(), Some(&[text.to_owned()])).unwrap_err();
+            assert!(refused.to_string().contains(part), "{text}: {refused}");
+        }
+        let long = "a.".repeat(200) + "example";
+        assert!(Policy::new(network, Some(&[long])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_domain_or_the_host_parser_panic(text in any::<String>()) {
+            if let Ok(name) = domain(&text) {
+                prop_assert!(name.is_ascii() && !name.is_empty());
+                prop_assert_eq!(domain(&name), Ok(name.clone()));
+            }
+            let _parsed = parse_host(&text);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Providers and models: the tables of the file whose names the operator chooses, and the providers' usual variables.
+//!
+//! A provider that people know is on as soon as its key is there. Every other one is on when the file names it.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::Deserialize;
+use sortie_api::{Credential, Micros, model::ModelPrices};
+use sortie_models::{Api, ModelSettings, ProviderSettings, Settings};
+use toml::{Table, Value};
+use url::Url;
+
+use super::{Error, environment::Environment, layers::Layers};
+
+/// The providers whose addresses and protocols are known, with the variables that hold their keys and addresses.
+const KNOWN: &[(&str, Api, &str, &str)] = &[
+    (
+        "anthropic",
+        Api::Anthropic,
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+    ),
+    (
+        "openai",
+        Api::OpenaiResponses,
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+    ),
+    ("gemini", Api::Gemini, "GEMINI_API_KEY", "GEMINI_BASE_URL"),
+];
+
+/// What `[providers.NAME]` may hold.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Provider {
+    api: Option<String>,
+    base_url: Option<String>,
+    api_key: Option<Credential>,
+    api_key_file: Option<PathBuf>,
+}
+
+/// What `[models."ID"]` may hold.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Model {
+    provider: Option<String>,
+    upstream: Option<String>,
+    name: Option<String>,
+    context_window: Option<u64>,
+    max_output_tokens: Option<u64>,
+    free: Option<bool>,
+    input_micros_per_mtok: Option<Micros>,
+    output_micros_per_mtok: Option<Micros>,
+    cache_read_micros_per_mtok: Option<Micros>,
+    cache_write_micros_per_mtok: Option<Micros>,
+    capabilities: Option<Vec<String>>,
+}
+
+/// Reads the providers and models of all layers.
+pub(super) fn settings(
+    layers: &Layers,
+    environment: &Environment,
+    default_model: Option<&str>,
+) -> Result<Settings, Error> {
+    let mut tables: BTreeMap<String, Provider> = named(layers, "providers")?;
+    for (name, _, key, base_url) in KNOWN {
+        let (key, base_url) = (environment.get(key), environment.get(base_url));
+        if key.is_some() || base_url.is_some() {
+            let table = tables.entry((*name).to_owned()).or_default();
+            // The environment wins over the file.
+            table.base_url = base_url.map(str::to_owned).or(table.base_url.take());
+            if let Some(key) = key {
+                table.api_key = Some(Credential::new(key));
+                table.api_key_file = None;
+            }
+        }
+    }
+    let models: BTreeMap<String, Model> = named(layers, "models")?;
+    Ok(Settings {
+        providers: tables
+            .into_iter()
+            .map(|(name, table)| provider(name, table))
+            .collect::<Result<_, _>>()?,
+        models: models
+            .into_iter()
+            .map(|(id, table)| model(id, table))
+            .collect::<Result<_, _>>()?,
+        default_model: default_model.map(str::to_owned),
+    })
+}
+
+/// Every table below `[section]`, by its name.
+fn named<T: for<'de> Deserialize<'de>>(layers: &Layers, section: &str) -> Result<BTreeMap<String, T>, Error> {
+    let Some(setting) = layers.table(section) else {
+        return Ok(BTreeMap::new());
+    };
+    let wrong = |name: &str, rule: &dyn std::fmt::Display| {
+        Error(format!("{section}.{name} ({}): {rule}", setting.source))
+    };
+    let Value::Table(entries) = &setting.value else {
+        return Err(Error(format!("{section} ({}): must be a table", setting.source)));
+    };
+    entries
+        .iter()
+        .map(|(name, value)| {
+            let Value::Table(table) = value else {
+                return Err(wrong(name, &"must be a table"));
+            };
+            let read = Table::try_into(table.clone());
+            let read = read.map_err(|error: toml::de::Error| wrong(name, &error.message()))?;
+            Ok((name.clone(), read))
+        })
+        .collect()
+}
+
+fn provider(name: String, table: Provider) -> Result<ProviderSettings, Error> {
+    let wrong = |key: &str, rule: &str| Error(format!("providers.{name}.{key}: {rule}"));
+    let known = KNOWN
+        .iter()
+        .find(|(known, ..)| *known == name)
+        .map(|(_, api, ..)| *api);
+    let base_url = match &table.base_url {
+        Some(text) => Some(base_url(text).ok_or_else(|| {
+            wrong(
+                "base_url",
+                "must be an http:// or https:// address without user, query or fragment",
+            )
+        })?),
+        None => None,
+    };
+    let api = match (table.api.as_deref(), known) {
+        (Some(text), _) => api(text).ok_or_else(|| {
+            wrong(
+                "api",
+                "must be `anthropic`, `openai-responses`, `openai-chat` or `gemini`",
+            )
+        })?,
+        // What else answers at an address of the operator's own rarely speaks more than Chat Completions.
+        (None, Some(Api::OpenaiResponses)) if base_url.is_some() => Api::OpenaiChat,
+        (None, Some(api)) => api,
+        (None, None) => return Err(wrong("api", "must be set for a provider of your own")),
+    };
+    if known.is_none() && base_url.is_none() {
+        return Err(wrong("base_url", "must be set for a provider of your own"));
+    }
+    let key = match (table.api_key, table.api_key_file) {
+        (Some(_), Some(_)) => return Err(wrong("api_key", "and api_key_file cannot both be set")),
+        (Some(key), None) => Some(key),
+        (None, Some(path)) => {
+            let text = std::fs::read_to_string(&path).map_err(|error| {
+                wrong(
+                    "api_key_file",
+                    &format!("{}: cannot be read: {error}", path.display()),
+                )
+            })?;
+            Some(Credential::new(text.trim()))
+        }
+        (None, None) => None,
+    };
+    if key.as_ref().is_some_and(|key| !is_header_text(key.expose())) {
+        return Err(wrong(
+            "api_key",
+            "must be visible ASCII characters without spaces",
+        ));
+    }
+    Ok(ProviderSettings {
+        name,
+        api,
+        base_url,
+        key,
+    })
+}
+
+fn is_header_text(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn api(text: &str) -> Option<Api> {
+    [Api::Anthropic, Api::OpenaiResponses, Api::OpenaiChat, Api::Gemini]
+        .into_iter()
+        .find(|api| api_name(*api) == text)
+}
+
+/// What `api` takes.
+pub(super) const fn api_name(api: Api) -> &'static str {
+    match api {
+        Api::Anthropic => "anthropic",
+        Api::OpenaiResponses => "openai-responses",
+        Api::OpenaiChat => "openai-chat",
+        Api::Gemini => "gemini",
+    }
+}
+
+/// An address that requests are made below.
+pub(super) fn base_url(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let plain = matches!(url.scheme(), "http" | "https")
+        && url.has_host()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    plain.then_some(url)
+}
+
+fn model(id: String, table: Model) -> Result<ModelSettings, Error> {
+    let wrong = |rule: &str| Error(format!("models.{id:?}: {rule}"));
+    let all = [
+        table.input_micros_per_mtok,
+        table.output_micros_per_mtok,
+        table.cache_read_micros_per_mtok,
+        table.cache_write_micros_per_mtok,
+    ];
+    let prices = match (
+        table.free,
+        table.input_micros_per_mtok,
+        table.output_micros_per_mtok,
+    ) {
+        (Some(true), ..) if all.iter().any(Option::is_some) => {
+            return Err(wrong("free = true and a price cannot both be set"));
+        }
+        (Some(true), ..) => Some(ModelPrices::default()),
+        (_, Some(input), Some(output)) => Some(ModelPrices {
+            input_micros_per_mtok: input,
+            output_micros_per_mtok: output,
+            // Without a price of their own, cached tokens cost what others do.
+            cache_read_micros_per_mtok: table.cache_read_micros_per_mtok.unwrap_or(input),
+            cache_write_micros_per_mtok: table.cache_write_micros_per_mtok.unwrap_or(input),
+        }),
+        (_, None, None) if all.iter().all(Option::is_none) => None,
+        _ => {
+            return Err(wrong(
+                "input_micros_per_mtok and output_micros_per_mtok must be set together",
+            ));
+        }
+    };
+    Ok(ModelSettings {
+        id,
+        provider: table.provider,
+        upstream: table.upstream,
+        name: table.name,
+        context_window: table.context_window,
+        max_output_tokens: table.max_output_tokens,
+        prices,
+        capabilities: table.capabilities,
+    })
+}

@@ -1,0 +1,287 @@
+//! Runs whose model is behind HTTP: what is sent to it, what its answers cost, what its failures do (decisions 2 and 4).
+
+use std::{io::Write as _, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use sortie_api::{Micros, RunStatus};
+use sortie_testkit::{
+    Database, Node, NodeOptions, ScriptedModel,
+    client::{data, kinds},
+    http::StatusCode,
+    model::Turn,
+    sse::Item,
+};
+use tempfile::NamedTempFile;
+
+use crate::{
+    Checked, both_databases,
+    kit::{of_kind, plain},
+    node_with,
+};
+
+both_databases![
+    a_run_costs_what_its_provider_counts,
+    an_expensive_model_ends_the_run_within_its_budget,
+    the_cost_grows_while_the_run_runs,
+];
+
+/// A node whose default model is `scripted`, at 3 and 15 dollars a million tokens.
+pub(crate) struct Scripted {
+    pub(crate) node: Node,
+    pub(crate) model: ScriptedModel,
+    _config: NamedTempFile,
+}
+
+impl Scripted {
+    pub(crate) async fn start(database: Database, script: impl IntoIterator<Item = Turn>) -> Result<Self> {
+        let model = ScriptedModel::start(script).await?;
+        let (node, config) = node_of(database, &model.base_url()).await?;
+        Ok(Self {
+            node,
+            model,
+            _config: config,
+        })
+    }
+}
+
+/// A node whose default model `scripted` answers at `base_url`, at 3 and 15 dollars a million tokens, and its file.
+pub(crate) async fn node_of(database: Database, base_url: &str) -> Result<(Node, NamedTempFile)> {
+    let mut config = NamedTempFile::new()?;
+    write!(
+        config,
+        "default_model = \"scripted\"\n[providers.test]\napi = \"openai-chat\"\nbase_url = \"{base_url}\"\n\
+         api_key = \"{KEY}\"\n[models.scripted]\nprovider = \"test\"\nupstream = \"up-stream\"\n\
+         context_window = 100000\nmax_output_tokens = 4096\ninput_micros_per_mtok = 3000000\n\
+         output_micros_per_mtok = 15000000\ncapabilities = [\"tools\", \"structured_output\"]\n",
+    )?;
+    let file = config
+        .path()
+        .to_str()
+        .context("a path that is no text")?
+        .to_owned();
+    let node = node_with(database, NodeOptions::default().env("SORTIE_CONFIG", &file)).await?;
+    Ok((node, config))
+}
+
+const KEY: &str = "sk-planted-7f3a91c2";
+
+fn micros(amount: u64) -> Micros {
+    Micros::new(amount).unwrap_or_default()
+}
+
+async fn a_run_costs_what_its_provider_counts(database: Database) -> Checked {
+    let call = Turn::calls("write_file", json!({"path": "note.txt", "content": "ä"}))
+        .and_calls("list_files", json!({}))
+        .using(1_000, 100);
+    let rig = Scripted::start(database, [call, Turn::says(["It is ", "done."]).using(2_001, 7)]).await?;
+    let (events, run) = rig.node.client()?.complete(&plain("Write a note.")).await?;
+    assert_eq!(
+        (run.status, run.output.as_deref()),
+        (RunStatus::Succeeded, Some("It is done."))
+    );
+    let calls: Vec<Value> = of_kind(&events, "model_call").into_iter().map(data).collect();
+    let costs: Vec<_> = calls.iter().map(|call| call["cost_micros"].clone()).collect();
+    assert_eq!(costs, [json!(3_000 + 1_500), json!(6_003 + 105)]);
+    assert_eq!(run.cost_micros, micros(4_500 + 6_108));
+    ensure!(!run.billing_pending);
+    assert_eq!(
+        (&calls[0]["stop_reason"], &calls[1]["stop_reason"]),
+        (&json!("tool_use"), &json!("end_turn"))
+    );
+    let tools: Vec<Value> = of_kind(&events, "tool_end").into_iter().map(data).collect();
+    ensure!(
+        tools.len() == 2 && tools.iter().all(|tool| tool["is_error"] == false),
+        "{tools:?}"
+    );
+
+    let requests = rig.model.requests();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[0]["model"], "up-stream");
+    let messages = requests[1]["messages"].as_array().context("no messages")?;
+    let roles: Vec<_> = messages
+        .iter()
+        .filter_map(|message| message["role"].as_str())
+        .collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool"]);
+    ensure!(messages[1]["content"].to_string().contains("Write a note."));
+    ensure!(
+        messages[4]["content"].to_string().contains("note.txt"),
+        "{}",
+        messages[4]
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_overloaded_or_broken_model_is_called_again_and_each_retry_is_an_event() -> Checked {
+    let script = [
+        Turn::fails(StatusCode::TOO_MANY_REQUESTS, Some(0)),
+        Turn::says(["half an ans", "wer"]).cut_after(2),
+        Turn::fails(StatusCode::SERVICE_UNAVAILABLE, None),
+        Turn::says(["Whole."]).using(10, 2),
+    ];
+    let rig = Scripted::start(Database::Sqlite, script).await?;
+    let (events, run) = rig.node.client()?.complete(&plain("Go.")).await?;
+    assert_eq!(
+        (run.status, run.output.as_deref()),
+        (RunStatus::Succeeded, Some("Whole."))
+    );
+    let retries: Vec<Value> = of_kind(&events, "retry").into_iter().map(data).collect();
+    let attempts: Vec<_> = retries.iter().map(|retry| retry["attempt"].clone()).collect();
+    assert_eq!(attempts, [json!(2), json!(3), json!(4)]);
+    ensure!(
+        retries[0]["reason"].to_string().contains("429") && retries[2]["reason"].to_string().contains("503"),
+        "{retries:?}"
+    );
+    assert_eq!(rig.model.requests().len(), 4);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refused_request_fails_the_run_at_once_in_the_providers_words_without_the_key() -> Checked {
+    let rig = Scripted::start(Database::Sqlite, [Turn::fails(StatusCode::UNAUTHORIZED, None)]).await?;
+    let (events, run) = rig.node.client()?.complete(&plain("Go.")).await?;
+    assert_eq!(run.status, RunStatus::Failed);
+    let error = run.error.unwrap_or_default();
+    ensure!(error.contains("401") && error.contains("as scripted"), "{error}");
+    ensure!(of_kind(&events, "retry").is_empty() && rig.model.requests().len() == 1);
+    ensure!(!rig.node.log().contains(KEY), "the key is in the log");
+    Ok(())
+}
+
+/// The first calls fit; what is left is then too little for another one.
+async fn an_expensive_model_ends_the_run_within_its_budget(database: Database) -> Checked {
+    let turns = (0..50).map(|_| Turn::calls("list_files", json!({})).using(300, 120));
+    let rig = Scripted::start(database, turns).await?;
+    for budget in [30_000_u64, 31_234, 45_001] {
+        let request = json!({"prompt": "Go.", "shell": false, "max_cost_micros": budget});
+        let (events, run) = rig.node.client()?.complete(&request).await?;
+        assert_eq!(run.status, RunStatus::Failed, "{run:?}");
+        let error = run.error.clone().unwrap_or_default();
+        ensure!(error.starts_with("budget exhausted: "), "{error}");
+        let spent: u64 = of_kind(&events, "model_call")
+            .into_iter()
+            .filter_map(|call| data(call)["cost_micros"].as_u64())
+            .sum();
+        assert_eq!(
+            run.cost_micros,
+            micros(spent),
+            "the cost is what the calls cost, to the microdollar"
+        );
+        ensure!(spent <= budget && spent > 0, "{spent} of {budget}");
+        let order = kinds(&events);
+        ensure!(order.contains(&"budget_reached"), "{order:?}");
+        for request in rig.model.requests() {
+            let most = request["max_tokens"].as_u64().context("no max_tokens")?;
+            ensure!(
+                most * 15 <= budget,
+                "an answer of {most} tokens could cost more than {budget}"
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn the_cost_grows_while_the_run_runs(database: Database) -> Checked {
+    let script = [
+        Turn::calls("list_files", json!({})).using(1_000, 1),
+        Turn::says(["Late."])
+            .using(1_000, 0)
+            .after(Duration::from_mins(10)),
+    ];
+    let rig = Scripted::start(database, script).await?;
+    let client = rig.node.client()?;
+    let run = client
+        .create(&json!({"prompt": "Go.", "timeout_seconds": 900}))
+        .await?;
+    let mut stream = client.follow(&run.id.to_string(), None).await?;
+    stream.until(|event| event.kind == "tool_end").await?;
+    let seen = client.run(&run.id.to_string()).await?;
+    assert_eq!(
+        (seen.status, seen.cost_micros),
+        (RunStatus::Running, micros(3_015))
+    );
+    client.cancel(&run.id.to_string()).await?;
+    let (_, ended) = stream.to_done().await?;
+    assert_eq!(ended.status, RunStatus::Cancelled);
+    Ok(())
+}
+
+/// Decisions 3: `?deltas=true`.
+#[tokio::test]
+async fn the_text_comes_live_as_message_deltas_without_an_id() -> Checked {
+    let pieces = ["The ", "answer ", "is \u{2028}42."];
+    let rig = Scripted::start(
+        Database::Sqlite,
+        [Turn::says(pieces).after(Duration::from_millis(300))],
+    )
+    .await?;
+    let client = rig.node.client()?;
+    let run = client.create(&plain("Go.")).await?;
+    let answer = client
+        .get(&format!("/v1/runs/{}/events?deltas=true", run.id))
+        .await?
+        .expect(200)?;
+    let mut parser = sortie_testkit::Parser::default();
+    let mut written = String::new();
+    let mut last_step = None;
+    for item in parser.push(&answer.body) {
+        let Item::Message(message) = item else { continue };
+        if message.event == "message_delta" {
+            let piece: Value = serde_json::from_str(&message.data)?;
+            written += piece["text"].as_str().context("no text")?;
+            last_step = piece["step"].as_u64();
+        }
+    }
+    assert_eq!(
+        (written.as_str(), last_step),
+        ("The answer is \u{2028}42.", Some(1))
+    );
+    let raw = answer.text();
+    for block in raw
+        .split("\n\n")
+        .filter(|block| block.contains("event: message_delta"))
+    {
+        ensure!(!block.lines().any(|line| line.starts_with("id:")), "{block}");
+    }
+    let recorded = client.get(&format!("/v1/runs/{}/events", run.id)).await?.text();
+    ensure!(!recorded.contains("message_delta"), "pieces are not recorded");
+    let refused = client
+        .get(&format!("/v1/runs/{}/events?deltas=1", run.id))
+        .await?;
+    assert_eq!(
+        refused.failure(400, "invalid_request")?.error,
+        "deltas: must be true or false"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_match_the_schema_is_corrected_in_the_conversation() -> Checked {
+    let script = [
+        Turn::says(["{\"n\": \"one\"}"]),
+        Turn::says(["```json\n{\"n\": 1}\n```"]),
+    ];
+    let rig = Scripted::start(Database::Sqlite, script).await?;
+    let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
+    let request = json!({"prompt": "Count.", "output_schema": schema});
+    let (events, run) = rig.node.client()?.complete(&request).await?;
+    assert_eq!(
+        (run.status, run.output.as_deref()),
+        (RunStatus::Succeeded, Some("{\"n\": 1}"))
+    );
+    assert_eq!(of_kind(&events, "output_rejected").len(), 1);
+    let requests = rig.model.requests();
+    let first = requests[0]["messages"][1]["content"].to_string();
+    ensure!(first.contains("<output_schema>"), "{first}");
+    let last = requests[1]["messages"]
+        .as_array()
+        .and_then(|all| all.last())
+        .context("no message")?;
+    ensure!(
+        last["role"] == "user" && last["content"].to_string().contains("output.n"),
+        "{last}"
+    );
+    Ok(())
+}

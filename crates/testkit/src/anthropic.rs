@@ -1,0 +1,179 @@
+//! A model server that speaks Anthropic's Messages API, streaming, and says what a script tells it: the same script as
+//! that of [`ScriptedModel`](crate::ScriptedModel).
+
+use std::{io, sync::Arc};
+
+use axum::{Router, extract::State, response::Response, routing::post};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::{
+    model::{Script, Streaming, Turn, named},
+    serve::Serving,
+};
+
+/// A running model server.
+#[derive(Debug)]
+pub struct ScriptedAnthropic {
+    server: Serving,
+    script: Arc<Script>,
+}
+
+impl ScriptedAnthropic {
+    /// Starts a server that gives these answers, one per request; a request beyond them is answered with 500.
+    pub async fn start(script: impl IntoIterator<Item = Turn>) -> io::Result<Self> {
+        let script = Script::new(script);
+        let router = Router::new()
+            .route("/v1/messages", post(message))
+            .with_state(Arc::clone(&script));
+        Ok(Self {
+            server: Serving::start(router).await?,
+            script,
+        })
+    }
+
+    /// What `ANTHROPIC_BASE_URL` takes.
+    pub fn base_url(&self) -> String {
+        self.server.base_url()
+    }
+
+    /// The bodies of the requests so far.
+    pub fn requests(&self) -> Vec<Value> {
+        self.script.requests()
+    }
+
+    /// How many answers nobody has asked for yet.
+    pub fn left(&self) -> usize {
+        self.script.left()
+    }
+}
+
+async fn message(State(script): State<Arc<Script>>, body: Bytes) -> Response {
+    match script.next(&body, Streaming::InBody).await {
+        Ok(turn) => turn.stream(events(&turn).iter().map(named).collect()),
+        Err(refusal) => {
+            let kind = match refusal.status.as_u16() {
+                400 => "invalid_request_error",
+                401 => "authentication_error",
+                429 => "rate_limit_error",
+                529 => "overloaded_error",
+                _ => "api_error",
+            };
+            let error = json!({"type": kind, "message": refusal.message});
+            refusal.answer(&json!({"type": "error", "error": error, "request_id": "req_1"}))
+        }
+    }
+}
+
+fn events(turn: &Turn) -> Vec<Value> {
+    let mut blocks = Vec::new();
+    if !turn.text.is_empty() {
+        let deltas = turn
+            .text
+            .iter()
+            .map(|text| json!({"type": "text_delta", "text": text}));
+        blocks.push((json!({"type": "text", "text": ""}), deltas.collect::<Vec<_>>()));
+    }
+    for (index, (tool, arguments)) in turn.tool_calls.iter().enumerate() {
+        let start = json!({"type": "tool_use", "id": format!("toolu_{index}"), "name": tool, "input": {}});
+        // The arguments come in two halves, as the real server sends them.
+        let arguments = arguments.to_string();
+        let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
+        let part = |json: &str| json!({"type": "input_json_delta", "partial_json": json});
+        blocks.push((start, vec![part(head), part(tail)]));
+    }
+    let stop = if turn.tool_calls.is_empty() {
+        "end_turn"
+    } else {
+        "tool_use"
+    };
+    let message = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": [],
+        "stop_reason": null, "stop_sequence": null,
+        "usage": {"input_tokens": turn.usage.input, "output_tokens": 1},
+    });
+    let mut events = vec![
+        json!({"type": "message_start", "message": message}),
+        json!({"type": "ping"}),
+    ];
+    for (index, (start, deltas)) in blocks.into_iter().enumerate() {
+        events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
+        let deltas = deltas.into_iter();
+        events.extend(
+            deltas.map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta})),
+        );
+        events.push(json!({"type": "content_block_stop", "index": index}));
+    }
+    events.push(json!({
+        "type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": null},
+        "usage": {"output_tokens": turn.usage.output},
+    }));
+    events.push(json!({"type": "message_stop"}));
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Answer, Client, Parser, http::StatusCode, sse::Item};
+
+    async fn ask(model: &ScriptedAnthropic) -> anyhow::Result<Answer> {
+        let address = model.base_url()["http://".len()..].parse()?;
+        let request = json!({"model": "scripted", "stream": true, "messages": []});
+        Client::new(address, None).post("/v1/messages", &request).await
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_its_text_and_its_calls_in_blocks_and_its_usage_at_both_ends() -> anyhow::Result<()>
+    {
+        let turn = Turn::says(["Hel", "lo"])
+            .and_calls("shell", json!({"command": "ä"}))
+            .using(7, 2);
+        let model = ScriptedAnthropic::start([turn]).await?;
+        let items = Parser::default().push(&ask(&model).await?.body);
+        let events: Vec<(String, Value)> = items
+            .into_iter()
+            .filter_map(|item| match item {
+                Item::Message(message) => Some((message.event, serde_json::from_str(&message.data).ok()?)),
+                Item::Comment(_) | Item::Retry(_) => None,
+            })
+            .collect();
+        assert!(
+            events.iter().all(|(name, data)| data["type"] == name.as_str()),
+            "{events:?}"
+        );
+        let joined = |field: &str| -> String {
+            events
+                .iter()
+                .filter_map(|(_, data)| data["delta"][field].as_str())
+                .collect()
+        };
+        assert_eq!(
+            (joined("text").as_str(), joined("partial_json").as_str()),
+            ("Hello", "{\"command\":\"ä\"}")
+        );
+        assert_eq!(events[0].1["message"]["usage"]["input_tokens"], 7);
+        let end = &events[events.len() - 2].1;
+        assert_eq!(
+            (&end["delta"]["stop_reason"], &end["usage"]["output_tokens"]),
+            (&json!("tool_use"), &json!(2))
+        );
+        assert_eq!((model.requests().len(), model.left()), (1, 0));
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_failure_and_a_cut_come_as_scripted() -> anyhow::Result<()> {
+        let script = [
+            Turn::fails(StatusCode::TOO_MANY_REQUESTS, Some(3)),
+            Turn::says(["a"]).cut_after(2),
+        ];
+        let model = ScriptedAnthropic::start(script).await?;
+        let limited = ask(&model).await?;
+        assert_eq!((limited.status, limited.header("retry-after")?), (429, "3"));
+        assert!(limited.text().contains("rate_limit_error"));
+        assert!(ask(&model).await.is_err(), "the cut stream reads as whole");
+        assert_eq!(ask(&model).await?.status, 500);
+        Ok(())
+    }
+}

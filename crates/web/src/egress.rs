@@ -1,0 +1,174 @@
+//! The way out for a run's commands: an HTTP proxy that the run's network namespace has instead of a network.
+//!
+//! It takes CONNECT to port 443, whose TLS handshake must ask for the host that was named, and plain HTTP in absolute
+//! form to port 80, whose `Host` must be the URL's. Each request is judged by the run's [`Policy`], also the second on
+//! a connection, and the connection goes to the address that was judged. What is sent inside of TLS is not looked
+//! into. Connections, bytes, headers and silences are bounded.
+
+mod hello;
+mod proxy;
+#[cfg(test)]
+mod tests;
+mod tunnel;
+mod watched;
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, atomic::AtomicU64},
+    time::Duration,
+};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use sortie_net::Policy;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::sleep,
+};
+
+use self::{proxy::Proxy, watched::Watched};
+
+/// The head of one request, in bytes.
+const HEAD_BYTES: usize = 32 * 1024;
+/// The header fields of one request.
+const HEAD_FIELDS: usize = 128;
+/// How long a listener that cannot accept is left alone.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What the proxy of one run gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections of the run at a time; further ones wait.
+    pub connections: usize,
+    /// How long the head of a request, or a TLS handshake, may take.
+    pub head: Duration,
+    /// How long resolution and connection may take together.
+    pub connect: Duration,
+    /// The longest silence of a connection.
+    pub idle: Duration,
+    /// What the run may send and receive together, in bytes.
+    pub total_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 64,
+            head: Duration::from_secs(15),
+            connect: Duration::from_secs(10),
+            idle: Duration::from_mins(2),
+            total_bytes: 8 << 30,
+        }
+    }
+}
+
+/// What happened at the proxy. Texts are bounded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A connection to the outside was made.
+    Opened {
+        /// The host that was named.
+        host: String,
+        /// Its port.
+        port: u16,
+    },
+    /// A request was refused, or led nowhere.
+    Refused {
+        /// What was asked for.
+        target: String,
+        /// Why it is refused.
+        why: String,
+    },
+    /// A connection to the outside is over.
+    Closed {
+        /// The host that was named.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// Sent to it, in bytes.
+        sent: u64,
+        /// Received from it, in bytes.
+        received: u64,
+    },
+}
+
+/// Who is told what happens. Called on the runtime's threads: it must not block.
+pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// Serves the proxy on a listener of the run's own network namespace. It ends when it is dropped, and every
+/// connection with it.
+pub async fn serve(
+    listener: TcpListener,
+    policy: Arc<Policy>,
+    limits: Limits,
+    on_event: OnEvent,
+) -> Infallible {
+    let proxy = Arc::new(Proxy {
+        policy,
+        limits,
+        on_event,
+        left: Arc::new(AtomicU64::new(limits.total_bytes)),
+    });
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut connections = JoinSet::new();
+    loop {
+        while let Some(ended) = connections.try_join_next() {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a connection of the egress proxy panicked");
+            }
+        }
+        // The semaphore is never closed.
+        let Ok(place) = places.clone().acquire_owned().await else {
+            continue;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let proxy = proxy.clone();
+                connections.spawn(async move {
+                    connection(proxy, stream).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the egress proxy cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection from the run: requests in turn, or a tunnel at last.
+async fn connection(proxy: Arc<Proxy>, stream: TcpStream) {
+    let limits = proxy.limits;
+    let io = TokioIo::new(Watched::new(stream, limits.idle, None));
+    // A tunnel that a request asked for begins when the connection is given up by HTTP.
+    let tunnel = Arc::new(Mutex::new(None));
+    let service = {
+        let (proxy, tunnel) = (proxy.clone(), tunnel.clone());
+        service_fn(move |request| {
+            let (proxy, tunnel) = (proxy.clone(), tunnel.clone());
+            async move { Ok::<_, Infallible>(proxy.answer(request, &tunnel).await) }
+        })
+    };
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_header_size(HEAD_BYTES)
+        .max_headers(HEAD_FIELDS)
+        .serve_connection(io, service)
+        .with_upgrades()
+        .await;
+    if let Err(error) = served {
+        // The run's own doing, or its command was ended: nothing for the operator.
+        tracing::debug!(%error, "a connection to the egress proxy broke");
+    }
+    let tunnel = match tunnel.lock() {
+        Ok(mut tunnel) => tunnel.take(),
+        Err(poisoned) => poisoned.into_inner().take(),
+    };
+    if let Some(tunnel) = tunnel {
+        proxy.tunnel(tunnel).await;
+    }
+}

@@ -1,0 +1,294 @@
+//! The first message of a TLS connection, read for the one name in it.
+//!
+//! The bytes are a stranger's: nothing is indexed unchecked, nothing is taken that a strict server would refuse, and
+//! where a reader could see two names there is none.
+
+/// The most that a hello may take up with its record headers, in bytes. Real ones have some hundreds to some thousands.
+pub(super) const MAX_BYTES: usize = 16 * 1024;
+
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+const SERVER_NAME: u16 = 0;
+const HOST_NAME: u8 = 0;
+/// The most that one record may carry, in bytes.
+const MAX_RECORD: usize = 1 << 14;
+
+/// What the bytes so far are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Hello {
+    /// The beginning of a hello.
+    Incomplete,
+    /// A whole hello, and the server name in it, as sent.
+    Whole(Option<String>),
+}
+
+/// What the bytes are instead of a hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoHello(&'static str);
+
+const NOT_TLS: NoHello = NoHello("the connection does not begin with a TLS handshake");
+const MALFORMED: NoHello = NoHello("the TLS handshake is malformed");
+
+/// Reads a hello, which may be spread over any number of records.
+pub(super) fn parse(bytes: &[u8]) -> Result<Hello, NoHello> {
+    let mut message = Vec::new();
+    let mut rest = Bytes(bytes);
+    loop {
+        if let Some(whole) = whole(&message)? {
+            return Ok(Hello::Whole(name_in(whole)?));
+        }
+        // What can be told to be wrong from the first bytes is not waited for.
+        if rest.0.first().is_some_and(|kind| *kind != HANDSHAKE)
+            || rest.0.get(1).is_some_and(|major| *major != 3)
+        {
+            return Err(if message.is_empty() { NOT_TLS } else { MALFORMED });
+        }
+        let Some(header) = rest.take(5) else {
+            return incomplete(bytes);
+        };
+        let length = usize::from(
+            Bytes(header.get(3..).unwrap_or_default())
+                .u16()
+                .ok_or(MALFORMED)?,
+        );
+        if length == 0 || length > MAX_RECORD {
+            return Err(MALFORMED);
+        }
+        let Some(fragment) = rest.take(length) else {
+            return incomplete(bytes);
+        };
+        message.extend_from_slice(fragment);
+    }
+}
+
+fn incomplete(bytes: &[u8]) -> Result<Hello, NoHello> {
+    if bytes.len() >= MAX_BYTES {
+        return Err(NoHello("the TLS handshake is too large"));
+    }
+    Ok(Hello::Incomplete)
+}
+
+/// The body of the hello, once all of it is there.
+fn whole(message: &[u8]) -> Result<Option<Bytes<'_>>, NoHello> {
+    let mut rest = Bytes(message);
+    let Some(kind) = rest.u8() else {
+        return Ok(None);
+    };
+    if kind != CLIENT_HELLO {
+        return Err(MALFORMED);
+    }
+    let Some(length) = rest.take(3) else {
+        return Ok(None);
+    };
+    let length = length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    if length > MAX_BYTES {
+        return Err(NoHello("the TLS handshake is too large"));
+    }
+    Ok(rest.take(length).map(Bytes))
+}
+
+/// Version, random, session, suites, compression, extensions: the extension of the name is what matters.
+fn name_in(mut hello: Bytes<'_>) -> Result<Option<String>, NoHello> {
+    hello.take(2 + 32).ok_or(MALFORMED)?;
+    hello.vector_u8().ok_or(MALFORMED)?;
+    hello.vector_u16().ok_or(MALFORMED)?;
+    hello.vector_u8().ok_or(MALFORMED)?;
+    if hello.0.is_empty() {
+        return Ok(None);
+    }
+    let mut extensions = hello.vector_u16().ok_or(MALFORMED)?;
+    if !hello.0.is_empty() {
+        return Err(MALFORMED);
+    }
+    let mut name = None;
+    while !extensions.0.is_empty() {
+        let kind = extensions.u16().ok_or(MALFORMED)?;
+        let content = extensions.vector_u16().ok_or(MALFORMED)?;
+        if kind == SERVER_NAME && name.replace(server_name(content)?).is_some() {
+            return Err(MALFORMED);
+        }
+    }
+    Ok(name)
+}
+
+/// The list of names, which must be one name.
+fn server_name(mut content: Bytes<'_>) -> Result<String, NoHello> {
+    let mut list = content.vector_u16().ok_or(MALFORMED)?;
+    let kind = list.u8().ok_or(MALFORMED)?;
+    let name = list.vector_u16().ok_or(MALFORMED)?;
+    if kind != HOST_NAME || !list.0.is_empty() || !content.0.is_empty() || name.0.is_empty() {
+        return Err(MALFORMED);
+    }
+    match std::str::from_utf8(name.0) {
+        Ok(name) if name.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(name.to_owned()),
+        Ok(_) | Err(_) => Err(MALFORMED),
+    }
+}
+
+/// What is left to read.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1)?.first().copied()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2)?.try_into().ok().map(u16::from_be_bytes)
+    }
+
+    fn vector_u8(&mut self) -> Option<Self> {
+        let length = self.u8()?;
+        self.take(length.into()).map(Bytes)
+    }
+
+    fn vector_u16(&mut self) -> Option<Self> {
+        let length = self.u16()?;
+        self.take(length.into()).map(Bytes)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The server name extension with these names.
+    fn names(names: &[&str]) -> Vec<u8> {
+        let mut list = Vec::new();
+        for name in names {
+            list.push(HOST_NAME);
+            list.extend(u16::try_from(name.len()).unwrap().to_be_bytes());
+            list.extend(name.as_bytes());
+        }
+        let mut content = u16::try_from(list.len()).unwrap().to_be_bytes().to_vec();
+        content.extend(list);
+        extension(SERVER_NAME, &content)
+    }
+
+    fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
+        let mut bytes = kind.to_be_bytes().to_vec();
+        bytes.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
+        bytes.extend(content);
+        bytes
+    }
+
+    fn message(extensions: &[u8]) -> Vec<u8> {
+        let mut body = vec![3, 3];
+        body.extend([7; 32]);
+        body.push(0);
+        body.extend([0, 2, 0x13, 1]);
+        body.extend([1, 0]);
+        body.extend(u16::try_from(extensions.len()).unwrap().to_be_bytes());
+        body.extend(extensions);
+        let mut message = vec![CLIENT_HELLO, 0];
+        message.extend(u16::try_from(body.len()).unwrap().to_be_bytes());
+        message.extend(body);
+        message
+    }
+
+    fn records(message: &[u8], size: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for fragment in message.chunks(size) {
+            bytes.extend([HANDSHAKE, 3, 1]);
+            bytes.extend(u16::try_from(fragment.len()).unwrap().to_be_bytes());
+            bytes.extend(fragment);
+        }
+        bytes
+    }
+
+    /// A hello in one record that asks for `name`.
+    pub(in crate::egress) fn hello_for(name: &str) -> Vec<u8> {
+        records(&message(&names(&[name])), MAX_RECORD)
+    }
+
+    /// The same in records of one byte each.
+    pub(in crate::egress) fn fragmented_hello_for(name: &str) -> Vec<u8> {
+        records(&message(&names(&[name])), 1)
+    }
+
+    /// A hello without a name.
+    pub(in crate::egress) fn nameless_hello() -> Vec<u8> {
+        records(&message(&extension(43, &[2, 3, 4])), MAX_RECORD)
+    }
+
+    #[test]
+    fn the_name_is_found_whole_and_fragmented() {
+        let expected = Ok(Hello::Whole(Some("example.com".to_owned())));
+        assert_eq!(parse(&hello_for("example.com")), expected);
+        assert_eq!(parse(&fragmented_hello_for("example.com")), expected);
+        assert_eq!(parse(&nameless_hello()), Ok(Hello::Whole(None)));
+    }
+
+    #[test]
+    fn every_prefix_of_a_hello_is_incomplete() {
+        for whole in [hello_for("example.com"), fragmented_hello_for("example.com")] {
+            for end in 0..whole.len() {
+                assert_eq!(parse(&whole[..end]), Ok(Hello::Incomplete), "{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_names_are_no_name() {
+        let twice = [names(&["a.example"]), names(&["b.example"])].concat();
+        for extensions in [
+            names(&["a.example", "b.example"]),
+            twice,
+            names(&[""]),
+            names(&[]),
+        ] {
+            assert_eq!(parse(&records(&message(&extensions), MAX_RECORD)), Err(MALFORMED));
+        }
+        assert_eq!(parse(&hello_for("a\0.example")), Err(MALFORMED));
+    }
+
+    #[test]
+    fn what_is_not_tls_is_told_from_its_first_bytes() {
+        assert_eq!(parse(b"S"), Err(NOT_TLS));
+        assert_eq!(parse(b"SSH-2.0-x\r\n"), Err(NOT_TLS));
+        assert_eq!(parse(&[HANDSHAKE, 2]), Err(NOT_TLS));
+        assert_eq!(parse(&[HANDSHAKE, 3, 1, 0, 0]), Err(MALFORMED));
+        assert_eq!(parse(&[HANDSHAKE, 3, 1, 0, 1, 2]), Err(MALFORMED));
+        let endless = records(&[CLIENT_HELLO, 0xff, 0xff, 0xff], 4);
+        assert!(parse(&endless).is_err());
+        let slow = records(
+            &[&[CLIENT_HELLO, 0, 0x3f, 0xff][..], &vec![0; MAX_BYTES]].concat(),
+            1,
+        );
+        assert!(parse(&slow[..MAX_BYTES]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _parsed = parse(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_hello_never_panics_and_never_names_more_than_was_sent(
+            at in 0_usize..90, byte: u8, size in 1_usize..90,
+        ) {
+            let mut bytes = records(&message(&names(&["example.com"])), size);
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Ok(Hello::Whole(Some(name))) = parse(&bytes) {
+                prop_assert!(name.len() <= 11 && name.is_ascii());
+            }
+        }
+
+        #[test]
+        fn fragments_make_no_difference(name in "[a-z]{1,20}\\.[a-z]{2,5}", size in 1_usize..200) {
+            let bytes = records(&message(&names(&[&name])), size);
+            prop_assert_eq!(parse(&bytes), Ok(Hello::Whole(Some(name))));
+        }
+    }
+}

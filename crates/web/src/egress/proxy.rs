@@ -1,0 +1,346 @@
+//! The requests to the proxy: what each asks for, whether it may, and plain HTTP passed on.
+
+use std::{
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
+    header::{self, HOST},
+    uri::{Authority, Scheme},
+};
+use http_body_util::{Either, Full};
+use hyper::{
+    body::{Body, Frame, Incoming, SizeHint},
+    client::conn::http1,
+};
+use hyper_util::rt::TokioIo;
+use sortie_net::{Policy, Refused, policy::parse_host};
+use tokio::{net::TcpStream, task::JoinSet, time::timeout};
+use url::Host;
+
+use super::{
+    Event, HEAD_BYTES, HEAD_FIELDS, Limits, OnEvent,
+    tunnel::Tunnel,
+    watched::{Counts, Watched},
+};
+
+/// What an event repeats of a text of the run, in characters.
+const TOLD_CHARS: usize = 255;
+/// Fields that concern one connection alone.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// The body of an answer: the proxy's own words, or what the other side sends.
+type Answer = Response<Either<Full<Bytes>, Passed>>;
+
+/// The proxy of one run.
+pub(super) struct Proxy {
+    pub(super) policy: Arc<Policy>,
+    pub(super) limits: Limits,
+    pub(super) on_event: OnEvent,
+    /// What the run may still transfer, in bytes.
+    pub(super) left: Arc<AtomicU64>,
+}
+
+/// An answer that is not passed on: its status and its sentence.
+struct Denied(StatusCode, String);
+
+fn malformed(why: &str) -> Denied {
+    Denied(StatusCode::BAD_REQUEST, why.to_owned())
+}
+
+impl From<Refused> for Denied {
+    fn from(refused: Refused) -> Self {
+        let status = match refused {
+            Refused::Form(_) => StatusCode::BAD_REQUEST,
+            Refused::Unknown { .. } => StatusCode::BAD_GATEWAY,
+            Refused::Port { .. } | Refused::Domain { .. } | Refused::Address { .. } => StatusCode::FORBIDDEN,
+        };
+        Self(status, refused.to_string())
+    }
+}
+
+/// Where a request goes.
+pub(super) struct Target {
+    pub(super) host: Host<String>,
+    pub(super) port: u16,
+}
+
+/// A connection to the outside.
+pub(super) struct Upstream {
+    pub(super) io: Watched<TcpStream>,
+    pub(super) visit: Visit,
+}
+
+/// Tells that a connection to the outside is over, however it ended.
+pub(super) struct Visit {
+    target: Target,
+    counts: Arc<Counts>,
+    on_event: OnEvent,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        (self.on_event)(Event::Closed {
+            host: self.target.host.to_string(),
+            port: self.target.port,
+            sent: self.counts.sent.load(Ordering::Relaxed),
+            received: self.counts.received.load(Ordering::Relaxed),
+        });
+    }
+}
+
+impl Proxy {
+    /// Answers one request. A tunnel that it asks for is put into `tunnel`.
+    pub(super) async fn answer(&self, request: Request<Incoming>, tunnel: &Mutex<Option<Tunnel>>) -> Answer {
+        // Paths and queries may hold what is nobody's business.
+        let asked = request
+            .uri()
+            .authority()
+            .map_or_else(String::new, Authority::to_string);
+        let answered = if request.method() == Method::CONNECT {
+            self.open_tunnel(request, tunnel).await
+        } else {
+            self.pass_on(request).await
+        };
+        answered.unwrap_or_else(|Denied(status, why)| {
+            self.refuse(&asked, &why);
+            // The answer holds the reason alone: a command shows it to the agent.
+            let mut answer = Response::new(Either::Left(Full::from(format!("egress proxy: {why}\n"))));
+            *answer.status_mut() = status;
+            let text = HeaderValue::from_static("text/plain; charset=utf-8");
+            answer.headers_mut().insert(header::CONTENT_TYPE, text);
+            answer
+        })
+    }
+
+    /// Tells that something was refused.
+    pub(super) fn refuse(&self, target: &str, why: &str) {
+        (self.on_event)(Event::Refused {
+            target: target.chars().take(TOLD_CHARS).collect(),
+            why: why.chars().take(TOLD_CHARS).collect(),
+        });
+    }
+
+    async fn open_tunnel(
+        &self,
+        request: Request<Incoming>,
+        tunnel: &Mutex<Option<Tunnel>>,
+    ) -> Result<Answer, Denied> {
+        let Some(authority) = request.uri().authority() else {
+            return Err(malformed("CONNECT must name a host and a port"));
+        };
+        let target = target(authority, None)?;
+        if target.port != 443 {
+            let why = "CONNECT is for port 443 alone: plain HTTP goes without a tunnel";
+            return Err(Denied(StatusCode::FORBIDDEN, why.to_owned()));
+        }
+        let host = target.host.clone();
+        let upstream = self.connect(target).await?;
+        let asked = Tunnel {
+            upgrade: hyper::upgrade::on(request),
+            host,
+            upstream,
+        };
+        match tunnel.lock() {
+            Ok(mut tunnel) => *tunnel = Some(asked),
+            Err(poisoned) => *poisoned.into_inner() = Some(asked),
+        }
+        Ok(Response::new(Either::Left(Full::default())))
+    }
+
+    async fn pass_on(&self, mut request: Request<Incoming>) -> Result<Answer, Denied> {
+        let target = plain_target(request.uri(), request.headers())?;
+        rewrite(&mut request, &target)?;
+        let Upstream { io, visit } = self.connect(target).await?;
+        let broken = |error: hyper::Error| Denied(StatusCode::BAD_GATEWAY, error.to_string());
+        let handshake = http1::Builder::new()
+            .max_header_size(HEAD_BYTES)
+            .max_headers(HEAD_FIELDS)
+            .handshake(TokioIo::new(io));
+        let (mut sender, connection) = handshake.await.map_err(broken)?;
+        let mut driver = JoinSet::new();
+        driver.spawn(async move {
+            // What breaks here breaks the answer, which says so.
+            let _ended = connection.await;
+        });
+        // The watch over the connection tells of a silence; this is for one that is kept awake and never answers.
+        let answer = timeout(self.limits.idle, sender.send_request(request)).await;
+        let Ok(answer) = answer else {
+            let why = "the server does not answer".to_owned();
+            return Err(Denied(StatusCode::GATEWAY_TIMEOUT, why));
+        };
+        let (mut head, body) = answer.map_err(broken)?.into_parts();
+        strip(&mut head.headers);
+        let body = Passed {
+            body,
+            _driver: driver,
+            _visit: visit,
+        };
+        Ok(Response::from_parts(head, Either::Right(body)))
+    }
+
+    /// Judges a target and connects to one of the addresses that were judged.
+    async fn connect(&self, target: Target) -> Result<Upstream, Denied> {
+        if self.left.load(Ordering::Relaxed) == 0 {
+            let why = format!("the run has transferred its {} bytes", self.limits.total_bytes);
+            return Err(Denied(StatusCode::FORBIDDEN, why));
+        }
+        let connected = timeout(self.limits.connect, async {
+            let host = target.host.to_string();
+            let addresses = self.policy.resolve(&host, target.port).await?;
+            first_of(&addresses).await
+        });
+        let Ok(connected) = connected.await else {
+            let why = format!("{} cannot be reached: time-out", target.host);
+            return Err(Denied(StatusCode::GATEWAY_TIMEOUT, why));
+        };
+        let stream = connected?;
+        let counts = Arc::new(Counts::new(self.left.clone()));
+        (self.on_event)(Event::Opened {
+            host: target.host.to_string(),
+            port: target.port,
+        });
+        Ok(Upstream {
+            io: Watched::new(stream, self.limits.idle, Some(counts.clone())),
+            visit: Visit {
+                target,
+                counts,
+                on_event: self.on_event.clone(),
+            },
+        })
+    }
+}
+
+/// Connects to the first address that takes the connection.
+async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, Denied> {
+    let mut failed = "no address".to_owned();
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error.to_string(),
+        }
+    }
+    let why = format!("the host cannot be reached: {failed}");
+    Err(Denied(StatusCode::BAD_GATEWAY, why))
+}
+
+/// The host and the port of an authority.
+fn target(authority: &Authority, default: Option<u16>) -> Result<Target, Denied> {
+    if authority.as_str().contains('@') {
+        return Err(malformed("the target must not carry a user name"));
+    }
+    let written_port = authority.as_str().len() > authority.host().len();
+    let port = match (authority.port_u16(), default) {
+        (Some(port), _) => port,
+        (None, Some(port)) if !written_port => port,
+        (None, _) => return Err(malformed("the target must name a port")),
+    };
+    Ok(Target {
+        host: parse_host(authority.host())?,
+        port,
+    })
+}
+
+/// Where a request of plain HTTP goes: its URL and its `Host` agree.
+fn plain_target(uri: &Uri, headers: &HeaderMap) -> Result<Target, Denied> {
+    let Some(authority) = uri.authority() else {
+        return Err(malformed(
+            "this is a proxy: the request must name a whole URL, or be a CONNECT",
+        ));
+    };
+    if uri.scheme() != Some(&Scheme::HTTP) {
+        return Err(malformed("only http URLs come this way: https goes by CONNECT"));
+    }
+    let target = target(authority, Some(80))?;
+    if target.port != 80 {
+        let why = "plain HTTP is for port 80 alone".to_owned();
+        return Err(Denied(StatusCode::FORBIDDEN, why));
+    }
+    let mut hosts = headers.get_all(HOST).iter();
+    let named = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => Authority::try_from(host.as_bytes()).ok(),
+        (Some(_), Some(_)) => return Err(malformed("the request has more than one Host")),
+        (None, _) => return Err(malformed("the request has no Host")),
+    };
+    let named = named.map(|named| self::target(&named, Some(80))).transpose()?;
+    if named.is_none_or(|named| named.host != target.host || named.port != target.port) {
+        let why = "the Host of the request is another than that of its URL".to_owned();
+        return Err(Denied(StatusCode::FORBIDDEN, why));
+    }
+    Ok(target)
+}
+
+/// Makes of a request to a proxy one to the server itself.
+fn rewrite(request: &mut Request<Incoming>, target: &Target) -> Result<(), Denied> {
+    let path = request.uri().path_and_query().cloned();
+    let path = path.unwrap_or_else(|| http::uri::PathAndQuery::from_static("/"));
+    *request.uri_mut() = Uri::from(path);
+    *request.version_mut() = Version::HTTP_11;
+    strip(request.headers_mut());
+    request.headers_mut().remove(header::EXPECT);
+    let host = HeaderValue::from_str(&target.host.to_string());
+    let host = host.map_err(|_| malformed("the host must be a plain name or address"))?;
+    request.headers_mut().insert(HOST, host);
+    Ok(())
+}
+
+/// Takes out what concerns one connection alone, the fields that `Connection` names included.
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        // What frames the body is not the connection's to name.
+        .filter(|name| !matches!(*name, header::CONTENT_LENGTH | HOST))
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// A body passed on as it comes. Dropping it ends the connection that it comes from.
+pub(super) struct Passed {
+    body: Incoming,
+    _driver: JoinSet<()>,
+    _visit: Visit,
+}
+
+impl Body for Passed {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,87 @@
+//! A tunnel of TLS: nothing is passed on before the handshake asks for the host that the tunnel was made to.
+//!
+//! It is the name in the clear that counts. A handshake that hides its name and shows another is refused for the one
+//! it shows; what a server that is allowed does with a hidden name, or with a `Host` inside of TLS, is out of sight.
+
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use sortie_net::policy::parse_host;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    time::timeout,
+};
+use url::Host;
+
+use super::{
+    hello::{self, Hello},
+    proxy::{Proxy, Upstream},
+};
+
+/// A tunnel that has been granted and waits for its connection to be given up by HTTP.
+pub(super) struct Tunnel {
+    pub(super) upgrade: OnUpgrade,
+    pub(super) host: Host<String>,
+    pub(super) upstream: Upstream,
+}
+
+impl Proxy {
+    /// Serves a tunnel to its end.
+    pub(super) async fn tunnel(&self, tunnel: Tunnel) {
+        let Tunnel {
+            upgrade,
+            host,
+            upstream,
+        } = tunnel;
+        let Ok(upgraded) = upgrade.await else {
+            // The command left before its tunnel was there.
+            return;
+        };
+        let mut inside = TokioIo::new(upgraded);
+        let hello = match self.hello(&mut inside, &host).await {
+            Ok(hello) => hello,
+            Err(why) => return self.refuse(&host.to_string(), &why),
+        };
+        let Upstream { mut io, visit } = upstream;
+        let passed = async {
+            io.write_all(&hello).await?;
+            copy_bidirectional(&mut inside, &mut io).await
+        };
+        if let Err(error) = passed.await {
+            tracing::debug!(%error, "a tunnel of the egress proxy broke");
+        }
+        drop(visit);
+    }
+
+    /// The bytes of a TLS handshake that asks for `host`.
+    async fn hello(&self, inside: &mut TokioIo<Upgraded>, host: &Host<String>) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::with_capacity(2048);
+        let read = timeout(self.limits.head, async {
+            loop {
+                match hello::parse(&bytes).map_err(|error| error.to_string())? {
+                    Hello::Whole(name) => return Ok(name),
+                    Hello::Incomplete => {}
+                }
+                let room = hello::MAX_BYTES.saturating_sub(bytes.len()) as u64;
+                match inside.take(room).read_buf(&mut bytes).await {
+                    Ok(0) => return Err("the connection ended before its TLS handshake".to_owned()),
+                    Ok(_) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+        });
+        let Ok(name) = read.await else {
+            return Err("the TLS handshake took too long".to_owned());
+        };
+        let agrees = match (name?, host) {
+            (Some(name), _) => parse_host(&name).is_ok_and(|name| name == *host),
+            // A handshake with an address names nothing.
+            (None, Host::Ipv4(_) | Host::Ipv6(_)) => true,
+            (None, Host::Domain(_)) => false,
+        };
+        if agrees {
+            Ok(bytes)
+        } else {
+            Err("the TLS handshake asks for another host than the tunnel, or for none".to_owned())
+        }
+    }
+}

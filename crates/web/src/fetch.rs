@@ -1,0 +1,241 @@
+//! `web_fetch`: a page as text a model can read.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{
+    HeaderMap, HeaderValue, Method,
+    header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE},
+};
+use reqwest::Response;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sortie_agent::{
+    Tool, ToolContent,
+    model::ToolDefinition,
+    tool::{Context, Effect, Order, ToolError, arguments},
+};
+use sortie_net::{BodyEnd, Policy, read_head};
+use tokio::{task::spawn_blocking, time::timeout};
+use url::Url;
+
+use crate::{
+    Web,
+    follow::{Answered, Asked, Gate, follow},
+    html::{self, Layout},
+    json,
+    media::{Kind, Media},
+    text, told,
+};
+
+/// How much of a page is read, in bytes.
+pub(crate) const BODY_BYTES: usize = 5 << 20;
+/// How long fetching may take, redirects and robots.txt included.
+const TIME: Duration = Duration::from_secs(20);
+/// How long laying a page out may take, the wait for its turn included.
+const LAYOUT: Duration = Duration::from_secs(30);
+/// The longest URL, in bytes.
+pub(crate) const URL_BYTES: usize = 4096;
+
+pub(crate) struct WebFetch {
+    web: Arc<Web>,
+    policy: Arc<Policy>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    url: String,
+    #[serde(default)]
+    start: usize,
+}
+
+impl WebFetch {
+    pub(crate) fn new(web: Arc<Web>, policy: Arc<Policy>) -> Self {
+        Self { web, policy }
+    }
+}
+
+impl Tool for WebFetch {
+    fn definition(&self) -> ToolDefinition<'_> {
+        ToolDefinition {
+            name: "web_fetch",
+            description: "Fetches a public web page and returns its text: HTML as Markdown (the main article where \
+                          the page has one), JSON, XML, CSV and plain text as they are. A last line in brackets \
+                          tells where to go on when there is more than fits into one result.",
+            parameters: r#"{
+                "type": "object",
+                "properties": {
+                    "url": {"type": "string", "description": "An http or https URL."},
+                    "start": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "description": "Where to go on in a long text, as an earlier result told. Default: 0."
+                    }
+                },
+                "required": ["url"],
+                "additionalProperties": false
+            }"#,
+        }
+    }
+
+    fn order(&self) -> Order {
+        Order::SideBySide
+    }
+
+    fn effect(&self, _arguments: &RawValue) -> Effect {
+        Effect::Nothing
+    }
+
+    fn call<'a>(
+        &'a self,
+        raw: Box<RawValue>,
+        context: Context<'a>,
+    ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
+        Box::pin(async move {
+            let Arguments { url, start } = arguments(&raw)?;
+            let url = parse_url(&url)?;
+            let fetched = timeout(TIME, self.fetch(url)).await;
+            let fetched =
+                fetched.map_err(|_| told(format!("not answered within {} s", TIME.as_secs())))??;
+            let (head, text) = self.lay_out(fetched).await?;
+            let limit = context.output_bytes;
+            let shown = text::page(&head, &text, start, limit)
+                .map_err(|length| told(format!("start: the text has only {length} bytes")))?;
+            Ok(ToolContent::Text(shown))
+        })
+    }
+}
+
+/// What was fetched.
+struct Fetched {
+    url: Url,
+    status: String,
+    media: Media,
+    body: Bytes,
+    end: BodyEnd,
+}
+
+impl WebFetch {
+    async fn fetch(&self, url: Url) -> Result<Fetched, ToolError> {
+        let mut headers = HeaderMap::new();
+        let accept =
+            "text/html, application/xhtml+xml, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5";
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        headers.insert(ACCEPT_LANGUAGE, HeaderValue::from_static("en, *;q=0.5"));
+        let asked = Asked {
+            method: Method::GET,
+            url,
+            headers,
+        };
+        let gate = self.web.robots.as_ref().map_or(Gate::Open, Gate::Robots);
+        let answered = follow(&self.web.client, &self.policy, asked, gate).await;
+        let Answered { url, response } = answered.map_err(told)?;
+        let status = status_text(&response);
+        let media = media_of(&response);
+        if media.kind() == Kind::Binary {
+            let size = response.content_length();
+            return Err(not_text(&url, &media, size));
+        }
+        let head = read_head(response, BODY_BYTES).await;
+        if media.kind_of(&head.bytes) == Kind::Binary {
+            let size = matches!(head.end, BodyEnd::Whole).then_some(head.bytes.len() as u64);
+            return Err(not_text(&url, &media, size));
+        }
+        Ok(Fetched {
+            url,
+            status,
+            media,
+            body: head.bytes,
+            end: head.end,
+        })
+    }
+
+    /// The text of what was fetched, and what is said about it first. Laying out a page is work for the processor: in
+    /// turn, and on a thread that may block.
+    async fn lay_out(&self, fetched: Fetched) -> Result<(String, String), ToolError> {
+        let laid_out = timeout(LAYOUT, async {
+            let turn = self.web.layouts.clone().acquire_owned().await;
+            let turn = turn.map_err(|error| ToolError::Fatal(error.to_string()))?;
+            // The turn ends with the work, also where nobody waits for it any more.
+            let work = spawn_blocking(move || {
+                let _turn = turn;
+                readable(&fetched)
+            });
+            work.await
+                .map_err(|_| told("the page could not be laid out: its reader failed on it"))
+        });
+        laid_out
+            .await
+            .map_err(|_| told("the page could not be laid out in time"))?
+    }
+}
+
+/// A URL as a model writes it.
+pub(crate) fn parse_url(text: &str) -> Result<Url, ToolError> {
+    if text.len() > URL_BYTES {
+        return Err(told(format!("url: must be at most {URL_BYTES} bytes long")));
+    }
+    text.parse().map_err(|error| told(format!("url: {error}")))
+}
+
+pub(crate) fn status_text(response: &Response) -> String {
+    let status = response.status();
+    match status.canonical_reason() {
+        Some(reason) => format!("{} {reason}", status.as_u16()),
+        None => status.as_u16().to_string(),
+    }
+}
+
+pub(crate) fn media_of(response: &Response) -> Media {
+    let value = response.headers().get(CONTENT_TYPE);
+    Media::new(value.and_then(|value| value.to_str().ok()).unwrap_or_default())
+}
+
+/// What is said of a type, which is the server's text.
+pub(crate) fn type_text(media: &Media) -> String {
+    match media.essence.as_str() {
+        "" => "no content type".to_owned(),
+        essence => text::one_line(essence, 100),
+    }
+}
+
+fn not_text(url: &Url, media: &Media, size: Option<u64>) -> ToolError {
+    let size = size.map_or("of unknown size".to_owned(), |bytes| format!("{bytes} bytes"));
+    let kind = type_text(media);
+    told(format!("{url} is {kind}, {size}: only text can be fetched"))
+}
+
+/// The head and the text of what was fetched.
+fn readable(fetched: &Fetched) -> (String, String) {
+    let decoded = fetched.media.decode(&fetched.body);
+    let (title, content, note) = match fetched.media.kind_of(&fetched.body) {
+        Kind::Html => {
+            let page = html::read(&decoded, &fetched.url);
+            let note = match page.layout {
+                Layout::Article => "\nThis is the main part of the page.",
+                Layout::Whole => "",
+                Layout::Bare => {
+                    "\nThe page is too large or too deeply nested to be laid out: this is its bare text."
+                }
+            };
+            (page.title, page.markdown, note)
+        }
+        Kind::Json => (String::new(), json::laid_out(decoded), ""),
+        Kind::Text | Kind::Unknown | Kind::Binary => (String::new(), decoded, ""),
+    };
+    let title = match title.as_str() {
+        "" => String::new(),
+        title => format!(", “{title}”"),
+    };
+    let kind = type_text(&fetched.media);
+    let cut = match &fetched.end {
+        BodyEnd::Whole => String::new(),
+        BodyEnd::Cut => format!("\nOnly its first {BODY_BYTES} bytes were read."),
+        BodyEnd::Broken(error) => format!("\nIt broke off after {} bytes: {error}.", fetched.body.len()),
+    };
+    let (url, status) = (&fetched.url, &fetched.status);
+    let head = format!("[{url}: {status}, {kind}{title}\n{}{note}{cut}]\n", text::OUTSIDE);
+    (text::clean(head), text::clean(content))
+}

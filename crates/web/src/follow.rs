@@ -1,0 +1,135 @@
+//! A request and the redirects that it meets, each judged like the first.
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_ENCODING, LOCATION, USER_AGENT},
+};
+use reqwest::Response;
+use sortie_net::{Client, Policy};
+use url::Url;
+
+use crate::robots::Robots;
+
+/// Redirects that are followed.
+const HOPS: usize = 5;
+/// The name we go by.
+const AGENT: &str = concat!("Sortie/", env!("CARGO_PKG_VERSION"));
+/// What goes along to another origin; all else may be meant for the first alone.
+const CARRIED: [HeaderName; 2] = [ACCEPT, ACCEPT_LANGUAGE];
+
+/// A request without a body.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+}
+
+/// An answer that is no redirect, and where it comes from.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) url: Url,
+    pub(crate) response: Response,
+}
+
+/// What must agree before each request.
+#[derive(Clone, Copy)]
+pub(crate) enum Gate<'a> {
+    /// The run's policy alone.
+    Open,
+    /// Also the site's robots.txt.
+    Robots(&'a Robots),
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{0}")]
+    Net(#[from] sortie_net::Error),
+    #[error("redirected more than {HOPS} times")]
+    Redirects,
+    #[error("redirected to what is not a URL")]
+    Location,
+    #[error("{0}")]
+    Robots(String),
+    #[error("the answer is compressed as `{0}`, which was not asked for")]
+    Encoding(String),
+}
+
+impl Failure {
+    /// Whether the run's own policy is the reason.
+    pub(crate) fn is_of_policy(&self) -> bool {
+        matches!(self, Self::Net(sortie_net::Error::Policy(_)))
+    }
+
+    /// Whether it is a chain of redirects without an end.
+    pub(crate) fn is_redirects(&self) -> bool {
+        matches!(self, Self::Redirects | Self::Location)
+    }
+}
+
+/// Sends a GET or HEAD and follows where it is redirected.
+pub(crate) async fn follow(
+    client: &Client,
+    policy: &Policy,
+    mut asked: Asked,
+    gate: Gate<'_>,
+) -> Result<Answered, Failure> {
+    for _ in 0..=HOPS {
+        if let Gate::Robots(robots) = gate {
+            // The policy first: nobody is asked for the robots.txt of a site that may not be reached.
+            policy.check_url(&asked.url).map_err(sortie_net::Error::from)?;
+            robots.check(client, policy, &asked.url).await?;
+        }
+        let request = client.request_under(policy, asked.method.clone(), &asked.url)?;
+        let response = client
+            .send(signed(request).headers(asked.headers.clone()))
+            .await?;
+        let Some(location) = redirect(&response) else {
+            check_encoding(&response)?;
+            return Ok(Answered {
+                url: asked.url,
+                response,
+            });
+        };
+        let location = std::str::from_utf8(location.as_bytes()).map_err(|_| Failure::Location)?;
+        let target = asked.url.join(location).map_err(|_| Failure::Location)?;
+        if target.origin() != asked.url.origin() {
+            let carried = |name: HeaderName| Some((name.clone(), asked.headers.get(&name)?.clone()));
+            asked.headers = CARRIED.into_iter().filter_map(carried).collect();
+        }
+        asked.url = target;
+    }
+    Err(Failure::Redirects)
+}
+
+/// Puts our name to a request. A header of the same name that is set later replaces it.
+pub(crate) fn signed(request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+    request.header(USER_AGENT, AGENT)
+}
+
+/// Where an answer sends us on to.
+fn redirect(response: &Response) -> Option<&HeaderValue> {
+    let redirects = matches!(
+        response.status(),
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    response.headers().get(LOCATION).filter(|_| redirects)
+}
+
+/// Refuses a body that is not what it stands for: nothing is unpacked here.
+pub(crate) fn check_encoding(response: &Response) -> Result<(), Failure> {
+    let encoding = response.headers().get(CONTENT_ENCODING);
+    match encoding.map(|encoding| String::from_utf8_lossy(encoding.as_bytes())) {
+        Some(encoding)
+            if !encoding.trim().is_empty() && !encoding.trim().eq_ignore_ascii_case("identity") =>
+        {
+            Err(Failure::Encoding(encoding.chars().take(40).collect()))
+        }
+        Some(_) | None => Ok(()),
+    }
+}

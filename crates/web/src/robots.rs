@@ -1,0 +1,178 @@
+//! Whether a site lets a page be fetched by a program: its robots.txt, kept for a while.
+//!
+//! A site without one allows everything; one that cannot be asked allows nothing until it can.
+
+mod rules;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderMap, Method, header::ACCEPT};
+use sortie_net::{BodyEnd, Client, Policy, read_head};
+use tokio::time::{Instant, timeout};
+use url::{Origin, Url};
+
+use self::rules::Rules;
+use crate::follow::{Asked, Failure, Gate, follow};
+
+/// How long a site's rules are kept.
+const KEPT: Duration = Duration::from_hours(1);
+/// How long it is remembered that a site could not be asked.
+const KEPT_FAILURE: Duration = Duration::from_mins(1);
+/// Most sites that are remembered.
+const SITES: usize = 1000;
+/// Longest that a site may take to answer.
+const TIME: Duration = Duration::from_secs(6);
+
+/// What is known of sites.
+#[derive(Debug, Default)]
+pub(crate) struct Robots {
+    sites: Mutex<HashMap<Origin, Known>>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    rules: Answer,
+    until: Instant,
+}
+
+/// What a site says.
+#[derive(Clone, Debug)]
+enum Answer {
+    /// It has rules, or none.
+    Rules(Arc<Rules>),
+    /// It cannot be asked.
+    Unreachable,
+}
+
+/// What comes of asking.
+enum Asking {
+    /// For everybody who asks for a while.
+    Kept(Answer, Duration),
+    /// For this run alone: its own policy had a part in it.
+    Once(Answer),
+}
+
+impl Robots {
+    /// Whether a page may be fetched: `Err` has the reason.
+    pub(crate) async fn check(&self, client: &Client, policy: &Policy, url: &Url) -> Result<(), Failure> {
+        let site = url.origin();
+        let rules = match self.known(&site) {
+            Some(rules) => rules,
+            None => match ask(client, policy, url).await? {
+                Asking::Once(rules) => rules,
+                Asking::Kept(rules, time) => {
+                    self.keep(site, rules.clone(), Instant::now() + time);
+                    rules
+                }
+            },
+        };
+        let path = match url.query() {
+            Some(query) => &format!("{}?{query}", url.path()),
+            None => url.path(),
+        };
+        match rules {
+            Answer::Rules(rules) if rules.allow(path) => Ok(()),
+            Answer::Rules(_) => Err(Failure::Robots(format!(
+                "the robots.txt of {} asks programs not to fetch this page",
+                url.origin().ascii_serialization()
+            ))),
+            Answer::Unreachable => Err(Failure::Robots(format!(
+                "the robots.txt of {} cannot be read now, so its pages are not fetched",
+                url.origin().ascii_serialization()
+            ))),
+        }
+    }
+
+    fn sites(&self) -> MutexGuard<'_, HashMap<Origin, Known>> {
+        self.sites.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self, site: &Origin) -> Option<Answer> {
+        let sites = self.sites();
+        let known = sites.get(site).filter(|known| known.until > Instant::now())?;
+        Some(known.rules.clone())
+    }
+
+    fn keep(&self, site: Origin, rules: Answer, until: Instant) {
+        let mut sites = self.sites();
+        if sites.len() >= SITES && !sites.contains_key(&site) {
+            let now = Instant::now();
+            sites.retain(|_, known| known.until > now);
+            if sites.len() >= SITES {
+                let oldest = sites.iter().min_by_key(|(_, known)| known.until);
+                if let Some(oldest) = oldest.map(|(site, _)| site.clone()) {
+                    sites.remove(&oldest);
+                }
+            }
+        }
+        sites.insert(site, Known { rules, until });
+    }
+}
+
+/// Fetches the robots.txt of the site of `url`. Where the network itself fails, so would the page: that is the error.
+async fn ask(client: &Client, policy: &Policy, url: &Url) -> Result<Asking, Failure> {
+    let mut asked = Asked {
+        method: Method::GET,
+        url: url.clone(),
+        headers: HeaderMap::new(),
+    };
+    asked.url.set_path("/robots.txt");
+    asked.url.set_query(None);
+    let text = http::HeaderValue::from_static("text/plain, */*;q=0.1");
+    asked.headers.insert(ACCEPT, text);
+    let no_rules = || Answer::Rules(Arc::new(Rules::default()));
+    // Boxed: following is what asks for the robots.txt in the first place.
+    let answer = timeout(TIME, Box::pin(follow(client, policy, asked, Gate::Open)));
+    let unreachable = Asking::Kept(Answer::Unreachable, KEPT_FAILURE);
+    let answer = match answer.await {
+        Err(_) => return Ok(unreachable),
+        Ok(Err(failure)) if failure.is_of_policy() => return Ok(Asking::Once(no_rules())),
+        // Redirected without end: as good as none.
+        Ok(Err(failure)) if failure.is_redirects() => return Ok(Asking::Kept(no_rules(), KEPT)),
+        Ok(answer) => answer?,
+    };
+    let status = answer.response.status();
+    if status.is_server_error() || status == http::StatusCode::TOO_MANY_REQUESTS {
+        return Ok(unreachable);
+    }
+    if !status.is_success() {
+        return Ok(Asking::Kept(no_rules(), KEPT));
+    }
+    match timeout(TIME, read_head(answer.response, rules::MAX_BYTES)).await {
+        Ok(head) if !matches!(head.end, BodyEnd::Broken(_)) => {
+            let rules = Rules::parse(&head.bytes);
+            Ok(Asking::Kept(Answer::Rules(Arc::new(rules)), KEPT))
+        }
+        Ok(_) | Err(_) => Ok(unreachable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_of_sites_is_bounded_and_runs_out() {
+        let robots = Robots::default();
+        let origin = |n: usize| {
+            let url: Url = format!("https://site{n}.example/").parse().unwrap();
+            url.origin()
+        };
+        for n in 0..SITES + 10 {
+            let until = Instant::now() + KEPT + Duration::from_millis(n as u64);
+            robots.keep(origin(n), Answer::Unreachable, until);
+        }
+        assert_eq!(robots.sites().len(), SITES);
+        assert!(robots.known(&origin(9)).is_none());
+        assert!(robots.known(&origin(10)).is_some());
+        tokio::time::advance(KEPT + Duration::from_millis(15)).await;
+        assert!(robots.known(&origin(15)).is_none());
+        assert!(robots.known(&origin(16)).is_some());
+        robots.keep(origin(0), Answer::Unreachable, Instant::now() + KEPT);
+        assert_eq!(robots.sites().len(), SITES - 5);
+    }
+}

@@ -1,0 +1,291 @@
+//! The rules of a robots.txt, as RFC 9309 has them: the groups of our name, else those for everybody; of the rules that
+//! match a path the longest, and of two of the same length the one that allows.
+
+use std::fmt::Write as _;
+
+/// The name that groups are looked up by.
+const TOKEN: &str = "sortie";
+/// How much of a file is read, in bytes: what the RFC asks for at least.
+pub(super) const MAX_BYTES: usize = 500 * 1024;
+
+/// What a site asks of us.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Rules(Vec<Rule>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Rule {
+    /// Normalized, without the `$` that ties it to the end of the path.
+    pattern: String,
+    to_end: bool,
+    verdict: Verdict,
+}
+
+/// Ordered so that, of rules that are equally long, the one that allows is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Disallow,
+    Allow,
+}
+
+/// Whom a group is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Audience {
+    Us,
+    Everybody,
+    Others,
+}
+
+impl Rules {
+    /// Reads a file; what is not understood is passed over.
+    pub(super) fn parse(file: &[u8]) -> Self {
+        let file = file.get(..MAX_BYTES).unwrap_or(file);
+        let file = String::from_utf8_lossy(file);
+        let (mut ours, mut for_all) = (Vec::new(), Vec::new());
+        let mut named = false;
+        // The audience of the current group, and whether its list of names is still going on.
+        let (mut audience, mut naming) = (Vec::new(), false);
+        for line in file.trim_start_matches('\u{feff}').split(['\r', '\n']) {
+            let line = line.split_once('#').map_or(line, |(before, _)| before);
+            let Some((key, value)) = line.split_once(':') else {
+                continue;
+            };
+            let value = value.trim();
+            let verdict = match key.trim().to_ascii_lowercase().as_str() {
+                "user-agent" => {
+                    if !naming {
+                        audience.clear();
+                    }
+                    naming = true;
+                    let who = audience_of(value);
+                    named |= who == Audience::Us;
+                    audience.push(who);
+                    continue;
+                }
+                "allow" => Verdict::Allow,
+                "disallow" => Verdict::Disallow,
+                // Of other lines none ends the list of names.
+                _ => continue,
+            };
+            naming = false;
+            // An empty pattern matches nothing.
+            if value.is_empty() {
+                continue;
+            }
+            if audience.contains(&Audience::Us) {
+                ours.push(Rule::new(value, verdict));
+            } else if audience.contains(&Audience::Everybody) {
+                for_all.push(Rule::new(value, verdict));
+            }
+        }
+        Self(if named { ours } else { for_all })
+    }
+
+    /// Whether a path, its query included, may be fetched.
+    pub(super) fn allow(&self, path: &str) -> bool {
+        let path = normalize(path);
+        if path == "/robots.txt" {
+            return true;
+        }
+        let matching = self.0.iter().filter(|rule| rule.matches(&path));
+        let verdict = matching
+            .map(|rule| (rule.pattern.len() + usize::from(rule.to_end), rule.verdict))
+            .max();
+        verdict.is_none_or(|(_, verdict)| verdict == Verdict::Allow)
+    }
+}
+
+fn audience_of(value: &str) -> Audience {
+    let end = value.find(|c: char| !c.is_ascii_alphabetic() && !matches!(c, '-' | '_'));
+    let token = value.get(..end.unwrap_or(value.len())).unwrap_or_default();
+    if token.eq_ignore_ascii_case(TOKEN) {
+        Audience::Us
+    } else if value == "*" {
+        Audience::Everybody
+    } else {
+        Audience::Others
+    }
+}
+
+impl Rule {
+    fn new(pattern: &str, verdict: Verdict) -> Self {
+        let (pattern, to_end) = match pattern.strip_suffix('$') {
+            Some(pattern) => (pattern, true),
+            None => (pattern, false),
+        };
+        Self {
+            pattern: normalize(pattern),
+            to_end,
+            verdict,
+        }
+    }
+
+    /// Each piece between asterisks is looked for behind the one before it: one pass over the path.
+    fn matches(&self, path: &str) -> bool {
+        let mut pieces = self.pattern.split('*');
+        let first = pieces.next().unwrap_or_default();
+        let Some(mut rest) = path.strip_prefix(first) else {
+            return false;
+        };
+        let mut pieces = pieces.peekable();
+        if pieces.peek().is_none() {
+            return !self.to_end || rest.is_empty();
+        }
+        while let Some(piece) = pieces.next() {
+            if self.to_end && pieces.peek().is_none() {
+                return rest.ends_with(piece);
+            }
+            match rest.split_once(piece) {
+                Some((_, after)) => rest = after,
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+/// One spelling for each path: what need not be percent-encoded is not, what must be is, in upper case.
+fn normalize(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut bytes = text.as_bytes();
+    while let Some((byte, after)) = bytes.split_first() {
+        let encoded = match (byte, after) {
+            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        bytes = if encoded.is_some() {
+            after.get(2..).unwrap_or_default()
+        } else {
+            after
+        };
+        let byte = encoded.unwrap_or(*byte);
+        let unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        if unreserved || (encoded.is_none() && byte.is_ascii_graphic()) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|digit| u8::try_from(digit).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn allows(file: &str, path: &str) -> bool {
+        Rules::parse(file.as_bytes()).allow(path)
+    }
+
+    #[test]
+    fn the_longest_rule_decides_and_of_two_the_one_that_allows() {
+        let file = "User-agent: *\nDisallow: /a\nAllow: /a/b\nDisallow: /a/b/c$\nAllow: /x\nDisallow: /x\n";
+        for (path, allowed) in [
+            ("/", true),
+            ("/a", false),
+            ("/ab", false),
+            ("/a/b", true),
+            ("/a/b/c", false),
+            ("/a/b/cd", true),
+            ("/x", true),
+            ("/robots.txt", true),
+        ] {
+            assert_eq!(allows(file, path), allowed, "{path}");
+        }
+        assert!(allows("User-agent: *\nDisallow: /\n", "/robots.txt"));
+        assert!(!allows("User-agent: *\nDisallow: /\n", "/"));
+    }
+
+    #[test]
+    fn our_groups_replace_those_for_everybody_and_count_together() {
+        let file = "user-agent: *\ndisallow: /all\n\nUser-Agent: other\nUser-agent: SORTIE/1.0\nDisallow: /one\n\
+                    Crawl-delay: 5\nuser-agent: sortie\nDisallow: /two\nUser-agent: sortiebot\nDisallow: /three\n";
+        for (path, allowed) in [("/all", true), ("/one", false), ("/two", false), ("/three", true)] {
+            assert_eq!(allows(file, path), allowed, "{path}");
+        }
+        assert!(allows(
+            "User-agent: sortie\nUser-agent: *\nAllow: /\nDisallow:\n",
+            "/x"
+        ));
+        // A group for us without a rule allows everything.
+        assert!(allows(
+            "User-agent: *\nDisallow: /\nUser-agent: sortie\nDisallow:\n",
+            "/x"
+        ));
+        // What stands before the first group is for nobody.
+        assert!(allows("Disallow: /\n", "/x"));
+    }
+
+    #[test]
+    fn asterisks_and_ends_are_understood() {
+        for (pattern, path, matches) in [
+            ("/*.gif$", "/a/b.gif", true),
+            ("/*.gif$", "/a/b.gif?x", false),
+            ("/*.gif", "/a/b.gif?x", true),
+            ("/a*b*c", "/a1b2c3", true),
+            ("/a*b*c", "/acb", false),
+            ("/a*a$", "/a", false),
+            ("/a*$", "/ab", true),
+            ("*/x", "/y/x", true),
+            ("/*", "/", true),
+            ("/$", "/", true),
+            ("/$", "/a", false),
+            ("/a%3Cb", "/a%3cb", true),
+            ("/%7Ename", "/~name", true),
+            ("/ä", "/%C3%A4", true),
+            ("/a%2Fb", "/a/b", false),
+        ] {
+            let file = format!("\u{feff}User-agent: *\r\nDisallow: {pattern} # why\r\n");
+            assert_eq!(!allows(&file, path), matches, "{pattern} {path}");
+        }
+    }
+
+    /// The same, by trying everything.
+    fn matches_slowly(pattern: &[u8], to_end: bool, path: &[u8]) -> bool {
+        match (pattern.split_first(), path.split_first()) {
+            (None, rest) => !to_end || rest.is_none(),
+            (Some((b'*', after)), rest) => {
+                matches_slowly(after, to_end, path)
+                    || rest.is_some_and(|(_, path)| matches_slowly(pattern, to_end, path))
+            }
+            (Some((a, after)), Some((b, path))) => a == b && matches_slowly(after, to_end, path),
+            (Some(_), None) => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_and_no_path_make_it_panic(file in any::<Vec<u8>>(), path in any::<String>()) {
+            let _allowed = Rules::parse(&file).allow(&path);
+        }
+
+        #[test]
+        fn files_that_look_like_robots_make_no_panic(
+            lines in prop::collection::vec("(User-agent|Allow|Disallow|Sitemap|):? ?(\\*|sortie|/[a-z*$%#]{0,6})?", 0..20),
+            path in "/[a-z%*$]{0,8}",
+        ) {
+            let _allowed = Rules::parse(lines.join("\n").as_bytes()).allow(&path);
+        }
+
+        #[test]
+        fn a_pattern_matches_what_trying_everything_finds(pattern in "/[ab*]{0,8}\\$?", path in "/[ab]{0,8}") {
+            let rule = Rule::new(&pattern, Verdict::Allow);
+            let slowly = matches_slowly(rule.pattern.as_bytes(), rule.to_end, path.as_bytes());
+            prop_assert_eq!(rule.matches(&path), slowly);
+        }
+
+        #[test]
+        fn a_normal_path_stays_as_it_is(text in any::<String>()) {
+            let once = normalize(&text);
+            prop_assert_eq!(normalize(&once), once);
+        }
+    }
+}

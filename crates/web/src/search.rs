@@ -1,0 +1,253 @@
+//! `web_search`: pages found by a search engine of the operator's choice.
+//!
+//! The engine's address and key are the operator's. What it finds is a stranger's: bounded, and cut down to where the
+//! run may go.
+
+mod backends;
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sortie_agent::{
+    Tool, ToolContent,
+    model::ToolDefinition,
+    tool::{Context, Effect, Order, ToolError, arguments},
+};
+use sortie_api::{Credential, Micros};
+use sortie_net::{EngineClient, Policy, Timeouts, read_body};
+use url::Url;
+
+use self::backends::{Brave, SearchBackend, Searxng, Tavily};
+use crate::{SetupError, Web, text, told};
+
+/// How long a search may take.
+const TIME: Duration = Duration::from_secs(15);
+/// The largest answer of an engine, in bytes.
+const ANSWER_BYTES: usize = 2 << 20;
+/// The longest query, in characters.
+const QUERY_CHARS: usize = 400;
+/// Results where the model names no number, and at most.
+const COUNT: (usize, usize) = (8, 20);
+/// The longest title and the longest snippet, in characters.
+const TITLE_CHARS: usize = 200;
+const SNIPPET_CHARS: usize = 500;
+/// The longest URL of a result, in bytes.
+const URL_BYTES: usize = 2048;
+
+/// The search engine of a node.
+#[derive(Clone, Debug)]
+pub struct SearchSettings {
+    /// Whose it is.
+    pub backend: Backend,
+    /// The key; needed by Brave and Tavily.
+    pub key: Option<Credential>,
+    /// Where it answers; `None`: the provider's own address, which `SearXNG` has none of.
+    pub base_url: Option<Url>,
+    /// What one search costs.
+    pub price: Micros,
+}
+
+/// The search engines that are spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// The Brave Search API.
+    Brave,
+    /// Tavily.
+    Tavily,
+    /// A `SearXNG` of the operator's own, with its JSON format switched on.
+    Searxng,
+}
+
+/// A search engine that is set up.
+pub(crate) struct Engine {
+    backend: Box<dyn SearchBackend>,
+    client: EngineClient,
+    price: Micros,
+}
+
+/// A page that was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hit {
+    pub(crate) title: String,
+    pub(crate) url: String,
+    pub(crate) snippet: String,
+}
+
+impl Engine {
+    pub(crate) fn new(settings: SearchSettings) -> Result<Self, SetupError> {
+        let SearchSettings {
+            backend,
+            key,
+            base_url,
+            price,
+        } = settings;
+        let no_key = SetupError::Settings("the search engine needs a key");
+        let no_url = SetupError::Settings("a SearXNG search engine needs its address");
+        let bad_url = || SetupError::Settings("the search engine's address must be an http or https URL");
+        let own = |text: &str| text.parse::<Url>().map_err(|_| bad_url());
+        if base_url
+            .as_ref()
+            .is_some_and(|url| !matches!(url.scheme(), "http" | "https"))
+        {
+            return Err(bad_url());
+        }
+        let backend: Box<dyn SearchBackend> = match backend {
+            Backend::Brave => Box::new(Brave {
+                base: base_url.map_or_else(|| own("https://api.search.brave.com/"), Ok)?,
+                key: key.ok_or(no_key)?,
+            }),
+            Backend::Tavily => Box::new(Tavily {
+                base: base_url.map_or_else(|| own("https://api.tavily.com/"), Ok)?,
+                key: key.ok_or(no_key)?,
+            }),
+            Backend::Searxng => Box::new(Searxng {
+                base: base_url.ok_or(no_url)?,
+                key,
+            }),
+        };
+        let client = EngineClient::new(Timeouts {
+            connect: TIME,
+            read: TIME,
+            total: Some(TIME),
+        })?;
+        Ok(Self {
+            backend,
+            client,
+            price,
+        })
+    }
+
+    /// Searches. Messages are the engine's status alone: what it says may hold the key.
+    async fn search(&self, query: &str, count: usize) -> Result<Vec<Hit>, ToolError> {
+        let request = self.backend.request(&self.client, query, count).map_err(told)?;
+        let failed = |error| {
+            told(format!(
+                "the search engine cannot be reached: {}",
+                sortie_net::Error::from(error)
+            ))
+        };
+        let response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(told(format!("the search engine answered {}", status.as_u16())));
+        }
+        let body = read_body(response, ANSWER_BYTES).await.map_err(told)?;
+        let hits = self.backend.hits(&body);
+        hits.map_err(|_| told("the search engine's answer is not what it is known to send"))
+    }
+}
+
+pub(crate) struct WebSearch {
+    web: Arc<Web>,
+    policy: Arc<Policy>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    query: String,
+    count: Option<usize>,
+}
+
+impl WebSearch {
+    pub(crate) fn new(web: Arc<Web>, policy: Arc<Policy>) -> Self {
+        Self { web, policy }
+    }
+}
+
+impl Tool for WebSearch {
+    fn definition(&self) -> ToolDefinition<'_> {
+        ToolDefinition {
+            name: "web_search",
+            description: "Searches the web and returns titles, URLs and snippets of pages. Read a page with web_fetch.",
+            parameters: r#"{
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "What to search for."},
+                    "count": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": 20,
+                        "description": "How many results. Default: 8."
+                    }
+                },
+                "required": ["query"],
+                "additionalProperties": false
+            }"#,
+        }
+    }
+
+    fn order(&self) -> Order {
+        Order::SideBySide
+    }
+
+    fn effect(&self, _arguments: &RawValue) -> Effect {
+        Effect::Nothing
+    }
+
+    fn price(&self) -> Micros {
+        self.web
+            .search
+            .as_ref()
+            .map_or(Micros::ZERO, |engine| engine.price)
+    }
+
+    fn call<'a>(
+        &'a self,
+        raw: Box<RawValue>,
+        context: Context<'a>,
+    ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
+        Box::pin(async move {
+            let Arguments { query, count } = arguments(&raw)?;
+            if query.trim().is_empty() || query.chars().count() > QUERY_CHARS {
+                return Err(told(format!("query: must be 1 to {QUERY_CHARS} characters long")));
+            }
+            let count = count.unwrap_or(COUNT.0);
+            if !(1..=COUNT.1).contains(&count) {
+                return Err(told(format!("count: must be from 1 to {}", COUNT.1)));
+            }
+            let Some(engine) = &self.web.search else {
+                return Err(ToolError::Fatal("no search engine is configured".to_owned()));
+            };
+            let hits = engine.search(&query, count).await?;
+            let shown = list(&hits, &self.policy, count, context.output_bytes);
+            Ok(ToolContent::Text(text::clean(shown)))
+        })
+    }
+}
+
+/// The results that the run may go to, in at most `limit` bytes.
+fn list(hits: &[Hit], policy: &Policy, count: usize, limit: usize) -> String {
+    let may_go = |hit: &&Hit| {
+        let url = hit.url.parse::<Url>().ok().filter(|_| hit.url.len() <= URL_BYTES);
+        url.is_some_and(|url| policy.check_url(&url).is_ok())
+    };
+    let allowed: Vec<&Hit> = hits.iter().filter(may_go).take(count).collect();
+    let mut list = format!("[{} results. {}]\n", allowed.len(), text::OUTSIDE);
+    let outside = hits.len().min(count).saturating_sub(allowed.len());
+    if outside > 0 {
+        // Writing to a String cannot fail.
+        let _ = writeln!(list, "[{outside} more are left out: the run may not go there]");
+    }
+    for (at, hit) in allowed.iter().enumerate() {
+        let title = text::one_line(&hit.title, TITLE_CHARS);
+        let snippet = text::one_line(&without_tags(&hit.snippet), SNIPPET_CHARS);
+        let entry = format!("\n{}. {title}\n   {}\n   {snippet}\n", at + 1, hit.url);
+        if list.len() + entry.len() > limit {
+            break;
+        }
+        list.push_str(&entry);
+    }
+    list
+}
+
+/// A snippet without the tags that some engines mark words with.
+fn without_tags(text: &str) -> String {
+    let mut out = text.to_owned();
+    for tag in ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"] {
+        out = out.replace(tag, "");
+    }
+    out
+}
