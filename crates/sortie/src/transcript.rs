@@ -53,6 +53,18 @@ struct Data {
     errors: Vec<String>,
 }
 
+/// The fields of a call through a connection, whose status is a number.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ConnectionCall {
+    connection: String,
+    method: String,
+    path: String,
+    status: Option<u16>,
+    bytes: u64,
+    duration_ms: u64,
+}
+
 impl Transcript {
     pub(crate) fn new(colours: bool) -> Self {
         Self {
@@ -119,6 +131,7 @@ impl Transcript {
             }
             kind::TOOL_START => self.tool_start(&data),
             kind::TOOL_END => self.tool_end(&data),
+            kind::CONNECTION_CALL => self.connection_call(event),
             kind::RETRY => self.warning(&format!(
                 "{} is tried again in {}: {}",
                 data.what,
@@ -149,6 +162,21 @@ impl Transcript {
             kind::RESULT => String::new(),
             other => self.dim(&format!("{other} {}", cut(event.data.get()))),
         }
+    }
+
+    fn connection_call(&self, event: &Event) -> String {
+        let call: ConnectionCall = serde_json::from_str(event.data.get()).unwrap_or_default();
+        let status = call
+            .status
+            .map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+        self.dim(&format!(
+            "{} · {} {} · {status} · {} bytes · {}",
+            one_line(&call.connection),
+            one_line(&call.method),
+            one_line(&call.path),
+            call.bytes,
+            milliseconds(call.duration_ms),
+        ))
     }
 
     fn tool_start(&mut self, data: &Data) -> String {
@@ -369,6 +397,14 @@ mod tests {
             of(
                 "output_truncated",
                 &serde_json::json!({"limit_bytes": 1_048_576, "output_bytes": 2_000_000}),
+            ),
+            of(
+                "connection_call",
+                &serde_json::json!({"connection": "crm", "method": "GET", "path": "/orders", "status": 404, "bytes": 7, "duration_ms": 12}),
+            ),
+            of(
+                "connection_call",
+                &serde_json::json!({"connection": "crm", "method": "GET", "path": "/x", "bytes": 0, "duration_ms": 60_000}),
             ),
             of("resumed", &serde_json::json!({"step": 3, "attempt": 2})),
             of("interrupted", &serde_json::json!({"reason": "worker_lost"})),

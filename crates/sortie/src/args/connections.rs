@@ -1,0 +1,152 @@
+//! The commands of `sortie connections` and their flags.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use sortie_api::connection::AuthType;
+
+use super::{EngineArgs, ListArgs};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConnectionsCommand {
+    /// List the saved connections
+    List(ListArgs),
+    /// Show a connection, without its credentials
+    Get {
+        name: ConnectionName,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Save a connection, or replace the one of that name whole
+    Put(Box<PutArgs>),
+    /// Delete a connection and forget its credentials
+    Delete {
+        name: ConnectionName,
+        #[command(flatten)]
+        engine: EngineArgs,
+    },
+    /// Call the other side, and say what was found
+    Test {
+        name: ConnectionName,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Begin OAuth: prints the address that a person opens in a browser
+    Authorize {
+        name: ConnectionName,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// List well-known services
+    Catalog(ListArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Credentials are never arguments, which others on this machine could read: they
+come from standard input or from environment variables. --file takes every field
+of the API, as JSON or TOML.
+
+  sortie connections put crm https://api.example.com/v1 --auth bearer < token
+  sortie connections put tracker https://mcp.example.com/mcp --mcp --auth oauth
+  sortie connections put shop --file shop.toml")]
+pub(crate) struct PutArgs {
+    pub(crate) name: ConnectionName,
+    /// Where it leads: the base URL of an API, or the endpoint of an MCP server
+    #[arg(value_name = "URL", required_unless_present = "file", conflicts_with = "file")]
+    pub(crate) target: Option<String>,
+    /// Read the whole definition from a file in JSON or TOML, or from standard input
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["mcp", "auth", "auth_name", "username", "client_id",
+        "scopes", "secret_env", "headers", "allow", "description"])]
+    pub(crate) file: Option<PathBuf>,
+    /// It is an MCP server
+    #[arg(long)]
+    pub(crate) mcp: bool,
+    /// How the engine proves itself
+    #[arg(long, value_enum, default_value_t = AuthKind::None)]
+    pub(crate) auth: AuthKind,
+    /// Name of the header or query parameter of --auth header and --auth query
+    #[arg(long, value_name = "NAME")]
+    pub(crate) auth_name: Option<String>,
+    /// User name of --auth basic
+    #[arg(long, value_name = "NAME")]
+    pub(crate) username: Option<String>,
+    /// Client of --auth oauth, where the engine does not register itself
+    #[arg(long, value_name = "ID")]
+    pub(crate) client_id: Option<String>,
+    /// Scope to ask for with --auth oauth
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub(crate) scopes: Vec<String>,
+    /// Read the credential from this variable [default: from standard input, where one is needed]
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) secret_env: Option<String>,
+    /// Add a header to every request, with its value from a variable
+    #[arg(long = "header-env", value_name = "NAME=VARIABLE")]
+    pub(crate) headers: Vec<String>,
+    /// Allow only this method, or this tool of an MCP server
+    #[arg(long, value_name = "METHOD|TOOL")]
+    pub(crate) allow: Vec<String>,
+    /// What it is for, for people and agents
+    #[arg(long)]
+    pub(crate) description: Option<String>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+}
+
+/// The ways in which the engine can prove itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthKind {
+    /// Not at all
+    None,
+    /// A token in `Authorization: Bearer`
+    Bearer,
+    /// User name and password
+    Basic,
+    /// A header of its own
+    Header,
+    /// A query parameter
+    Query,
+    /// OAuth, by `connections authorize`
+    Oauth,
+}
+
+impl From<AuthKind> for AuthType {
+    fn from(kind: AuthKind) -> Self {
+        match kind {
+            AuthKind::None => Self::None,
+            AuthKind::Bearer => Self::Bearer,
+            AuthKind::Basic => Self::Basic,
+            AuthKind::Header => Self::Header,
+            AuthKind::Query => Self::Query,
+            AuthKind::Oauth => Self::OAuth,
+        }
+    }
+}
+
+/// A connection's name: fit to stand in a path as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionName(String);
+
+impl std::fmt::Display for ConnectionName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for ConnectionName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let starts_well = text.bytes().next().is_some_and(fits);
+        let goes_on = text
+            .bytes()
+            .all(|byte| fits(byte) || matches!(byte, b'.' | b'_' | b'-'));
+        if starts_well && goes_on && text.len() <= sortie_api::limits::NAME_CHARS {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(
+            "a name is 1 to 100 characters of a to z, 0 to 9, `.`, `_`, `-`, and starts with a letter or digit",
+        )
+    }
+}
