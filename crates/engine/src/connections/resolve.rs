@@ -19,7 +19,7 @@ use super::{
     secrets::{AuthSecret, Secrets},
     tokens::ConnectionTokens,
 };
-use crate::{Error, sealing::Place};
+use crate::{Error, sealing::Place, worker::until_read};
 
 impl Connections {
     /// Opens the connections of a run. Every credential of theirs is made known to `redactor` before it is used.
@@ -65,8 +65,8 @@ impl Connections {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let rows = self.0.store.connections_named(org, names).await;
-        rows.map_err(|error| format!("the run's connections cannot be read: {error}"))
+        let rows = until_read(|| self.0.store.connections_named(org, names.clone())).await;
+        rows.map_err(|error| unreadable(&error))
     }
 
     /// A saved connection that somebody has authorized, if that is needed.
@@ -107,8 +107,8 @@ impl Connections {
 
     /// The credentials that a run brought for its inline connections, by their names.
     async fn inline_secrets(&self, org: OrgId, run: RunId) -> Result<BTreeMap<String, Secrets>, String> {
-        let sealed = self.0.store.run_secrets(run).await;
-        match sealed.map_err(|error| format!("the run's credentials cannot be read: {error}"))? {
+        let sealed = until_read(|| self.0.store.run_secrets(run)).await;
+        match sealed.map_err(|error| unreadable(&error))? {
             Some(sealed) => self
                 .open(inline_at(&run.to_string(), org), &sealed)
                 .map_err(|error| format!("the run's credentials cannot be read: {error}")),
@@ -124,6 +124,12 @@ impl Connections {
     ) -> Result<Vec<u8>, Error> {
         self.seal(inline_at(&run.to_string(), org), secrets).await
     }
+}
+
+/// What a client reads; the log has the cause.
+fn unreadable(error: &sortie_store::Error) -> String {
+    tracing::error!(%error, "the connections of a run cannot be read");
+    "the run's connections cannot be read".to_owned()
 }
 
 fn inline_at(run: &str, org: OrgId) -> Place<'_> {

@@ -14,3 +14,4 @@ pub(crate) use active::{Active, StopReason};
 pub(crate) use dispatch::{Dispatcher, Own, Source};
 pub(crate) use places::{Places, Turn};
 pub(crate) use run_one::Worker;
+pub(crate) use writes::until_read;

@@ -4,23 +4,37 @@
 //! is still there if a completed call has read or changed it. What a lost worker did in a directory that nothing in the
 //! journal depends on is thrown away: the run then begins that part anew, here or on another host.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc};
 
+use serde::{Deserialize, Serialize};
 use sortie_agent::{
     Workspace,
     journal::{Entry, Journal, What},
     tool::Effect,
 };
-use sortie_store::{Claim, Error as StoreError, Store};
+use sortie_store::{Claim, Error as StoreError};
 
-use super::{finish::Obstacle, run_one::Worker};
-
-/// Pauses between attempts to read a journal, doubling from the first to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
+use super::{finish::Obstacle, run_one::Worker, writes::until_read};
 
 /// What stands among the entries of a journal where a worker has handed its run over, and told all it has spent.
-pub(crate) const HANDED_OVER: &str = "\"handed_over\"";
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HandedOver {
+    /// Which attempt at the run it was.
+    handed_over: i64,
+}
+
+/// The mark of this attempt's hand-over.
+pub(crate) fn hand_over_mark(attempt: i64) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&HandedOver { handed_over: attempt })
+}
+
+/// The attempt whose hand-over an entry marks.
+fn marked(entry: &str) -> Option<i64> {
+    serde_json::from_str(entry)
+        .ok()
+        .map(|HandedOver { handed_over }| handed_over)
+}
 
 /// What an attempt at a run stands on.
 pub(crate) struct Ground {
@@ -52,20 +66,21 @@ pub(crate) async fn pick_up(
     claim: &Claim,
 ) -> Result<Result<Resumption, Obstacle>, StoreError> {
     let run = claim.fence.run;
-    let texts = read(&worker.store, claim).await?;
-    let entries = texts.iter().filter(|text| *text != HANDED_OVER);
+    let texts = until_read(|| worker.store.journal(run)).await?;
+    let entries = texts.iter().filter(|text| marked(text).is_none());
     let entries: Result<Vec<Entry>, _> = entries.map(|text| serde_json::from_str(text)).collect();
     let entries = entries.inspect_err(|error| tracing::error!(%run, %error, "a journal cannot be read"));
-    let left = reopen(worker, claim).await;
-    let left =
-        left.inspect_err(|error| tracing::error!(%run, %error, "a working directory cannot be opened"));
-    let left = left.unwrap_or_default();
+    // What cannot be opened for the moment is not gone: the run stays held, and is taken up at another look.
+    let left = reopen(worker, claim)
+        .await
+        .map_err(|error| StoreError::Unavailable(format!("a working directory: {error}")))?;
     let Ok(entries) = entries else {
         discard(left, claim).await;
         return Ok(Err(Obstacle::Gone("its journal cannot be read", 0)));
     };
     let mut journal = Journal::new(entries);
-    if texts.last().is_some_and(|last| last == HANDED_OVER) {
+    // The mark of an older attempt says nothing about the one that was lost last.
+    if texts.last().and_then(|last| marked(last)) == Some(claim.fence.attempt - 1) {
         journal = journal.handed_over();
     }
     if let Some(call) = journal.uncertain_call() {
@@ -89,21 +104,6 @@ pub(crate) async fn pick_up(
         workspace,
         files,
     }))
-}
-
-/// The entries of the journal. A database that is away is waited for.
-async fn read(store: &Store, claim: &Claim) -> Result<Vec<String>, StoreError> {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match store.journal(claim.fence.run).await {
-            Err(StoreError::Unavailable(error)) => {
-                tracing::debug!(run = %claim.fence.run, %error, "a journal is read again");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LAST_PAUSE);
-            }
-            read => return read,
-        }
-    }
 }
 
 async fn reopen(worker: &Worker, claim: &Claim) -> std::io::Result<Option<Workspace>> {
@@ -184,6 +184,15 @@ mod tests {
                 is_error: false,
             }),
         )
+    }
+
+    #[test]
+    fn a_mark_names_its_attempt_and_is_no_entry() {
+        let mark = hand_over_mark(3).unwrap();
+        assert_eq!(marked(&mark), Some(3));
+        assert!(serde_json::from_str::<Entry>(&mark).is_err());
+        let entry = serde_json::to_string(&intent(1, Effect::Nothing)).unwrap();
+        assert_eq!(marked(&entry), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
     active::{Active, Place, StopReason},
     finish::{Ended, final_events},
     recorder::{Opening, Recorder, Spent, numbered},
-    resume::{Files, Ground, HANDED_OVER, Resumption, pick_up},
+    resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
     web::{self, RunWeb},
     writes::until_stored,
 };
@@ -281,7 +281,9 @@ impl Attempt<'_> {
             rest.new.cost = cost;
             // One that did not even begin has nothing to add to how the attempt before it ended.
             if fence != self.claim.fence {
-                rest.new.journal.data.push(HANDED_OVER.to_owned());
+                let mark =
+                    hand_over_mark(fence.attempt).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+                rest.new.journal.data.push(mark);
             }
             return self.recorder.append(fence, rest.new).await.map(drop);
         }
@@ -350,7 +352,11 @@ async fn prepare(
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {
             let run = (claim.org, claim.fence.run);
-            Some(worker.connections.open_for_run(run, wanted, &redactor).await?)
+            let opened = worker.connections.open_for_run(run, wanted, &redactor).await?;
+            for note in &opened.notes {
+                tracing::warn!(run = %claim.fence.run, note, "a tool of a connection was left out");
+            }
+            Some(opened)
         }
         Some(_) | None => None,
     };

@@ -13,6 +13,24 @@ use sortie_store::{Error, Fence, Store};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
+/// Reads with `read`, again for as long as the database is away.
+pub(crate) async fn until_read<T, F>(read: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match read().await {
+            Err(Error::Unavailable(error)) => {
+                tracing::debug!(%error, "a read is tried again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LAST_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+}
+
 /// Writes with `write`, which adds `added` events, until it is stored. `None`: it is stored, but its answer was lost.
 /// An error is final: `Fenced`, or something that trying again would not mend.
 pub(crate) async fn until_stored<T, F, W>(
