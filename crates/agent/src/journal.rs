@@ -33,7 +33,7 @@ pub enum What {
         /// Its pieces, as they came.
         content: Vec<Content>,
     },
-    /// A tool call is about to be made. Durable before a call whose effect is [`Effect::Outside`] begins.
+    /// A tool call is about to be made. Durable before a call whose effect [is outside](Effect::is_outside) begins.
     Intent {
         /// The call's id.
         id: String,
@@ -150,25 +150,12 @@ impl Journal {
     /// A call under way whose effect nobody knows: the run must not go on.
     pub fn uncertain_call(&self) -> Option<OpenCall> {
         self.open()
-            .find(|(.., effect)| *effect == Effect::Outside)
+            .find(|(.., effect)| effect.is_outside())
             .map(|(step, id, tool, _)| OpenCall {
                 step,
                 id: id.to_owned(),
                 tool: tool.to_owned(),
             })
-    }
-
-    /// Whether a step so far depends on the working directory.
-    pub fn uses_directory(&self) -> bool {
-        self.entries.iter().any(|entry| {
-            matches!(
-                &entry.what,
-                What::Intent {
-                    effect: Effect::Directory,
-                    ..
-                }
-            )
-        })
     }
 
     /// Calls that were begun and have no result.
@@ -264,7 +251,7 @@ mod tests {
         let open = |effect| Journal::new(vec![reply(4, &["a"]), intent(4, "a", effect)]);
         assert_eq!(open(Effect::Nothing).uncertain_call(), None);
         assert_eq!(open(Effect::Directory).uncertain_call(), None);
-        assert!(open(Effect::Directory).uses_directory() && !open(Effect::Outside).uses_directory());
+        assert!(open(Effect::DirectoryAndOutside).uncertain_call().is_some());
         let call = open(Effect::Outside).uncertain_call().unwrap();
         assert_eq!(
             (call.step, call.id.as_str(), call.tool.as_str()),

@@ -54,6 +54,26 @@ pub enum Effect {
     Directory,
     /// It may change something outside of the run: it must not be made twice.
     Outside,
+    /// Both, as a command with network: it must not be made twice, and what comes after it needs the working directory.
+    DirectoryAndOutside,
+}
+
+impl Effect {
+    /// Whether it may change something outside of the run, so that it must not be made twice.
+    pub const fn is_outside(self) -> bool {
+        match self {
+            Self::Outside | Self::DirectoryAndOutside => true,
+            Self::Nothing | Self::Directory => false,
+        }
+    }
+
+    /// Whether it reads or changes the working directory, so that a run that has its result is bound to that.
+    pub const fn touches_directory(self) -> bool {
+        match self {
+            Self::Directory | Self::DirectoryAndOutside => true,
+            Self::Nothing | Self::Outside => false,
+        }
+    }
 }
 
 /// What a call works with.

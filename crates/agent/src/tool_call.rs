@@ -24,7 +24,7 @@ use crate::{
     resume::OpenCalls,
     scribe::Scribe,
     text,
-    tool::{Context, Effect, Order, Tool, ToolError},
+    tool::{Context, Order, Tool, ToolError},
     turn::Stop,
 };
 
@@ -182,8 +182,8 @@ impl<'a> ToolRunner<'a> {
             effect,
         };
         self.scribe.write(step, intent).await?;
-        let changes = effect == Effect::Directory && tool.order() == Order::OneByOne;
-        if effect == Effect::Outside {
+        let changes = effect.touches_directory() && tool.order() == Order::OneByOne;
+        if effect.is_outside() {
             self.scribe.durable().await?;
         } else if changes {
             self.scribe.changes().await?;

@@ -75,7 +75,7 @@ mod tests {
         let arguments = serde_json::value::RawValue::from_string("{}".to_owned()).unwrap();
         let effect = |egress| toolbox(Shell::Allowed, egress)[0].effect(&arguments);
         assert_eq!(effect(Egress::Closed), Effect::Directory);
-        assert_eq!(effect(Egress::Open), Effect::Outside);
+        assert_eq!(effect(Egress::Open), Effect::DirectoryAndOutside);
         let files = &toolbox(Shell::Allowed, Egress::Open)[1..];
         assert!(
             files

@@ -29,7 +29,7 @@ pub(super) const CONFINED: Shell = Shell {
 
 /// For runs whose commands have.
 pub(super) const NETWORKED: Shell = Shell {
-    effect: Effect::Outside,
+    effect: Effect::DirectoryAndOutside,
 };
 
 #[derive(Deserialize)]

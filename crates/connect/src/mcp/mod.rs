@@ -100,7 +100,7 @@ impl McpTool {
 
     fn broken(&self, failure: &Failure) -> String {
         let doubt = match self.offer.effect {
-            Effect::Outside => "; whether the call took place is not known",
+            Effect::Outside | Effect::DirectoryAndOutside => "; whether the call took place is not known",
             Effect::Nothing | Effect::Directory => "",
         };
         format!("connection `{}`: {failure}{doubt}", self.connection)
