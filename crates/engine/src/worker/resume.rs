@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use sortie_agent::{
     Workspace,
     journal::{Entry, Journal, What},
-    tool::Effect,
 };
 use sortie_store::{Claim, Error as StoreError};
 
@@ -131,26 +130,20 @@ async fn discard(left: Option<Workspace>, claim: &Claim) {
 fn needs_directory(journal: &Journal) -> bool {
     let mut begun = HashSet::new();
     journal.entries().iter().any(|entry| match &entry.what {
-        What::Intent {
-            id,
-            effect: Effect::Directory,
-            ..
-        } => {
-            begun.insert((entry.step, id.as_str()));
+        What::Intent { id, effect, .. } => {
+            if effect.touches_directory() {
+                begun.insert((entry.step, id.as_str()));
+            }
             false
         }
         What::Result(result) => begun.contains(&(entry.step, result.id.as_str())),
-        What::Intent { .. }
-        | What::Reply { .. }
-        | What::Correction { .. }
-        | What::Compacted { .. }
-        | What::Trimmed { .. } => false,
+        What::Reply { .. } | What::Correction { .. } | What::Compacted { .. } | What::Trimmed { .. } => false,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use sortie_agent::{ToolContent, model::ToolResult};
+    use sortie_agent::{ToolContent, model::ToolResult, tool::Effect};
     use sortie_api::Micros;
 
     use super::*;
@@ -202,6 +195,7 @@ mod tests {
             (vec![intent(1, Effect::Directory)], false),
             (vec![intent(1, Effect::Directory), result(1)], true),
             (vec![intent(1, Effect::Nothing), result(1)], false),
+            (vec![intent(1, Effect::DirectoryAndOutside), result(1)], true),
             (
                 vec![
                     intent(1, Effect::Outside),
