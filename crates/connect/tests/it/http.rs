@@ -402,6 +402,36 @@ async fn a_refused_access_token_is_renewed_once_and_both_are_hidden() {
     );
 }
 
+struct JustGiven;
+
+impl Tokens for JustGiven {
+    fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>> {
+        Box::pin(
+            async move { refused.map_or_else(|| Ok(secret("new-token")), |_| Err(TokenError::JustGiven)) },
+        )
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_with_a_new_token_gets_the_servers_answer() {
+    let router = Router::new().fallback(any(async || (StatusCode::UNAUTHORIZED, "not for you")));
+    let server = Serving::start(router).await;
+    let connection = Connection {
+        auth: Auth::OAuth(Arc::new(JustGiven)),
+        ..http(server.url("/"))
+    };
+    let run = Run::open(&[connection]).await.unwrap();
+    let told = run
+        .call("api__request", &json!({"method": "GET"}))
+        .await
+        .unwrap_err();
+    assert!(
+        told.starts_with("HTTP 401") && told.ends_with("not for you"),
+        "{told}"
+    );
+    assert_eq!(run.recorder.calls()[0].status, Some(401));
+}
+
 struct Revoked;
 
 impl Tokens for Revoked {
