@@ -309,12 +309,18 @@ impl Connections {
 
     /// Seals a value for its place, once it is known that this node has the keys of the database.
     async fn seal(&self, place: Place<'_>, value: &(impl Serialize + Sync)) -> Result<Vec<u8>, Error> {
-        self.0.sealer_fits.get_or_try_init(|| self.check_keys()).await?;
+        self.fits().await?;
         let text = to_json(value)?;
         self.0
             .sealer
             .seal(place, text.as_bytes(), random()?)
             .map_err(sealing_failed)
+    }
+
+    /// That this node has the keys of the database: found out once, by a write.
+    async fn fits(&self) -> Result<(), Error> {
+        let fits = self.0.sealer_fits.get_or_try_init(|| self.check_keys()).await;
+        fits.map(|()| ())
     }
 
     /// Two nodes with different keys on one database could not read what the other has sealed.

@@ -140,6 +140,8 @@ impl Connections {
                     return Err(TokenError::NeedsAuthorization(why.to_owned()));
                 }
             }
+            // What cannot be sealed afterwards is not asked for: the refresh token may be good for one use.
+            self.fits().await.map_err(unavailable)?;
             let leased = self.0.store.lease_refresh(seen, now, now + LEASE).await;
             if leased.map_err(|error| unavailable(Error::from(error)))? {
                 let connections = self.clone();
@@ -218,31 +220,34 @@ impl Connections {
         }
     }
 
-    /// Stores a renewed grant. Where the database is away this goes on for a while: the old one may be worth nothing now.
+    /// Stores a renewed grant. Where that fails it is tried for a while: the old one may be worth nothing now.
     async fn keep(&self, seen: SeenTokens, grant: oauth::Grant) -> Result<(), TokenError> {
         let held = Held {
             grant,
             given_at: self.0.clock.now(),
         };
         let row = seen.connection.to_string();
-        let sealed = self
-            .seal(tokens_at(&row, seen.org), &held)
-            .await
-            .map_err(unavailable)?;
         let give_up = Instant::now() + STORING;
         let mut pause = LOOK;
         loop {
-            match self.0.store.save_refreshed(seen, sealed.clone()).await {
+            let saved = match self.seal(tokens_at(&row, seen.org), &held).await {
+                Ok(sealed) => {
+                    let saved = self.0.store.save_refreshed(seen, sealed).await;
+                    saved.map_err(Error::from)
+                }
+                Err(error) => Err(error),
+            };
+            match saved {
                 // False: authorized anew or deleted meanwhile, so that these are not needed, or stored by a try whose
                 // answer was lost.
                 Ok(_) => return Ok(()),
-                Err(sortie_store::Error::Unavailable(_)) if Instant::now() < give_up => {
+                Err(_) if Instant::now() < give_up => {
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
                 Err(error) => {
                     tracing::error!(connection = %seen.connection, %error, "renewed tokens could not be stored");
-                    return Err(unavailable(Error::from(error)));
+                    return Err(unavailable(error));
                 }
             }
         }
