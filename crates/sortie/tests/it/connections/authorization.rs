@@ -250,12 +250,33 @@ async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
     refused.failure(409, "conflict")?;
     nobody.get(&back).await?.failure(400, "invalid_request")?;
 
+    // Once it is authorized, a person who says no the next time takes nothing away.
+    let back = browse(&service, &begin(&client).await?).await?;
+    nobody.get(&back).await?.expect(200)?;
+    let back = browse(&service, &begin(&client).await?).await?;
+    let state = back.split("state=").nth(1).context("no state")?;
+    let refused = nobody
+        .get(&format!("/v1/oauth/callback?error=access_denied&state={state}"))
+        .await?;
+    refused.failure(409, "conflict")?;
+    let shown = client.get("/v1/connections/crm").await?.json()?;
+    assert_eq!(shown["status"], "ready");
+    ensure!(
+        shown["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("access_denied")),
+        "{shown}"
+    );
+    let mut another = definition(&service);
+    another["auth"]["client_id"] = json!("another");
+    put(&client, "crm", &another).await?.expect(200)?;
+
     // A code that is not the server's.
     let back = browse(&service, &begin(&client).await?).await?;
     let forged = back.replace("code=code-", "code=forged-");
     nobody.get(&forged).await?.failure(409, "conflict")?;
     assert_eq!(status(&client).await?, "needs_authorization");
-    assert_eq!(service.grants(), 0);
+    assert_eq!(service.grants(), 1);
 
     // One that began before the connection was replaced.
     let back = browse(&service, &begin(&client).await?).await?;
