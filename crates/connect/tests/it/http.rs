@@ -160,6 +160,8 @@ async fn the_agent_can_neither_set_nor_override_what_the_engine_sets() {
         ("headers", json!({"Cookie": "a=b"})),
         ("headers", json!({"Transfer-Encoding": "chunked"})),
         ("headers", json!({"X-HTTP-Method-Override": "DELETE"})),
+        ("headers", json!({"X-Original-URL": "/v2"})),
+        ("headers", json!({"X-Rewrite-Url": "/v2"})),
         ("headers", json!({"X-Forwarded-Host": "evil.com"})),
         ("headers", json!({"a": "b\r\nc: d"})),
         ("headers", json!({"a\r\nb": "c"})),
@@ -400,6 +402,29 @@ async fn a_refused_access_token_is_renewed_once_and_both_are_hidden() {
         4,
         "one renewal for each request"
     );
+}
+
+#[tokio::test]
+async fn the_method_cannot_be_changed_in_the_query_where_not_every_method_is_allowed() {
+    let server = echo_server().await;
+    let narrowed = |allowed: Option<Vec<Method>>| Connection {
+        target: Target::Http {
+            url: server.url("/"),
+            allowed_methods: allowed,
+        },
+        ..http(server.url("/"))
+    };
+    for name in ["_method", "_METHOD", "_Method"] {
+        let arguments = json!({"method": "GET", "query": {name: "DELETE"}});
+        let run = Run::open(&[narrowed(Some(vec![Method::GET, Method::POST]))])
+            .await
+            .unwrap();
+        let told = run.call("api__request", &arguments).await.unwrap_err();
+        assert!(told.contains(name), "{told}");
+        assert_eq!(run.recorder.calls(), [], "nothing was sent");
+        let run = Run::open(&[narrowed(None)]).await.unwrap();
+        run.call("api__request", &arguments).await.unwrap();
+    }
 }
 
 struct JustGiven;
