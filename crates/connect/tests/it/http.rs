@@ -518,9 +518,13 @@ async fn a_test_tells_ready_from_refused_and_from_gone() {
 #[tokio::test]
 async fn private_addresses_are_refused_at_the_start_where_only_public_ones_are_in_reach() {
     sortie_net::install_crypto();
-    let connector = sortie_connect::Connector::new(sortie_net::Reach::Public, None).unwrap();
+    // As if it were one of the engine's own.
+    let own = vec!["8.8.8.8".parse().unwrap()];
+    let network = sortie_net::Network::new(sortie_net::Reach::Public, own);
+    let connector = sortie_connect::Connector::new(&network.into(), None).unwrap();
     for (url, why) in [
         ("http://127.0.0.1:1/", "127.0.0.1 is not a public address"),
+        ("http://8.8.8.8:1/", "8.8.8.8 is not a public address"),
         (
             "http://[::ffff:10.0.0.1]/",
             "::ffff:10.0.0.1 is not a public address",
