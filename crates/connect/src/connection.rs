@@ -103,7 +103,7 @@ impl fmt::Debug for Auth {
 /// used once.
 pub trait Tokens: Send + Sync {
     /// A token that is valid now. `refused` is the one that the server has just answered with 401: it is not returned
-    /// again.
+    /// again. [`TokenError::JustGiven`] where it is too new to be renewed for that.
     fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>>;
 }
 
@@ -113,6 +113,9 @@ pub enum TokenError {
     /// Nobody has authorized the connection yet, or the authorization is over: a person has to do it again.
     #[error("it needs to be authorized again: {0}")]
     NeedsAuthorization(String),
+    /// The refused token was given so lately that another would be refused as well: it is the request that is refused.
+    #[error("the server refuses an access token that was given less than a minute ago")]
+    JustGiven,
     /// The authorization server, or what is stored, cannot be had at the moment.
     #[error("no access token could be had: {0}")]
     Unavailable(String),

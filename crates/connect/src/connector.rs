@@ -9,7 +9,7 @@ use futures_util::future::{join_all, try_join_all};
 use reqwest::{Method, header::HeaderMap};
 use serde::Serialize;
 use sortie_agent::{Redactor, Tool};
-use sortie_net::{Client, Reach, Timeouts};
+use sortie_net::{Client, Network, Timeouts};
 use tokio::time::{Instant, timeout};
 use url::Url;
 
@@ -52,16 +52,22 @@ struct OpenOne {
 }
 
 impl Connector {
-    /// A way of the given reach. Without `stdio`, connections to programs are refused.
-    pub fn new(reach: Reach, stdio: Option<Arc<dyn StdioLauncher>>) -> Result<Self, sortie_net::Error> {
+    /// A way to what `network` allows. Without `stdio`, connections to programs are refused.
+    pub fn new(
+        network: &Arc<Network>,
+        stdio: Option<Arc<dyn StdioLauncher>>,
+    ) -> Result<Self, sortie_net::Error> {
         let timeouts = |read: Duration, total| Timeouts {
             connect: CONNECT_TIMEOUT,
             read,
             total,
         };
         Ok(Self {
-            http: Client::new(reach, timeouts(REQUEST_TIMEOUT, Some(REQUEST_TIMEOUT)))?,
-            streams: Client::new(reach, timeouts(CALL_TIMEOUT, None))?,
+            http: Client::on(
+                Arc::clone(network),
+                timeouts(REQUEST_TIMEOUT, Some(REQUEST_TIMEOUT)),
+            )?,
+            streams: Client::on(Arc::clone(network), timeouts(CALL_TIMEOUT, None))?,
             stdio,
         })
     }

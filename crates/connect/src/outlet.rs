@@ -44,7 +44,9 @@ impl From<SendError> for Failure {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Token(TokenError::NeedsAuthorization(why)) => Self::NeedsAuthorization(why),
-            SendError::Token(error @ TokenError::Unavailable(_)) => Self::Error(error.to_string()),
+            SendError::Token(error @ (TokenError::JustGiven | TokenError::Unavailable(_))) => {
+                Self::Error(error.to_string())
+            }
             SendError::Net(error) => Self::Error(error.to_string()),
             SendError::UnusableToken => Self::Error(error.to_string()),
         }
@@ -123,7 +125,8 @@ impl Outlet {
     }
 
     /// Sends a request with the credentials, up to the head of the answer. An access token that is refused with 401 is
-    /// renewed once, and the request sent again: what is refused for its token was not carried out.
+    /// renewed once, and the request sent again: what is refused for its token was not carried out. Where the token is too
+    /// new to be at fault, the 401 is the answer.
     pub(crate) async fn send(&self, request: &Outgoing) -> Result<Response, SendError> {
         let Auth::OAuth(tokens) = &self.auth else {
             return self.send_once(request, None).await;
@@ -133,7 +136,10 @@ impl Outlet {
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
-        let token = self.told(tokens.token(Some(&token)).await?);
+        let token = match tokens.token(Some(&token)).await {
+            Err(TokenError::JustGiven) => return Ok(response),
+            renewed => self.told(renewed?),
+        };
         self.send_once(request, Some(&token)).await
     }
 

@@ -7,6 +7,16 @@ use sortie_web::{Web, WebSettings};
 
 use crate::{Error, Options};
 
+/// The network of a reach: the public one is without this host's own addresses.
+pub(crate) fn network(reach: Reach) -> Result<Arc<Network>, Error> {
+    let own = match reach {
+        Reach::Private => Vec::new(),
+        Reach::Public => own_addresses()
+            .map_err(|error| Error::Internal(format!("this host's addresses cannot be read: {error}")))?,
+    };
+    Ok(Arc::new(Network::new(reach, own)))
+}
+
 /// The web as runs of this node get it.
 #[derive(Clone)]
 pub(crate) struct NodeWeb {
@@ -21,9 +31,7 @@ impl NodeWeb {
         let network = if let Some(network) = &options.network {
             Arc::clone(network)
         } else {
-            let own = own_addresses()
-                .map_err(|error| Error::Internal(format!("this host's addresses cannot be read: {error}")))?;
-            Arc::new(Network::new(Reach::Public, own))
+            network(Reach::Public)?
         };
         let settings = WebSettings {
             network: Arc::clone(&network),

@@ -59,6 +59,11 @@ impl Network {
         Self { resolver, ..self }
     }
 
+    /// How far it reaches.
+    pub const fn reach(&self) -> Reach {
+        self.reach
+    }
+
     /// Whether an address may be connected to.
     pub fn allows(&self, ip: IpAddr) -> bool {
         self.reach.allows(ip) && !self.own.contains(&address::carried(ip))

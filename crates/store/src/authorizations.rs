@@ -83,6 +83,32 @@ impl Store {
             .await
     }
 
+    /// Records why an authorization of a connection that is still at `revision` came to nothing. It needs one where it has
+    /// no tokens; older ones stay good. False where it is not there.
+    pub async fn record_failed_authorization(
+        &self,
+        org: OrgId,
+        (id, revision): (ConnectionId, i64),
+        error: String,
+    ) -> Result<bool> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE connection SET error = $4, status = CASE WHEN tokens IS NULL THEN $5 ELSE status END \
+                     WHERE id = $1 AND org_id = $2 AND revision = $3",
+                    vals![
+                        id,
+                        org,
+                        revision,
+                        error.as_str(),
+                        ConnectionStatus::NeedsAuthorization
+                    ],
+                )
+                .map(|changed| changed == 1)
+            })
+            .await
+    }
+
     /// Takes the lease to renew tokens until `until`. False where somebody else has it, or has renewed them.
     pub async fn lease_refresh(&self, seen: SeenTokens, now: Timestamp, until: Timestamp) -> Result<bool> {
         self.db

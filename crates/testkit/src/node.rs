@@ -98,6 +98,14 @@ impl Node {
         Self::on(binary, database.fresh().await?, options, None).await
     }
 
+    /// Every value in every table, where the records are in PostgreSQL; none where they are in the data folder.
+    pub async fn dump(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        match &self.records {
+            Records::InDataFolder => Ok(Vec::new()),
+            Records::Shared(database) => database.dump().await,
+        }
+    }
+
     /// Another node on the same PostgreSQL database, with a data folder of its own.
     pub async fn beside(&self) -> Result<Self> {
         ensure!(

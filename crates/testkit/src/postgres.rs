@@ -9,7 +9,8 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
@@ -66,6 +67,21 @@ impl TestDatabase {
         })
     }
 
+    /// Every value in every table of a `PostgreSQL` database, by table; bytes as they are. An error where it is a file.
+    pub async fn dump(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        ensure!(
+            matches!(self.owned, Owned::Database { .. }),
+            "only a PostgreSQL database is dumped: the other is a file"
+        );
+        let (client, connection) = tokio_postgres::connect(&self.url, NoTls)
+            .await
+            .context("cannot connect to the test server")?;
+        let dumping = async move { dump(&client).await };
+        let (dumped, closed) = tokio::join!(dumping, connection);
+        closed.context("the connection to the test server broke")?;
+        dumped
+    }
+
     /// The address, as the store takes it.
     pub fn url(&self) -> &str {
         &self.url
@@ -88,6 +104,46 @@ impl Drop for TestDatabase {
         });
         drop(dropped.join());
     }
+}
+
+async fn dump(client: &tokio_postgres::Client) -> Result<Vec<(String, Vec<u8>)>> {
+    let tables = client
+        .query(
+            "SELECT tablename::text, quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema()",
+            &[],
+        )
+        .await?;
+    let mut dumped = Vec::new();
+    for table in tables {
+        let (name, quoted): (String, String) = (table.try_get(0)?, table.try_get(1)?);
+        let rows = client
+            .query(&format!("SELECT row_to_json(t)::text FROM {quoted} t"), &[])
+            .await?;
+        let mut values = Vec::new();
+        for row in rows {
+            let row: serde_json::Map<String, Value> = serde_json::from_str(row.try_get(0)?)?;
+            for value in row.values() {
+                match value {
+                    Value::String(text) => values.extend(bytes_of(text)),
+                    other => values.extend(other.to_string().into_bytes()),
+                }
+                values.push(b'\n');
+            }
+        }
+        dumped.push((name, values));
+    }
+    Ok(dumped)
+}
+
+/// What stands in a column: bytes are shown in hexadecimal behind `\x`.
+fn bytes_of(text: &str) -> Vec<u8> {
+    let decoded = text.strip_prefix("\\x").and_then(|hex| {
+        hex.as_bytes()
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+            .collect()
+    });
+    decoded.unwrap_or_else(|| text.as_bytes().to_vec())
 }
 
 /// Runs one statement on the server, on a connection of its own.

@@ -1,7 +1,7 @@
 //! A service that runs call through connections: an API that sends back all it was sent, in many forms, a small MCP
 //! server that does the same, and an authorization server whose refresh tokens are good for one use.
 //!
-//! `/echo…` answers anybody, `/guarded…` only who brings the newest access token, `/mcp` speaks MCP. `/authorize` agrees
+//! `/echo…` answers anybody, `/guarded…` only who brings the newest access token, `/guarded/never` nobody, `/mcp` speaks MCP. `/authorize` agrees
 //! at once and sends the browser back; `/token` checks PKCE.
 
 use std::{
@@ -63,6 +63,8 @@ struct Shared {
     refused: u32,
     revoked: bool,
     lifetime_seconds: Option<u64>,
+    /// Whether tokens come without one that renews them.
+    is_final: bool,
 }
 
 type Known = State<Arc<Mutex<Shared>>>;
@@ -118,6 +120,11 @@ impl Service {
     /// Tokens that are given from now on are good for so many seconds.
     pub fn give_tokens_for(&self, seconds: u64) {
         lock(&self.shared).lifetime_seconds = Some(seconds);
+    }
+
+    /// Tokens that are given from now on cannot be renewed.
+    pub fn give_no_refresh_tokens(&self) {
+        lock(&self.shared).is_final = true;
     }
 
     /// From now on no token is good and none is given.
@@ -234,8 +241,10 @@ async fn api(State(shared): Known, method: Method, uri: Uri, headers: HeaderMap)
     let mut state = lock(&shared);
     let newest = format!("Bearer {}", access(state.newest));
     let is_guarded = received.path.starts_with("/guarded");
-    let is_good =
-        state.newest > 0 && !state.revoked && received.headers.get("authorization") == Some(&newest);
+    let is_good = state.newest > 0
+        && !state.revoked
+        && received.path != "/guarded/never"
+        && received.headers.get("authorization") == Some(&newest);
     state.received.push(received.clone());
     drop(state);
     if is_guarded && !is_good {
@@ -359,8 +368,9 @@ async fn token(State(shared): Known, body: Bytes) -> Response {
     }
     state.newest += 1;
     let answer = json!({
-        "access_token": access(state.newest), "refresh_token": refresh(state.newest), "token_type": "Bearer",
+        "access_token": access(state.newest), "token_type": "Bearer",
         // Null where the test wants none, which a client takes for absent.
+        "refresh_token": (!state.is_final).then(|| refresh(state.newest)),
         "expires_in": state.lifetime_seconds,
     });
     drop(state);

@@ -27,9 +27,11 @@ const BODY_BYTES: usize = 1 << 20;
 /// The most headers of a request, and the most bytes of them.
 const HEADERS: usize = 32;
 const HEADER_BYTES: usize = 8 * 1024;
-/// Headers that belong to the connection between two machines, say where a request comes from, or change the method
-/// behind the back of `allowed_methods`.
-const REFUSED_HEADERS: [&str; 21] = [
+/// The parameter in which some frameworks take another method than the request's, in any case.
+const METHOD_PARAMETER: &str = "_method";
+/// Headers that belong to the connection between two machines, say where a request comes from, or change the method or
+/// the path behind the back of the connection's limits.
+const REFUSED_HEADERS: [&str; 22] = [
     "accept-encoding",
     "connection",
     "content-length",
@@ -51,6 +53,7 @@ const REFUSED_HEADERS: [&str; 21] = [
     "x-http-method-override",
     "x-method-override",
     "x-original-url",
+    "x-rewrite-url",
 ];
 
 #[derive(Deserialize)]
@@ -90,12 +93,23 @@ impl Arguments {
     }
 
     /// The request, without the connection's credentials. The sentence names the argument and the rule.
-    pub(super) fn request(self, scope: &Scope, outlet: &Outlet) -> Result<Outgoing, String> {
+    pub(super) fn request(
+        self,
+        allowed: &[Method],
+        scope: &Scope,
+        outlet: &Outlet,
+    ) -> Result<Outgoing, String> {
         let method = self.method()?;
+        let is_narrowed = METHODS.iter().any(|method| !allowed.contains(method));
         let query = query(&self.query)?;
         for (name, _) in &query {
             if outlet.sets_query(name) || scope.sets_query(name) {
                 return Err(format!("query.{name}: is set by the connection"));
+            }
+            if is_narrowed && name.eq_ignore_ascii_case(METHOD_PARAMETER) {
+                return Err(format!(
+                    "query.{name}: cannot be set, as the connection does not allow every method"
+                ));
             }
         }
         let url = scope.resolve(&self.path, &query)?;

@@ -94,7 +94,7 @@ impl HttpTool {
             )));
         }
         let request = arguments
-            .request(&self.scope, &self.outlet)
+            .request(&self.allowed, &self.scope, &self.outlet)
             .map_err(ToolError::ToModel)?;
         self.exchange(request, context).await
     }

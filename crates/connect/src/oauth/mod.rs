@@ -12,11 +12,13 @@ mod registration;
 mod token;
 mod wire;
 
+use std::sync::Arc;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sortie_api::Credential;
-use sortie_net::Reach;
+use sortie_net::Network;
 use url::Url;
 
 pub use self::registration::client_document;
@@ -151,10 +153,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the given reach. With [`Reach::Public`] everything has to be https.
-    pub fn new(reach: Reach) -> Result<Self, sortie_net::Error> {
+    /// A client that reaches what `network` allows. Where that is [`Reach::Public`](sortie_net::Reach::Public), everything
+    /// has to be https.
+    pub fn new(network: &Arc<Network>) -> Result<Self, sortie_net::Error> {
         Ok(Self {
-            wire: Wire::new(reach)?,
+            wire: Wire::new(network)?,
         })
     }
 

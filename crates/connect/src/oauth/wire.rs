@@ -1,6 +1,6 @@
 //! Requests to authorization servers: guarded, bounded, without redirects, their errors without secrets.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use reqwest::{
@@ -8,7 +8,7 @@ use reqwest::{
     header::{ACCEPT, CONTENT_TYPE},
 };
 use serde_json::{Map, Value};
-use sortie_net::{Reach, Timeouts, read_body};
+use sortie_net::{Network, Reach, Timeouts, read_body};
 use url::Url;
 
 use super::Error;
@@ -76,15 +76,15 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(reach: Reach) -> Result<Self, sortie_net::Error> {
+    pub(super) fn new(network: &Arc<Network>) -> Result<Self, sortie_net::Error> {
         let timeouts = Timeouts {
             connect: Duration::from_secs(10),
             read: TIMEOUT,
             total: Some(TIMEOUT),
         };
         Ok(Self {
-            client: sortie_net::Client::new(reach, timeouts)?,
-            reach,
+            client: sortie_net::Client::on(Arc::clone(network), timeouts)?,
+            reach: network.reach(),
         })
     }
 

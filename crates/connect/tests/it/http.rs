@@ -160,6 +160,8 @@ async fn the_agent_can_neither_set_nor_override_what_the_engine_sets() {
         ("headers", json!({"Cookie": "a=b"})),
         ("headers", json!({"Transfer-Encoding": "chunked"})),
         ("headers", json!({"X-HTTP-Method-Override": "DELETE"})),
+        ("headers", json!({"X-Original-URL": "/v2"})),
+        ("headers", json!({"X-Rewrite-Url": "/v2"})),
         ("headers", json!({"X-Forwarded-Host": "evil.com"})),
         ("headers", json!({"a": "b\r\nc: d"})),
         ("headers", json!({"a\r\nb": "c"})),
@@ -402,6 +404,59 @@ async fn a_refused_access_token_is_renewed_once_and_both_are_hidden() {
     );
 }
 
+#[tokio::test]
+async fn the_method_cannot_be_changed_in_the_query_where_not_every_method_is_allowed() {
+    let server = echo_server().await;
+    let narrowed = |allowed: Option<Vec<Method>>| Connection {
+        target: Target::Http {
+            url: server.url("/"),
+            allowed_methods: allowed,
+        },
+        ..http(server.url("/"))
+    };
+    for name in ["_method", "_METHOD", "_Method"] {
+        let arguments = json!({"method": "GET", "query": {name: "DELETE"}});
+        let run = Run::open(&[narrowed(Some(vec![Method::GET, Method::POST]))])
+            .await
+            .unwrap();
+        let told = run.call("api__request", &arguments).await.unwrap_err();
+        assert!(told.contains(name), "{told}");
+        assert_eq!(run.recorder.calls(), [], "nothing was sent");
+        let run = Run::open(&[narrowed(None)]).await.unwrap();
+        run.call("api__request", &arguments).await.unwrap();
+    }
+}
+
+struct JustGiven;
+
+impl Tokens for JustGiven {
+    fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>> {
+        Box::pin(
+            async move { refused.map_or_else(|| Ok(secret("new-token")), |_| Err(TokenError::JustGiven)) },
+        )
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_with_a_new_token_gets_the_servers_answer() {
+    let router = Router::new().fallback(any(async || (StatusCode::UNAUTHORIZED, "not for you")));
+    let server = Serving::start(router).await;
+    let connection = Connection {
+        auth: Auth::OAuth(Arc::new(JustGiven)),
+        ..http(server.url("/"))
+    };
+    let run = Run::open(&[connection]).await.unwrap();
+    let told = run
+        .call("api__request", &json!({"method": "GET"}))
+        .await
+        .unwrap_err();
+    assert!(
+        told.starts_with("HTTP 401") && told.ends_with("not for you"),
+        "{told}"
+    );
+    assert_eq!(run.recorder.calls()[0].status, Some(401));
+}
+
 struct Revoked;
 
 impl Tokens for Revoked {
@@ -463,9 +518,13 @@ async fn a_test_tells_ready_from_refused_and_from_gone() {
 #[tokio::test]
 async fn private_addresses_are_refused_at_the_start_where_only_public_ones_are_in_reach() {
     sortie_net::install_crypto();
-    let connector = sortie_connect::Connector::new(sortie_net::Reach::Public, None).unwrap();
+    // As if it were one of the engine's own.
+    let own = vec!["8.8.8.8".parse().unwrap()];
+    let network = sortie_net::Network::new(sortie_net::Reach::Public, own);
+    let connector = sortie_connect::Connector::new(&network.into(), None).unwrap();
     for (url, why) in [
         ("http://127.0.0.1:1/", "127.0.0.1 is not a public address"),
+        ("http://8.8.8.8:1/", "8.8.8.8 is not a public address"),
         (
             "http://[::ffff:10.0.0.1]/",
             "::ffff:10.0.0.1 is not a public address",

@@ -18,7 +18,7 @@ use sortie_connect::{
     Target,
     oauth::{Client, Endpoints, Error, Grant, Home, Settings, Started},
 };
-use sortie_net::Reach;
+use sortie_net::{Network, Reach};
 use tokio::net::TcpListener;
 use url::Url;
 
@@ -158,7 +158,7 @@ impl World {
 
 fn client() -> Client {
     sortie_net::install_crypto();
-    Client::new(Reach::Private).unwrap()
+    Client::new(&Network::new(Reach::Private, Vec::new()).into()).unwrap()
 }
 
 fn home() -> Home {
@@ -561,7 +561,7 @@ async fn given_endpoints_need_a_client_id_and_https_where_the_network_is_public(
         scopes: Vec::new(),
     };
     sortie_net::install_crypto();
-    let public = Client::new(Reach::Public).unwrap();
+    let public = Client::new(&Network::new(Reach::Public, Vec::new()).into()).unwrap();
     let started = public
         .start(&target, &settings("https", Some("c")), &home())
         .await
@@ -580,5 +580,24 @@ async fn given_endpoints_need_a_client_id_and_https_where_the_network_is_public(
     assert_eq!(
         error.to_string(),
         "auth.client_id: required with authorization_url and token_url"
+    );
+}
+
+#[tokio::test]
+async fn the_engines_own_addresses_are_refused_as_authorization_servers() {
+    sortie_net::install_crypto();
+    let own = vec!["8.8.8.8".parse().unwrap()];
+    let public = Client::new(&Network::new(Reach::Public, own).into()).unwrap();
+    let target = Target::Mcp {
+        url: "https://8.8.8.8:1/mcp".parse().unwrap(),
+        allowed_tools: None,
+    };
+    let error = public
+        .start(&target, &Settings::default(), &home())
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("8.8.8.8 is not a public address"),
+        "{error}"
     );
 }

@@ -15,7 +15,7 @@ use sortie_agent::{
 };
 use sortie_api::{Credential, EventType, Micros, event::ConnectionCall};
 use sortie_connect::{Auth, Connection, Connector, OpenError, Opened, Target};
-use sortie_net::Reach;
+use sortie_net::{Network, Reach};
 use tokio::{net::TcpListener, task::JoinSet};
 use url::Url;
 
@@ -126,7 +126,7 @@ impl Run {
 
 pub(crate) fn connector() -> Connector {
     sortie_net::install_crypto();
-    Connector::new(Reach::Private, None).unwrap()
+    Connector::new(&Network::new(Reach::Private, Vec::new()).into(), None).unwrap()
 }
 
 pub(crate) fn http(url: Url) -> Connection {

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sortie_api::Credential;
 use sortie_connect::{Auth, Connection, Connector, StdioLauncher, StdioProcess, Target};
-use sortie_net::Reach;
+use sortie_net::{Network, Reach};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split},
     task::JoinSet,
@@ -122,7 +122,11 @@ fn program(command: &[&str]) -> Connection {
 
 async fn open(tasks: Tasks) -> Run {
     sortie_net::install_crypto();
-    let connector = Connector::new(Reach::Private, Some(Arc::new(tasks))).unwrap();
+    let connector = Connector::new(
+        &Network::new(Reach::Private, Vec::new()).into(),
+        Some(Arc::new(tasks)),
+    )
+    .unwrap();
     let redactor = Arc::default();
     let opened = connector
         .open(&[program(&["server", "--stdio"])], &redactor)
@@ -169,7 +173,11 @@ async fn a_program_that_ends_or_floods_is_a_tool_error_and_is_started_again() {
 #[tokio::test]
 async fn a_program_that_cannot_be_started_fails_the_start() {
     sortie_net::install_crypto();
-    let connector = Connector::new(Reach::Private, Some(Arc::new(Tasks::default()))).unwrap();
+    let connector = Connector::new(
+        &Network::new(Reach::Private, Vec::new()).into(),
+        Some(Arc::new(Tasks::default())),
+    )
+    .unwrap();
     let error = connector
         .open(&[program(&["nothing"])], &Arc::default())
         .await

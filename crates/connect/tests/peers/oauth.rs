@@ -20,7 +20,7 @@ use sortie_connect::{
     Auth, Connection, Failure, Target, TokenError, Tokens,
     oauth::{Client, Endpoints, Grant, Home, Pending, Settings, Started},
 };
-use sortie_net::Reach;
+use sortie_net::{Network, Reach};
 use tokio::{net::TcpListener, task::JoinSet};
 use url::Url;
 
@@ -38,7 +38,7 @@ fn home() -> Home {
 
 fn client() -> Client {
     sortie_net::install_crypto();
-    Client::new(Reach::Private).unwrap()
+    Client::new(&Network::new(Reach::Private, Vec::new()).into()).unwrap()
 }
 
 /// The whole flow; what is pending is stored and read back on the way.

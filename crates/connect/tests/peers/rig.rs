@@ -22,7 +22,7 @@ use sortie_agent::{
 };
 use sortie_api::{EventType, Micros};
 use sortie_connect::{Auth, Connection, Connector, Opened, StdioLauncher, Target};
-use sortie_net::{EngineClient, Reach, Timeouts};
+use sortie_net::{EngineClient, Network, Reach, Timeouts};
 use url::Url;
 
 /// A peer; dropping it ends it.
@@ -190,7 +190,7 @@ impl Run {
 
 pub(crate) fn connector(stdio: Option<Arc<dyn StdioLauncher>>) -> Connector {
     sortie_net::install_crypto();
-    Connector::new(Reach::Private, stdio).unwrap()
+    Connector::new(&Network::new(Reach::Private, Vec::new()).into(), stdio).unwrap()
 }
 
 pub(crate) fn mcp(url: Url, auth: Auth) -> Connection {

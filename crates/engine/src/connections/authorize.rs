@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use sortie_api::{ConnectionStatus, Credential, OrgId, connection::Authorization, limits};
+use sortie_api::{Credential, OrgId, connection::Authorization, limits};
 use sortie_connect::oauth;
 use sortie_store::OauthFlow;
 use url::Url;
@@ -116,11 +116,9 @@ impl Connections {
         let grant = match self.0.oauth.finish(pending, query).await {
             Ok(grant) => grant,
             Err(error) => {
-                let why = Some(error.to_string());
-                let waits = ConnectionStatus::NeedsAuthorization;
                 self.0
                     .store
-                    .set_connection_status(flow.org, at, waits, why)
+                    .record_failed_authorization(flow.org, at, error.to_string())
                     .await?;
                 return Err(told(error));
             }

@@ -89,6 +89,7 @@ impl Connections {
             |error: sortie_net::Error| Error::Internal(format!("connections cannot be made: {error}"));
         sortie_net::install_crypto();
         let reach = options.connections_reach;
+        let network = crate::web::network(reach)?;
         let programs = match (options.mode, sandbox) {
             (Mode::Hosted, _) => Err("is for self-hosted engines".to_owned()),
             (Mode::SelfHosted, Err(reason)) => {
@@ -108,9 +109,9 @@ impl Connections {
             sealer: Sealer::new(options.master_keys.clone()),
             sealer_fits: OnceCell::new(),
             reach,
-            connector: Connector::new(reach, launcher).map_err(failed)?,
+            connector: Connector::new(&network, launcher).map_err(failed)?,
             programs,
-            oauth: oauth::Client::new(reach).map_err(failed)?,
+            oauth: oauth::Client::new(&network).map_err(failed)?,
             home: options.base_url.as_deref().and_then(authorize::home),
             refreshes: Mutex::default(),
             tracker,
@@ -309,12 +310,18 @@ impl Connections {
 
     /// Seals a value for its place, once it is known that this node has the keys of the database.
     async fn seal(&self, place: Place<'_>, value: &(impl Serialize + Sync)) -> Result<Vec<u8>, Error> {
-        self.0.sealer_fits.get_or_try_init(|| self.check_keys()).await?;
+        self.fits().await?;
         let text = to_json(value)?;
         self.0
             .sealer
             .seal(place, text.as_bytes(), random()?)
             .map_err(sealing_failed)
+    }
+
+    /// That this node has the keys of the database: found out once, by a write.
+    async fn fits(&self) -> Result<(), Error> {
+        let fits = self.0.sealer_fits.get_or_try_init(|| self.check_keys()).await;
+        fits.map(|()| ())
     }
 
     /// Two nodes with different keys on one database could not read what the other has sealed.

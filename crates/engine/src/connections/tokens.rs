@@ -33,6 +33,10 @@ const STORING: Duration = Duration::from_mins(1);
 /// How long before its end a token is renewed, in seconds; a short-lived one at half its life.
 const MARGIN_SECONDS: u64 = 60;
 
+/// How long a grant is not renewed because a server refuses its token: a server that refuses one request for good must
+/// not make the engine use up one refresh token after another.
+const REST: Duration = Duration::from_mins(1);
+
 /// A grant as it is sealed.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Held {
@@ -41,7 +45,33 @@ pub(super) struct Held {
     pub(super) given_at: Timestamp,
 }
 
+/// What is to be done where a token is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The access token is good.
+    Use,
+    /// It is refused or nearly over, and can be renewed.
+    Renew,
+    /// It is refused, but so new that another would be refused as well.
+    Rest,
+    /// It is refused and cannot be renewed. It is not over: other requests may still be answered.
+    Fail,
+    /// It is over, and cannot be renewed.
+    GiveUp,
+}
+
 impl Held {
+    fn step(&self, now: Timestamp, refused: Option<&Credential>) -> Step {
+        let is_refused = refused == Some(&self.grant.access_token);
+        match (self.is_fresh(now), self.grant.is_refreshable()) {
+            (true, _) if !is_refused => Step::Use,
+            (true, true) if now < self.given_at + REST => Step::Rest,
+            (_, true) => Step::Renew,
+            (true, false) => Step::Fail,
+            (false, false) => Step::GiveUp,
+        }
+    }
+
     fn is_fresh(&self, now: Timestamp) -> bool {
         let Some(seconds) = self.grant.expires_in_seconds else {
             return true;
@@ -96,14 +126,22 @@ impl Connections {
         loop {
             let (held, seen) = self.held(org, id).await?;
             let now = self.0.clock.now();
-            if held.is_fresh(now) && refused != Some(&held.grant.access_token) {
-                return Ok(held.grant.access_token);
+            match held.step(now, refused) {
+                Step::Use => return Ok(held.grant.access_token),
+                Step::Renew => {}
+                Step::Rest => return Err(TokenError::JustGiven),
+                Step::Fail => {
+                    let why = "the server refuses the access token, and gave none to renew it with";
+                    return Err(TokenError::NeedsAuthorization(why.to_owned()));
+                }
+                Step::GiveUp => {
+                    let why = "the access token is over, and the server gave none to renew it with";
+                    self.give_up_grant(seen, why).await?;
+                    return Err(TokenError::NeedsAuthorization(why.to_owned()));
+                }
             }
-            if !held.grant.is_refreshable() {
-                let why = "the access token is over, and the server gave none to renew it with";
-                self.give_up_grant(seen, why).await?;
-                return Err(TokenError::NeedsAuthorization(why.to_owned()));
-            }
+            // What cannot be sealed afterwards is not asked for: the refresh token may be good for one use.
+            self.fits().await.map_err(unavailable)?;
             let leased = self.0.store.lease_refresh(seen, now, now + LEASE).await;
             if leased.map_err(|error| unavailable(Error::from(error)))? {
                 let connections = self.clone();
@@ -182,31 +220,34 @@ impl Connections {
         }
     }
 
-    /// Stores a renewed grant. Where the database is away this goes on for a while: the old one may be worth nothing now.
+    /// Stores a renewed grant. Where that fails it is tried for a while: the old one may be worth nothing now.
     async fn keep(&self, seen: SeenTokens, grant: oauth::Grant) -> Result<(), TokenError> {
         let held = Held {
             grant,
             given_at: self.0.clock.now(),
         };
         let row = seen.connection.to_string();
-        let sealed = self
-            .seal(tokens_at(&row, seen.org), &held)
-            .await
-            .map_err(unavailable)?;
         let give_up = Instant::now() + STORING;
         let mut pause = LOOK;
         loop {
-            match self.0.store.save_refreshed(seen, sealed.clone()).await {
+            let saved = match self.seal(tokens_at(&row, seen.org), &held).await {
+                Ok(sealed) => {
+                    let saved = self.0.store.save_refreshed(seen, sealed).await;
+                    saved.map_err(Error::from)
+                }
+                Err(error) => Err(error),
+            };
+            match saved {
                 // False: authorized anew or deleted meanwhile, so that these are not needed, or stored by a try whose
                 // answer was lost.
                 Ok(_) => return Ok(()),
-                Err(sortie_store::Error::Unavailable(_)) if Instant::now() < give_up => {
+                Err(_) if Instant::now() < give_up => {
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
                 Err(error) => {
                     tracing::error!(connection = %seen.connection, %error, "renewed tokens could not be stored");
-                    return Err(unavailable(Error::from(error)));
+                    return Err(unavailable(error));
                 }
             }
         }
@@ -220,4 +261,54 @@ impl Connections {
 
 fn forget_unused(locks: &mut HashMap<ConnectionId, Weak<tokio::sync::Mutex<()>>>) {
     locks.retain(|_, lock| lock.strong_count() > 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Given at second 1000, good for `seconds`.
+    fn held(seconds: Option<u64>, refresh_token: Option<&str>) -> Held {
+        let grant = json!({
+            "access_token": "at", "expires_in_seconds": seconds, "refresh_token": refresh_token, "scope": null,
+            "issuer": null, "token_url": "https://login.example/token", "resource": null,
+            "identity": {"client_id": "c", "client_secret": null, "method": "none"},
+        });
+        Held {
+            grant: serde_json::from_value(grant).unwrap(),
+            given_at: at(1000),
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_micros(second * 1_000_000)
+    }
+
+    #[test]
+    fn a_refused_token_is_renewed_once_a_minute_at_most() {
+        let (this, other) = (Credential::new("at"), Credential::new("older"));
+        for seconds in [None, Some(3600)] {
+            let held = held(seconds, Some("rt"));
+            assert_eq!(held.step(at(1001), None), Step::Use);
+            assert_eq!(held.step(at(1001), Some(&other)), Step::Use);
+            assert_eq!(held.step(at(1059), Some(&this)), Step::Rest);
+            assert_eq!(held.step(at(1060), Some(&this)), Step::Renew);
+        }
+        let nearly_over = held(Some(100), Some("rt"));
+        assert_eq!(nearly_over.step(at(1051), None), Step::Renew);
+    }
+
+    #[test]
+    fn a_grant_that_cannot_be_renewed_is_given_up_when_it_is_over_and_no_sooner() {
+        let this = Credential::new("at");
+        let held = held(Some(3600), None);
+        assert_eq!(held.step(at(1001), None), Step::Use);
+        for second in [1001, 2000] {
+            assert_eq!(held.step(at(second), Some(&this)), Step::Fail);
+        }
+        assert_eq!(held.step(at(4600), None), Step::GiveUp);
+        assert_eq!(held.step(at(4600), Some(&this)), Step::GiveUp);
+    }
 }

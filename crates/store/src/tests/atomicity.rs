@@ -120,6 +120,10 @@ both! {
         let later = old.expires_at + std::time::Duration::from_secs(1);
         proves_atomic(fixture, async || store.begin_authorization(flow.clone(), later).await).await;
         proves_atomic(fixture, async || store.take_authorization([2; 32], later).await).await;
+        proves_atomic(fixture, async || {
+            store.record_failed_authorization(org, (new.id, 1), "x".to_owned()).await
+        })
+        .await;
         proves_atomic(fixture, async || store.save_authorization(org, (new.id, 1), b"x".to_vec()).await).await;
         let seen = SeenTokens { org, connection: new.id, version: 1 };
         proves_atomic(fixture, async || store.lease_refresh(seen, later, later).await).await;

@@ -127,6 +127,21 @@ both! {
         assert!(!late.unwrap());
     }
 
+    async fn an_authorization_that_fails_leaves_older_tokens_good(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let store = &fixture.store;
+        let seen = fixture.authorized(org, "a").await;
+        let new = fixture.connection(org, "b").await;
+        for (id, status) in [(seen.connection, ConnectionStatus::Ready), (new.id, ConnectionStatus::NeedsAuthorization)] {
+            let failed = store.record_failed_authorization(org, (id, 1), "denied".to_owned()).await;
+            assert!(failed.unwrap());
+            let found = store.connection_by_id(org, id).await.unwrap();
+            assert_eq!((found.status, found.error.as_deref()), (status, Some("denied")));
+            let late = store.record_failed_authorization(org, (id, 7), "late".to_owned()).await;
+            assert!(!late.unwrap());
+        }
+    }
+
     async fn an_authorization_is_ended_once_and_in_time(fixture: &Fixture) {
         let org = fixture.org().await;
         let new = fixture.connection(org, "a").await;

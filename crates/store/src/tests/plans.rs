@@ -94,6 +94,8 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
         .save_authorization(org, (new.id, 1), b"x".to_vec())
         .await
         .unwrap();
+    let failed = store.record_failed_authorization(org, (new.id, 1), "x".to_owned());
+    assert!(failed.await.unwrap());
     let seen = SeenTokens {
         org,
         connection: new.id,

@@ -15,6 +15,7 @@ use crate::{Checked, both_databases, node, node_with};
 both_databases![
     a_connection_is_authorized_and_its_tokens_are_renewed,
     tokens_that_are_refused_ask_for_a_person_again,
+    one_refused_request_does_not_cost_the_authorization,
 ];
 
 fn definition(service: &Service) -> Value {
@@ -145,6 +146,8 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
 
 async fn tokens_that_are_refused_ask_for_a_person_again(database: Database) -> Checked {
     let service = Service::start().await?;
+    // So short that it is renewed before its first use.
+    service.give_tokens_for(1);
     let node = node(database).await?;
     let client = node.client()?;
     authorize(&client, &service).await?.expect(200)?;
@@ -154,6 +157,31 @@ async fn tokens_that_are_refused_ask_for_a_person_again(database: Database) -> C
     assert_eq!(status(&client).await?, "needs_authorization");
     let shown = client.get("/v1/connections/crm").await?.text();
     ensure!(shown.contains("no longer"), "{shown}");
+    Ok(())
+}
+
+/// The server answers one path with 401, whatever the token: neither a grant that can be renewed nor one that cannot is
+/// lost or used up by it.
+async fn one_refused_request_does_not_cost_the_authorization(database: Database) -> Checked {
+    let service = Service::start().await?;
+    let node = node(database).await?;
+    let client = node.client()?;
+    let never = json!({"method": "GET", "path": "/never"});
+    let forbidden = calls(
+        &[("crm__request", never.clone()), ("crm__request", never)],
+        &json!({"crm": {"ref": "crm"}}),
+    );
+    for (grants, told) in [(1, "HTTP 401"), (2, "refuses the access token")] {
+        authorize(&client, &service).await?.expect(200)?;
+        let (events, _) = client.complete(&forbidden).await?;
+        let events = serde_json::to_string(&events)?;
+        ensure!(events.contains(told), "{events}");
+        assert_eq!((service.grants(), service.refused()), (grants, 0));
+        assert_eq!(status(&client).await?, "ready");
+        let (_, run) = client.complete(&call()).await?;
+        assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+        service.give_no_refresh_tokens();
+    }
     Ok(())
 }
 
@@ -222,12 +250,33 @@ async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
     refused.failure(409, "conflict")?;
     nobody.get(&back).await?.failure(400, "invalid_request")?;
 
+    // Once it is authorized, a person who says no the next time takes nothing away.
+    let back = browse(&service, &begin(&client).await?).await?;
+    nobody.get(&back).await?.expect(200)?;
+    let back = browse(&service, &begin(&client).await?).await?;
+    let state = back.split("state=").nth(1).context("no state")?;
+    let refused = nobody
+        .get(&format!("/v1/oauth/callback?error=access_denied&state={state}"))
+        .await?;
+    refused.failure(409, "conflict")?;
+    let shown = client.get("/v1/connections/crm").await?.json()?;
+    assert_eq!(shown["status"], "ready");
+    ensure!(
+        shown["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("access_denied")),
+        "{shown}"
+    );
+    let mut another = definition(&service);
+    another["auth"]["client_id"] = json!("another");
+    put(&client, "crm", &another).await?.expect(200)?;
+
     // A code that is not the server's.
     let back = browse(&service, &begin(&client).await?).await?;
     let forged = back.replace("code=code-", "code=forged-");
     nobody.get(&forged).await?.failure(409, "conflict")?;
     assert_eq!(status(&client).await?, "needs_authorization");
-    assert_eq!(service.grants(), 0);
+    assert_eq!(service.grants(), 1);
 
     // One that began before the connection was replaced.
     let back = browse(&service, &begin(&client).await?).await?;

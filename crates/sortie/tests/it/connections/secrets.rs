@@ -141,7 +141,7 @@ async fn no_credential_comes_out_in_any_form(database: Database) -> Checked {
     }
     looked.add("the list", client.get("/v1/connections").await?.text());
     looked.add("the log", node.log());
-    stored(&node, &mut looked)?;
+    stored(&node, &mut looked).await?;
     for secret in SECRETS {
         looked.without(secret.trim())?;
     }
@@ -154,23 +154,25 @@ async fn no_credential_comes_out_in_any_form(database: Database) -> Checked {
     Ok(())
 }
 
-/// The data folder, with the database where it is a file, but for the key that opens what is sealed.
-fn stored(node: &Node, looked: &mut Looked) -> Result<()> {
+/// The data folder but for the key that opens what is sealed, and the database, be it a file in there or not.
+async fn stored(node: &Node, looked: &mut Looked) -> Result<()> {
     let before = looked.0.len();
     files(node.data_dir(), &mut looked.0)?;
-    let database = looked.0.iter().any(|(name, _)| name.ends_with("sortie.db"));
     ensure!(looked.0.len() > before, "the data folder is empty");
-    let wal = looked.0.iter().find(|(name, _)| name.ends_with("sortie.db-wal"));
+    let tables = node.dump().await?;
+    let tables = tables
+        .into_iter()
+        .map(|(table, bytes)| (format!("sortie.db: {table}"), bytes));
+    looked.0.extend(tables);
     // What is looked at is what is stored.
-    if database {
-        let has_run = |bytes: &[u8]| bytes.windows(13).any(|part| part == b"connection_ca");
+    for stored in ["connection_call", "[redacted]"] {
+        let has_it = |bytes: &[u8]| bytes.windows(stored.len()).any(|part| part == stored.as_bytes());
         ensure!(
             looked
                 .0
                 .iter()
-                .any(|(name, bytes)| name.contains("sortie.db") && has_run(bytes)),
-            "{:?}",
-            wal.map(|(name, _)| name)
+                .any(|(place, bytes)| place.contains("sortie.db") && has_it(bytes)),
+            "{stored} is in no table"
         );
     }
     let key = std::fs::read_to_string(node.data_dir().join("master.key")).context("no master key")?;
