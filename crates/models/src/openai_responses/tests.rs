@@ -95,9 +95,16 @@ async fn a_first_call_sends_what_the_protocol_asks_for_and_nothing_else() {
             "max_output_tokens": 77,
             "stream": true,
             "store": false,
-            "include": ["reasoning.encrypted_content"],
         })
     );
+}
+
+#[test]
+fn reasoning_is_asked_for_only_where_the_model_thinks() {
+    let include = |capabilities: &[&str]| body_of(capabilities, &request(&[])).get("include").cloned();
+    let expected = json!(["reasoning.encrypted_content"]);
+    assert_eq!(include(&["tools", "thinking"]), Some(expected));
+    assert_eq!(include(&["tools", "structured_output"]), None);
 }
 
 #[test]
