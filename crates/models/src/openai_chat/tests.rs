@@ -126,6 +126,25 @@ fn the_conversation_goes_along_in_its_order() {
 }
 
 #[test]
+fn what_the_user_says_in_a_row_is_one_message() {
+    let transcript = [
+        Turn::User("A summary.".to_owned()),
+        Turn::User("A correction.".to_owned()),
+        Turn::Assistant(vec![Content::Text("Hello.".to_owned())]),
+        Turn::User("Again.".to_owned()),
+    ];
+    let body = body_of(Dialect::Compatible, &["tools"], &request(&transcript));
+    assert_eq!(
+        body["messages"].as_array().unwrap()[1..],
+        [
+            json!({"role": "user", "content": "Say hello.\n\nA summary.\n\nA correction."}),
+            json!({"role": "assistant", "content": "Hello."}),
+            json!({"role": "user", "content": "Again."}),
+        ]
+    );
+}
+
+#[test]
 fn an_output_schema_binds_the_answer_where_that_leaves_the_tools_usable() {
     let format = |dialect, capabilities: &[&str], schema: &str, tools: usize| {
         let whole = request(&[]);
