@@ -305,7 +305,7 @@ async fn a_failure_says_whether_it_may_be_tried_again() {
 
 #[test]
 fn too_many_items_are_no_reply() {
-    let many = (0..=openai::CALLS as u64).map(|place| done(place, &message("x")));
+    let many = (0..=crate::answer::CALLS as u64).map(|place| done(place, &message("x")));
     let (failure, _) = read(many).unwrap_err();
     assert!(matches!(failure, Failure::Garbled(_)), "{failure:?}");
 }
