@@ -17,6 +17,9 @@ const END_WAIT: Duration = Duration::from_millis(250);
 /// Bytes of text that one token stands for where the provider did not come to count them.
 const BYTES_PER_TOKEN: u64 = 4;
 
+/// Tool calls of one answer; more is a server gone wrong.
+pub(crate) const CALLS: usize = 1_024;
+
 /// Reads the events of one answer.
 pub(crate) trait Decoder {
     /// Takes the next event; its text goes to `deltas`.
@@ -60,6 +63,16 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whether the provider says that it does not take the request.
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Said(status, _) if status.is_client_error())
+    }
+
+    /// More tool calls than one answer may have.
+    pub(crate) fn too_many_calls() -> Self {
+        Self::Garbled(format!("the model made more than {CALLS} calls at once"))
+    }
+
     /// An event that is not what the protocol has.
     #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
     pub(crate) fn unreadable(why: serde_json::Error) -> Self {
@@ -67,8 +80,7 @@ impl Failure {
     }
 }
 
-/// Sends `body` and reads the stream that it is answered with. An answer that nobody has counted is estimated: money is
-/// never silently zero.
+/// Sends `body` and reads the stream that it is answered with.
 pub(crate) async fn call(
     transport: &Transport,
     body: &(impl Serialize + Sync),
@@ -76,41 +88,24 @@ pub(crate) async fn call(
     deltas: &dyn Deltas,
 ) -> Result<Reply, ModelError> {
     let events = transport.stream(body).await?;
-    let reply = read(events, decoder, transport, deltas).await?;
-    if reply.usage != Usage::default() {
-        return Ok(reply);
-    }
-    // The same body has been written before.
-    let sent = serde_json::to_vec(body).map_or(0, |body| body.len());
-    let written = reply.content.iter().map(|piece| match piece {
-        Content::Text(text) => text.len(),
-        Content::ToolCall(call) => call.name.len() + call.arguments.len(),
-        Content::Opaque(raw) => raw.get().len(),
-    });
-    let tokens = |bytes: usize| (bytes as u64).div_ceil(BYTES_PER_TOKEN);
-    Ok(Reply {
-        usage: Usage {
-            input_tokens: tokens(sent),
-            output_tokens: tokens(written.sum()),
-            ..Usage::default()
-        },
-        ..reply
-    })
+    read(events, decoder, transport, deltas).await
 }
 
-/// Reads a stream to its end.
-pub(crate) async fn read(
+/// Reads a stream to its end. What nobody has counted is estimated, in an answer as in a failure: money is never
+/// silently zero.
+async fn read(
     mut events: Events<'_>,
     mut decoder: impl Decoder,
     transport: &Transport,
     deltas: &dyn Deltas,
 ) -> Result<Reply, ModelError> {
+    let sent = events.sent_bytes();
     loop {
         let event = match events.next().await {
             Ok(Some(event)) => event,
             Ok(None) => break,
             Err(_) if decoder.is_whole() => break,
-            Err(error) => return Err(charged(error, &decoder)),
+            Err(error) => return Err(charged(error, &decoder, sent)),
         };
         match decoder.take(&event, deltas) {
             Ok(Flow::On) => {}
@@ -119,14 +114,49 @@ pub(crate) async fn read(
                 let _ended = timeout(END_WAIT, events.next()).await;
                 break;
             }
-            Err(failure) => return Err(charged(told(&failure, transport), &decoder)),
+            Err(failure) => {
+                let error = told(&failure, transport);
+                let nothing_came = decoder.usage() == Usage::default() && decoder.written_bytes() == 0;
+                // As if it had come before the stream.
+                let is_refused = nothing_came && failure.is_refusal();
+                return Err(if is_refused {
+                    error
+                } else {
+                    charged(error, &decoder, sent)
+                });
+            }
         }
     }
-    let usage = charge(&decoder);
-    decoder.finish().map_err(|failure| ModelError {
-        usage,
-        ..told(&failure, transport)
-    })
+    let usage = charge(&decoder, sent);
+    let written = decoder.written_bytes();
+    match decoder.finish() {
+        Ok(reply) => Ok(counted(reply, sent, written)),
+        Err(failure) => Err(ModelError {
+            usage,
+            ..told(&failure, transport)
+        }),
+    }
+}
+
+/// An answer with the side estimated that its provider has not counted.
+fn counted(reply: Reply, sent_bytes: usize, written_bytes: u64) -> Reply {
+    let pieces = reply.content.iter().map(|piece| match piece {
+        Content::Text(text) => text.len(),
+        Content::ToolCall(call) => call.name.len() + call.arguments.len(),
+        Content::Opaque(raw) => raw.get().len(),
+    });
+    let written = written_bytes.max(pieces.sum::<usize>() as u64);
+    let usage = with_input(reply.usage, sent_bytes);
+    Reply {
+        usage: Usage {
+            output_tokens: match usage.output_tokens {
+                0 => tokens(written),
+                counted => counted,
+            },
+            ..usage
+        },
+        ..reply
+    }
 }
 
 fn told(failure: &Failure, transport: &Transport) -> ModelError {
@@ -143,21 +173,36 @@ fn told(failure: &Failure, transport: &Transport) -> ModelError {
     }
 }
 
-fn charged(error: ModelError, decoder: &impl Decoder) -> ModelError {
+fn charged(error: ModelError, decoder: &impl Decoder, sent_bytes: usize) -> ModelError {
     ModelError {
-        usage: charge(decoder),
+        usage: charge(decoder, sent_bytes),
         ..error
     }
 }
 
-/// What a call without a reply has cost: what the provider counted, and at least the text that came. Providers tell
-/// the whole count of the output at the end only.
-fn charge(decoder: &impl Decoder) -> Usage {
-    let usage = decoder.usage();
+/// What a call without a reply has cost: what the provider counted, and at least the request and the text that came.
+/// Providers tell the whole count of the output at the end only.
+fn charge(decoder: &impl Decoder, sent_bytes: usize) -> Usage {
+    let usage = with_input(decoder.usage(), sent_bytes);
     Usage {
-        output_tokens: usage
-            .output_tokens
-            .max(decoder.written_bytes().div_ceil(BYTES_PER_TOKEN)),
+        output_tokens: usage.output_tokens.max(tokens(decoder.written_bytes())),
         ..usage
     }
+}
+
+/// The usage of a request of this size, which is estimated where the provider has counted nothing of it.
+pub(crate) fn with_input(usage: Usage, sent_bytes: usize) -> Usage {
+    let is_counted = (usage.input_tokens | usage.cache_read_tokens | usage.cache_write_tokens) > 0;
+    Usage {
+        input_tokens: if is_counted {
+            usage.input_tokens
+        } else {
+            tokens(sent_bytes as u64)
+        },
+        ..usage
+    }
+}
+
+fn tokens(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES_PER_TOKEN)
 }

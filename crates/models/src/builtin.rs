@@ -98,6 +98,11 @@ pub(crate) fn offered(provider: &str, api: Api) -> impl Iterator<Item = &'static
         .filter(move |builtin| speaks && builtin.provider == provider)
 }
 
+/// The name of the provider that the built-in model of this id has; `None` where there is no such model.
+pub fn builtin_provider(id: &str) -> Option<&'static str> {
+    find(id).map(|builtin| builtin.provider)
+}
+
 /// The built-in model of this id.
 pub(crate) fn find(id: &str) -> Option<&'static Builtin> {
     BUILTINS.iter().find(|builtin| builtin.id == id)

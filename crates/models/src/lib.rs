@@ -20,6 +20,7 @@ mod settings;
 mod test_server;
 mod transport;
 
+pub use builtin::builtin_provider;
 pub use catalog::{Catalog, catalog};
 pub use provider::InvalidSettings;
 pub use settings::{Api, ModelSettings, ProviderSettings, Settings};

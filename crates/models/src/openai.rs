@@ -25,9 +25,6 @@ use crate::{
 pub(crate) use usage::Counted;
 pub(crate) use wire::{Arguments, Count, Text, is_object};
 
-/// Tool calls of one reply; more is a server gone wrong.
-pub(crate) const CALLS: usize = 1_024;
-
 /// Calls the endpoint `path` below the provider's base address.
 pub(crate) fn transport(provider: &Provider, path: &[&str]) -> Result<Transport, InvalidSettings> {
     let unusable = |why: &str| InvalidSettings(format!("provider {:?}: {why}", provider.name));

@@ -48,9 +48,8 @@ impl Model for ResponsesModel {
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
             let body = Body::new(&self.entry, &request)?;
-            let events = self.transport.stream(&body).await?;
             let answer = Answer::new(&body, request.transcript.len());
-            answer::read(events, answer, &self.transport, deltas).await
+            answer::call(&self.transport, &body, answer, deltas).await
         })
     }
 }

@@ -74,6 +74,14 @@ impl Answer {
         }
     }
 
+    /// Not a word, not even a status.
+    pub(crate) fn silent() -> Self {
+        Self {
+            then: Then::Hold,
+            ..Self::raw(String::new())
+        }
+    }
+
     /// A stream that repeats itself for ever.
     pub(crate) fn endless(body: &str) -> Self {
         Self {
@@ -182,7 +190,8 @@ impl Server {
 }
 
 async fn give(stream: &mut TcpStream, answer: &Answer) {
-    let body = answer.bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    let body = answer.bytes.windows(4).position(|w| w == b"\r\n\r\n");
+    let body = body.map_or(0, |end| end + 4);
     let mut rest = answer.bytes.as_slice();
     // A client that has had enough closes: that ends an endless answer.
     while stream.write_all(rest).await.is_ok() {

@@ -6,16 +6,18 @@
 use std::{collections::VecDeque, time::Duration};
 
 use http::{
-    HeaderMap, StatusCode,
+    HeaderMap, HeaderValue, StatusCode,
     header::{CONTENT_TYPE, DATE, RETRY_AFTER},
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
 use serde_json::Value;
-use sortie_agent::model::{ModelError, Retry};
+use sortie_agent::model::{ModelError, Retry, Usage};
 use sortie_api::Credential;
 use sortie_net::{EngineClient, sse};
 use url::Url;
+
+use crate::answer;
 
 /// One event of a stream, in bytes.
 const EVENT_BYTES: usize = 16 << 20;
@@ -33,6 +35,7 @@ const UNPAID: &str = "insufficient_quota";
 pub(crate) struct Transport {
     client: EngineClient,
     url: Url,
+    /// With the type of the body.
     headers: HeaderMap,
     /// Taken out of what the provider says.
     key: Option<Credential>,
@@ -40,7 +43,13 @@ pub(crate) struct Transport {
 
 impl Transport {
     /// Calls `url` with `headers`, which carry `key` in the provider's own way.
-    pub(crate) fn new(client: EngineClient, url: Url, headers: HeaderMap, key: Option<Credential>) -> Self {
+    pub(crate) fn new(
+        client: EngineClient,
+        url: Url,
+        mut headers: HeaderMap,
+        key: Option<Credential>,
+    ) -> Self {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Self {
             client,
             url,
@@ -49,20 +58,36 @@ impl Transport {
         }
     }
 
-    /// Sends a request and returns its events once the provider has accepted it.
+    /// Sends a request and returns its events once the provider has accepted it. A failure after that, or where nobody
+    /// knows whether it was before, carries the estimated cost of the request.
     pub(crate) async fn stream(&self, body: &(impl Serialize + Sync)) -> Result<Events<'_>, ModelError> {
         let request = self
             .client
             .request(Method::POST, &self.url)
             .map_err(|error| ModelError::fatal(error.to_string()))?;
-        let sent = request.headers(self.headers.clone()).json(body).send().await;
-        let response = sent.map_err(|error| self.broken(error))?;
-        // A success that is a page or one JSON value is no stream: a wrong address, or a failure in disguise.
-        if !response.status().is_success() || is_whole(response.headers()) {
-            return Err(self.refused(response).await);
+        let body = serde_json::to_vec(body)
+            .map_err(|error| ModelError::fatal(format!("the request is not JSON: {error}")))?;
+        let sent_bytes = body.len();
+        let charged = |error: ModelError| ModelError {
+            usage: answer::with_input(Usage::default(), sent_bytes),
+            ..error
+        };
+        let sent = request.headers(self.headers.clone()).body(body).send().await;
+        let response = sent.map_err(|error| {
+            let is_before = error.is_builder() || error.is_connect();
+            let error = self.broken(error);
+            if is_before { error } else { charged(error) }
+        })?;
+        let is_accepted = response.status().is_success();
+        // A success that is a page or one JSON value is no stream: a wrong address, or a failure in disguise. It may be
+        // an answer in one piece as well, which costs what any other does.
+        if !is_accepted || is_whole(response.headers()) {
+            let error = self.refused(response).await;
+            return Err(if is_accepted { charged(error) } else { error });
         }
         Ok(Events {
             transport: self,
+            sent_bytes,
             response,
             parser: sse::Parser::new(EVENT_BYTES),
             ready: VecDeque::new(),
@@ -128,6 +153,7 @@ impl Transport {
 /// The events of one answer.
 pub(crate) struct Events<'a> {
     transport: &'a Transport,
+    sent_bytes: usize,
     response: Response,
     parser: sse::Parser,
     ready: VecDeque<sse::Message>,
@@ -135,6 +161,11 @@ pub(crate) struct Events<'a> {
 }
 
 impl Events<'_> {
+    /// How large the request was, in bytes.
+    pub(crate) fn sent_bytes(&self) -> usize {
+        self.sent_bytes
+    }
+
     /// The next event; `None` when the provider has closed the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<sse::Message>, ModelError> {
         loop {

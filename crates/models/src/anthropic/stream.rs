@@ -11,7 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use sortie_agent::model::{Content, Deltas, Reply, StopReason, ToolCall, Usage};
 use sortie_net::sse;
 
-use crate::answer::{Decoder, Failure, Flow};
+use crate::answer::{CALLS, Decoder, Failure, Flow};
 
 /// An answer as far as it has come.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub(super) struct Message {
     blocks: BTreeMap<u64, Block>,
     usage: Usage,
     written: u64,
+    /// Tool calls that have begun.
+    calls: usize,
     stop_reason: Option<StopReason>,
     stopped: bool,
 }
@@ -174,6 +176,11 @@ impl Decoder for Message {
         Ok(Flow::On)
     }
 
+    /// With the reason to stop everything of the answer has come, also where the last event is missing.
+    fn is_whole(&self) -> bool {
+        self.stopped || self.stop_reason.is_some()
+    }
+
     fn usage(&self) -> Usage {
         self.usage
     }
@@ -183,8 +190,7 @@ impl Decoder for Message {
     }
 
     fn finish(self) -> Result<Reply, Failure> {
-        // With the reason to stop everything of the answer has come, also where the last event is missing.
-        if !self.stopped && self.stop_reason.is_none() {
+        if !self.is_whole() {
             return Err(Failure::CutOff);
         }
         let blocks = self.blocks.into_values();
@@ -227,12 +233,18 @@ impl Message {
                 self.written += text.len() as u64;
                 Block::Text(text)
             }
-            "tool_use" => Block::ToolUse {
-                id: new.id.unwrap_or_default(),
-                name: new.name.unwrap_or_default(),
-                input: new.input,
-                json: String::new(),
-            },
+            "tool_use" => {
+                self.calls += 1;
+                if self.calls > CALLS {
+                    return Err(Failure::too_many_calls());
+                }
+                Block::ToolUse {
+                    id: new.id.unwrap_or_default(),
+                    name: new.name.unwrap_or_default(),
+                    input: new.input,
+                    json: String::new(),
+                }
+            }
             "thinking" => Block::Thinking(Thinking {
                 thinking: new.thinking.unwrap_or_default(),
                 signature: new.signature,

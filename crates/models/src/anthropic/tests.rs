@@ -339,6 +339,28 @@ async fn an_answer_is_whole_with_its_last_event_even_if_the_stream_stays_open() 
 }
 
 #[tokio::test]
+async fn a_stream_that_breaks_after_the_reason_to_stop_has_lost_nothing() {
+    let end = WHOLE.find("event: message_stop").unwrap();
+    let (reply, _) = call([Answer::broken(&WHOLE[..end])]).await;
+    assert_eq!(shown(&reply.unwrap()), whole());
+}
+
+#[test]
+fn too_many_calls_are_no_reply() {
+    let call = |index| {
+        json!({"type": "content_block_start", "index": index,
+            "content_block": {"type": "tool_use", "id": "a", "name": "shell", "input": {}}})
+    };
+    let read = |calls: usize| {
+        let mut stream: Vec<Value> = (0..calls).map(call).collect();
+        stream.push(json!({"type": "message_stop"}));
+        decode(Message::default(), events(&stream).as_bytes(), &[])
+    };
+    assert_eq!(read(1_024).unwrap().content.len(), 1_024);
+    assert!(matches!(read(1_025).unwrap_err().0, Failure::Garbled(_)));
+}
+
+#[tokio::test]
 async fn an_answer_that_nobody_counted_is_charged_by_its_bytes() {
     let stream = events(&[
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hello there."}}),
@@ -349,6 +371,31 @@ async fn an_answer_that_nobody_counted_is_charged_by_its_bytes() {
     let usage = model.call(hello(), &Heard::default()).await.unwrap().usage;
     let sent = server.body(0).to_string().len() as u64;
     assert_eq!((usage.input_tokens, usage.output_tokens), (sent.div_ceil(4), 3));
+}
+
+#[tokio::test]
+async fn a_side_that_nobody_counted_is_estimated_and_the_other_keeps_its_figure() {
+    for (usage, input, output) in [
+        (json!({"output_tokens": 9}), None, 9),
+        (json!({"input_tokens": 7}), Some(7), 3),
+        (
+            json!({"input_tokens": 0, "cache_read_input_tokens": 50}),
+            Some(0),
+            3,
+        ),
+    ] {
+        let stream = events(&[
+            json!({"type": "message_start", "message": {"usage": usage}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hello there."}}),
+            json!({"type": "message_stop"}),
+        ]);
+        let server = Server::start([Answer::events(&stream)]).await;
+        let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
+        let charged = model.call(hello(), &Heard::default()).await.unwrap().usage;
+        let sent = server.body(0).to_string().len() as u64;
+        let expected = (input.unwrap_or(sent.div_ceil(4)), output);
+        assert_eq!((charged.input_tokens, charged.output_tokens), expected, "{usage}");
+    }
 }
 
 #[tokio::test]

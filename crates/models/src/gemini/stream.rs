@@ -9,7 +9,7 @@ use sortie_agent::model::{Content, Deltas, Reply, StopReason, ToolCall, Usage};
 use sortie_net::sse;
 
 use super::{OWN_ID, Signature};
-use crate::answer::{Decoder, Failure, Flow};
+use crate::answer::{CALLS, Decoder, Failure, Flow};
 
 /// An answer as far as it has come.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub(super) struct Candidate {
     text_is_open: bool,
     /// Tool calls of the conversation so far.
     calls: usize,
+    /// Those of this answer.
+    made: usize,
     counts: Counts,
     written: u64,
     finish: Option<Finish>,
@@ -137,7 +139,7 @@ impl Candidate {
             self.say(text, deltas);
         }
         if let Some(call) = function_call {
-            self.call(call);
+            self.call(call)?;
         }
         Ok(())
     }
@@ -152,7 +154,11 @@ impl Candidate {
         self.text_is_open = true;
     }
 
-    fn call(&mut self, call: Call) {
+    fn call(&mut self, call: Call) -> Result<(), Failure> {
+        self.made += 1;
+        if self.made > CALLS {
+            return Err(Failure::too_many_calls());
+        }
         let id = call.id.filter(|id| !id.is_empty());
         let arguments = call
             .args
@@ -165,6 +171,7 @@ impl Candidate {
         }));
         self.calls += 1;
         self.text_is_open = false;
+        Ok(())
     }
 
     fn count(&mut self, new: Counts) {
@@ -208,6 +215,11 @@ impl Decoder for Candidate {
         }
         // The counts may follow: only the end of the stream ends the answer.
         Ok(Flow::On)
+    }
+
+    /// The reason for the end has come: after it come only the figures.
+    fn is_whole(&self) -> bool {
+        self.finish.is_some()
     }
 
     fn usage(&self) -> Usage {

@@ -295,6 +295,55 @@ async fn a_stream_that_breaks_is_tried_again_and_charged_for_what_came() {
 }
 
 #[tokio::test]
+async fn a_stream_that_breaks_after_the_reason_for_the_end_has_lost_nothing() {
+    let (reply, _) = call(Answer::broken(WHOLE)).await;
+    assert_eq!(reply.unwrap().content.len(), 5);
+}
+
+#[test]
+fn too_many_calls_are_no_reply() {
+    let read = |calls: usize| {
+        let parts = vec![json!({"functionCall": {"name": "shell"}}); calls];
+        // Those of the turns before do not count.
+        decode(
+            Candidate::new(5_000),
+            ended(&json!(parts), "STOP").as_bytes(),
+            &[],
+        )
+    };
+    assert_eq!(read(1_024).unwrap().content.len(), 1_024);
+    assert!(matches!(read(1_025).unwrap_err().0, Failure::Garbled(_)));
+}
+
+#[tokio::test]
+async fn a_side_that_nobody_counted_is_estimated_and_the_other_keeps_its_figure() {
+    for (counts, input, output) in [
+        (json!({"candidatesTokenCount": 9}), None, 9),
+        (json!({"promptTokenCount": 7}), Some(7), 3),
+        (
+            json!({"promptTokenCount": 50, "cachedContentTokenCount": 50}),
+            Some(0),
+            3,
+        ),
+    ] {
+        let parts = json!([{"text": "Hello there."}]);
+        let stream = events(&[json!({
+            "candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}], "usageMetadata": counts,
+        })]);
+        let server = Server::start([Answer::events(&stream)]).await;
+        let model = client(&server.provider, entry("gemini-x", &["tools"])).unwrap();
+        let charged = model.call(hello(), &Heard::default()).await.unwrap().usage;
+        let sent = server.body(0).to_string().len() as u64;
+        let expected = (input.unwrap_or(sent.div_ceil(4)), output);
+        assert_eq!(
+            (charged.input_tokens, charged.output_tokens),
+            expected,
+            "{counts}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_event_of_the_protocol_is_a_clean_failure() {
     for body in [
         "data: {\"candidates\":\n\n",

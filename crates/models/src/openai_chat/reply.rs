@@ -7,7 +7,7 @@ use sortie_agent::model::{Content, Deltas, Reply, StopReason, Usage};
 use sortie_net::sse;
 
 use crate::{
-    answer::{Decoder, Failure, Flow},
+    answer::{CALLS, Decoder, Failure, Flow},
     openai::{self, Arguments, Count, Counted, Text},
 };
 
@@ -209,7 +209,7 @@ impl<'a> Answer<'a> {
             if call.id.is_empty() {
                 piece.id.clone_into(&mut call.id);
             }
-        } else if self.calls.len() < openai::CALLS {
+        } else if self.calls.len() < CALLS {
             self.calls.push(Call {
                 index,
                 id: piece.id.to_owned(),
@@ -217,10 +217,7 @@ impl<'a> Answer<'a> {
                 arguments: arguments.into_owned(),
             });
         } else {
-            return Err(Failure::Garbled(format!(
-                "the model made more than {} calls at once",
-                openai::CALLS
-            )));
+            return Err(Failure::too_many_calls());
         }
         Ok(())
     }

@@ -117,9 +117,7 @@ impl<'a> Body<'a> {
             match turn {
                 Turn::Assistant(content) => messages.push(assistant(content)?),
                 Turn::ToolResults(results) => messages.extend(results.iter().map(tool_message)),
-                Turn::User(text) => messages.push(Message::User {
-                    content: Cow::Borrowed(text),
-                }),
+                Turn::User(text) => said_by_user(text, &mut messages),
             }
         }
         let tools: Vec<Tool<'a>> = openai::tools(&entry.info, request)
@@ -150,6 +148,19 @@ impl<'a> Body<'a> {
                 },
             }),
         })
+    }
+}
+
+/// Two messages of the user in a row become one: the chat templates of some models refuse them.
+fn said_by_user<'a>(text: &'a str, messages: &mut Vec<Message<'a>>) {
+    if let Some(Message::User { content }) = messages.last_mut() {
+        let content = content.to_mut();
+        content.push_str("\n\n");
+        content.push_str(text);
+    } else {
+        messages.push(Message::User {
+            content: Cow::Borrowed(text),
+        });
     }
 }
 

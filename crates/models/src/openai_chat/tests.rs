@@ -126,6 +126,25 @@ fn the_conversation_goes_along_in_its_order() {
 }
 
 #[test]
+fn what_the_user_says_in_a_row_is_one_message() {
+    let transcript = [
+        Turn::User("A summary.".to_owned()),
+        Turn::User("A correction.".to_owned()),
+        Turn::Assistant(vec![Content::Text("Hello.".to_owned())]),
+        Turn::User("Again.".to_owned()),
+    ];
+    let body = body_of(Dialect::Compatible, &["tools"], &request(&transcript));
+    assert_eq!(
+        body["messages"].as_array().unwrap()[1..],
+        [
+            json!({"role": "user", "content": "Say hello.\n\nA summary.\n\nA correction."}),
+            json!({"role": "assistant", "content": "Hello."}),
+            json!({"role": "user", "content": "Again."}),
+        ]
+    );
+}
+
+#[test]
 fn an_output_schema_binds_the_answer_where_that_leaves_the_tools_usable() {
     let format = |dialect, capabilities: &[&str], schema: &str, tools: usize| {
         let whole = request(&[]);
@@ -279,7 +298,10 @@ async fn a_failure_says_whether_it_may_be_tried_again_and_nothing_of_the_key() {
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
     for (_, retry, words) in cases {
         let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
-        assert_eq!((error.retry, error.usage), (retry, Usage::default()), "{error}");
+        assert_eq!(error.retry, retry, "{error}");
+        // A refusal costs nothing; what breaks after it was accepted costs its input.
+        let is_accepted = words == "answered 503";
+        assert_eq!(error.usage != Usage::default(), is_accepted, "{error}");
         assert!(error.message.contains(words), "{error}");
         assert!(!error.message.contains(KEY), "{error}");
     }

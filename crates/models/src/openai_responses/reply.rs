@@ -7,7 +7,7 @@ use sortie_agent::model::{Content, Deltas, Reply, StopReason, Usage};
 use sortie_net::sse;
 
 use crate::{
-    answer::{Decoder, Failure, Flow},
+    answer::{CALLS, Decoder, Failure, Flow},
     openai::{self, Arguments, Count, Counted, Text},
 };
 
@@ -199,10 +199,9 @@ impl<'a> Answer<'a> {
             "reasoning" if item.encrypted_content.is_some() => pieces.push(Content::Opaque(raw.to_owned())),
             _ => {}
         }
-        if self.items.len() >= openai::CALLS {
+        if self.items.len() >= CALLS {
             return Err(Failure::Garbled(format!(
-                "the model's answer has more than {} items",
-                openai::CALLS
+                "the model's answer has more than {CALLS} items"
             )));
         }
         self.items.push((place, pieces));

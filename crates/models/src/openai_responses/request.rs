@@ -23,7 +23,9 @@ pub(super) struct Body<'a> {
     max_output_tokens: u64,
     stream: bool,
     store: bool,
-    include: [&'static str; 1],
+    /// The reasoning, to be sent back: models that do not reason refuse to be asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include: Option<[&'static str; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextSettings<'a>>,
 }
@@ -133,7 +135,7 @@ impl<'a> Body<'a> {
             max_output_tokens: request.max_tokens,
             stream: true,
             store: false,
-            include: ["reasoning.encrypted_content"],
+            include: openai::can(&entry.info, "thinking").then_some(["reasoning.encrypted_content"]),
             text: schema.map(|schema| TextSettings {
                 format: Format {
                     name: "output",

@@ -95,9 +95,16 @@ async fn a_first_call_sends_what_the_protocol_asks_for_and_nothing_else() {
             "max_output_tokens": 77,
             "stream": true,
             "store": false,
-            "include": ["reasoning.encrypted_content"],
         })
     );
+}
+
+#[test]
+fn reasoning_is_asked_for_only_where_the_model_thinks() {
+    let include = |capabilities: &[&str]| body_of(capabilities, &request(&[])).get("include").cloned();
+    let expected = json!(["reasoning.encrypted_content"]);
+    assert_eq!(include(&["tools", "thinking"]), Some(expected));
+    assert_eq!(include(&["tools", "structured_output"]), None);
 }
 
 #[test]
@@ -298,7 +305,7 @@ async fn a_failure_says_whether_it_may_be_tried_again() {
 
 #[test]
 fn too_many_items_are_no_reply() {
-    let many = (0..=openai::CALLS as u64).map(|place| done(place, &message("x")));
+    let many = (0..=crate::answer::CALLS as u64).map(|place| done(place, &message("x")));
     let (failure, _) = read(many).unwrap_err();
     assert!(matches!(failure, Failure::Garbled(_)), "{failure:?}");
 }

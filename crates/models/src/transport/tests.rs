@@ -1,10 +1,12 @@
 use http::HeaderValue;
 use serde_json::json;
+use sortie_agent::model::{Deltas, Reply};
 
 use super::*;
 use crate::{
+    answer::{Decoder, Failure, Flow},
     endpoint,
-    test_server::{Answer, KEY, Server, http},
+    test_server::{Answer, Heard, KEY, Server, http},
 };
 
 fn transport(server: &Server) -> Transport {
@@ -21,6 +23,27 @@ async fn refusal(answer: Answer) -> ModelError {
     match transport.stream(&json!({})).await {
         Ok(_) => panic!("the answer was taken for a stream"),
         Err(error) => error,
+    }
+}
+
+/// A decoder of a protocol that has no events.
+struct Nothing;
+
+impl Decoder for Nothing {
+    fn take(&mut self, _: &sse::Message, _: &dyn Deltas) -> Result<Flow, Failure> {
+        Err(Failure::Unreadable("an event".to_owned()))
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::default()
+    }
+
+    fn written_bytes(&self) -> u64 {
+        0
+    }
+
+    fn finish(self) -> Result<Reply, Failure> {
+        Err(Failure::CutOff)
     }
 }
 
@@ -197,6 +220,57 @@ async fn a_stream_that_falls_silent_ends_with_the_time_limit() {
     server.provider.http = http(Duration::from_millis(50));
     let error = events(&transport(&server)).await.unwrap_err();
     assert_eq!(error.retry, Retry::Soon { after: None }, "{error}");
+}
+
+#[tokio::test]
+async fn a_request_that_was_accepted_and_brought_nothing_costs_its_input() {
+    // `{}` is one token.
+    let input = |error: &ModelError| error.usage.input_tokens;
+    let json = "content-type: application/json\r\n";
+    for (answer, expected) in [
+        (Answer::whole("200 OK", json, r#"{"error":"no"}"#), 1),
+        (Answer::whole("500 E", "", "x"), 0),
+        (Answer::whole("400 E", json, r#"{"error":"no"}"#), 0),
+        (Answer::whole("429 E", "", "x"), 0),
+    ] {
+        let error = refusal(answer).await;
+        assert_eq!(input(&error), expected, "{error}");
+    }
+    // Nothing of an answer comes, not even its head.
+    let mut server = Server::start([Answer::silent()]).await;
+    server.provider.http = http(Duration::from_millis(200));
+    let transport = transport(&server);
+    let silent = events(&transport).await.unwrap_err();
+    assert_eq!(
+        (input(&silent), silent.retry),
+        (1, Retry::Soon { after: None }),
+        "{silent}"
+    );
+    drop(server);
+    let refused = events(&transport).await.unwrap_err();
+    assert_eq!(input(&refused), 0, "{refused}");
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_or_ends_before_its_first_event_costs_its_input() {
+    let body = json!({"text": "x".repeat(400)});
+    let expected = serde_json::to_vec(&body).unwrap().len().div_ceil(4) as u64;
+    for answer in [
+        Answer::broken(""),
+        Answer::events(""),
+        Answer::events("data: {\n\n"),
+    ] {
+        let server = Server::start([answer]).await;
+        let transport = transport(&server);
+        let heard = Heard::default();
+        let error = answer::call(&transport, &body, Nothing, &heard)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.usage.input_tokens, error.usage.output_tokens),
+            (expected, 0)
+        );
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Deserialize;
 use sortie_api::{Credential, Micros, model::ModelPrices};
-use sortie_models::{Api, ModelSettings, ProviderSettings, Settings};
+use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, builtin_provider};
 use toml::{Table, Value};
 use url::Url;
 
@@ -76,15 +76,23 @@ pub(super) fn settings(
         }
     }
     let models: BTreeMap<String, Model> = named(layers, "models")?;
+    let providers: Vec<_> = tables
+        .into_iter()
+        .map(|(name, table)| provider(name, table))
+        .collect::<Result<_, _>>()?;
+    let api_of = |id: &str, table: &Model| {
+        let name = table.provider.as_deref().or_else(|| builtin_provider(id))?;
+        let provider = providers.iter().find(|provider| provider.name == name)?;
+        Some(provider.api)
+    };
+    let models = models.into_iter().map(|(id, table)| {
+        let api = api_of(&id, &table);
+        model(id, table, api)
+    });
+    let models = models.collect::<Result<_, _>>()?;
     Ok(Settings {
-        providers: tables
-            .into_iter()
-            .map(|(name, table)| provider(name, table))
-            .collect::<Result<_, _>>()?,
-        models: models
-            .into_iter()
-            .map(|(id, table)| model(id, table))
-            .collect::<Result<_, _>>()?,
+        providers,
+        models,
         default_model: default_model.map(str::to_owned),
     })
 }
@@ -163,6 +171,12 @@ fn provider(name: String, table: Provider) -> Result<ProviderSettings, Error> {
             "must be visible ASCII characters without spaces",
         ));
     }
+    if key.is_none() && base_url.is_none() {
+        return Err(wrong(
+            "api_key",
+            "must be set, or base_url of a server that wants none",
+        ));
+    }
     Ok(ProviderSettings {
         name,
         api,
@@ -203,7 +217,17 @@ pub(super) fn base_url(text: &str) -> Option<Url> {
     plain.then_some(url)
 }
 
-fn model(id: String, table: Model) -> Result<ModelSettings, Error> {
+/// What writing to the cache costs where nothing is said of it: with Anthropic a quarter more than other input, elsewhere
+/// the same. An amount too large for it is none.
+fn cache_write_price(input: Micros, api: Option<Api>) -> Option<Micros> {
+    if api != Some(Api::Anthropic) {
+        return Some(input);
+    }
+    let input = input.get().unsigned_abs();
+    Micros::new(input + input.div_ceil(4)).ok()
+}
+
+fn model(id: String, table: Model, api: Option<Api>) -> Result<ModelSettings, Error> {
     let wrong = |rule: &str| Error(format!("models.{id:?}: {rule}"));
     let all = [
         table.input_micros_per_mtok,
@@ -223,9 +247,12 @@ fn model(id: String, table: Model) -> Result<ModelSettings, Error> {
         (_, Some(input), Some(output)) => Some(ModelPrices {
             input_micros_per_mtok: input,
             output_micros_per_mtok: output,
-            // Without a price of their own, cached tokens cost what others do.
+            // Without a price of their own, tokens read from the cache cost what others do.
             cache_read_micros_per_mtok: table.cache_read_micros_per_mtok.unwrap_or(input),
-            cache_write_micros_per_mtok: table.cache_write_micros_per_mtok.unwrap_or(input),
+            cache_write_micros_per_mtok: table
+                .cache_write_micros_per_mtok
+                .or_else(|| cache_write_price(input, api))
+                .ok_or_else(|| wrong("input_micros_per_mtok is too large"))?,
         }),
         (_, None, None) if all.iter().all(Option::is_none) => None,
         _ => {

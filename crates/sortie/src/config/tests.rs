@@ -330,6 +330,10 @@ fn what_is_wrong_with_a_provider_or_a_model_is_told_with_its_name() {
             "providers.openai.api_key: must be visible ASCII characters without spaces",
         ),
         (
+            "[providers.anthropic]",
+            "providers.anthropic.api_key: must be set, or base_url of a server that wants none",
+        ),
+        (
             "[providers.openai]\napi_key = \"a\"\napi_key_file = \"b\"",
             "providers.openai.api_key: and api_key_file cannot both be set",
         ),
@@ -379,6 +383,27 @@ fn a_model_of_ones_own_has_prices_in_micros_or_is_declared_free() {
             None,
         ]
     );
+}
+
+#[test]
+fn writing_to_the_cache_of_anthropic_costs_a_quarter_more_than_other_input() {
+    let file = "[providers.own]\napi = \"anthropic\"\nbase_url = \"http://h\"\n\
+                [providers.chat]\napi = \"openai-chat\"\nbase_url = \"http://h\"\n\
+                [models.a]\nprovider = \"own\"\ninput_micros_per_mtok = 3\noutput_micros_per_mtok = 15\n\
+                [models.b]\nprovider = \"own\"\ninput_micros_per_mtok = 3\noutput_micros_per_mtok = 15\n\
+                cache_write_micros_per_mtok = 2\n\
+                [models.c]\nprovider = \"chat\"\ninput_micros_per_mtok = 3\noutput_micros_per_mtok = 15\n\
+                [models.claude-opus-5-5]\ninput_micros_per_mtok = 8\noutput_micros_per_mtok = 15";
+    let settings = providers(file, &[("ANTHROPIC_API_KEY", "k")]).unwrap();
+    let prices: Vec<_> = settings
+        .models
+        .iter()
+        .map(|model| {
+            let write = model.prices.unwrap().cache_write_micros_per_mtok;
+            (model.id.as_str(), write.get())
+        })
+        .collect();
+    assert_eq!(prices, [("a", 4), ("b", 2), ("c", 3), ("claude-opus-5-5", 10)]);
 }
 
 #[test]

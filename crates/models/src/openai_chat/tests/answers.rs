@@ -14,10 +14,7 @@ use super::{
 };
 use crate::{
     answer::Failure,
-    openai::{
-        self,
-        testing::{request, short, stream},
-    },
+    openai::testing::{request, short, stream},
     test_server::{decode, entry},
 };
 
@@ -135,7 +132,7 @@ fn a_call_without_a_name_and_too_many_calls_are_no_reply() {
         failure,
         Failure::Garbled("the model called a tool without a name".to_owned())
     );
-    let many = (0..=openai::CALLS)
+    let many = (0..=crate::answer::CALLS)
         .map(|n| calls(&json!([{"index": n, "function": {"name": "x", "arguments": ""}}])));
     let (failure, usage) = read(many).unwrap_err();
     assert_eq!(
