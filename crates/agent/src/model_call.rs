@@ -145,7 +145,8 @@ impl Caller<'_> {
 
     fn hold(&self, step: u32, request: &Request<'_>) -> Result<Held<'_, '_>, Exhausted> {
         let prices = &self.model.info().prices;
-        let (input, wanted) = (request.most_input_tokens(), request.max_tokens);
+        let counted = self.window.most_as_counted(request.bytes());
+        let (input, wanted) = (request.most_input_tokens().max(counted), request.max_tokens);
         self.meter.hold(prices, step, input, wanted)
     }
 

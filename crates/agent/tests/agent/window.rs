@@ -13,7 +13,7 @@ use sortie_agent::{
 use sortie_api::model::{ModelInfo, ModelPrices};
 
 use crate::support::{
-    Line, Pretended, Probe, Scripted, call, calls, failed, prints, reply, run_in, says, shell, spec,
+    Line, Pretended, Probe, Scripted, call, calls, failed, prints, raw, reply, run_in, says, shell, spec,
     succeeded, untouched,
 };
 
@@ -268,6 +268,36 @@ async fn what_was_dropped_stays_dropped_after_a_resume() {
     assert_eq!(succeeded(&outcome), "ok");
     assert_eq!(format!("{:?}", model.transcripts()[0]), shown);
     assert!(recorder.data("context_compacted").is_empty());
+}
+
+#[tokio::test]
+async fn a_task_that_does_not_fit_into_the_window_is_not_sent() {
+    let model = strict(10_000, 0, 0);
+    let large = RunSpec {
+        input: Some(raw(&json!("word ".repeat(10_000)))),
+        ..with_get("Sum up.")
+    };
+    let (outcome, recorder) = run_in(large, &model, &untouched(), &[]).await;
+    let why = failed(&outcome);
+    assert!(
+        why.starts_with("the task does not fit into the model's window: about 1")
+            && why.ends_with(" tokens of 10000"),
+        "{why}"
+    );
+    assert_eq!(model.state.lock().unwrap().asked, 0);
+    assert!(recorder.kinds().is_empty());
+}
+
+#[tokio::test]
+async fn a_large_task_does_not_make_every_turn_a_summary() {
+    for words in [54_000, 62_000] {
+        let model = strict(100_000, 30, 500);
+        let (outcome, recorder) = run_in(with_get(&"word ".repeat(words)), &model, &untouched(), &[]).await;
+        assert_eq!(succeeded(&outcome), "done");
+        let compacted = recorder.data("context_compacted").len();
+        let summaries = model.state.lock().unwrap().summaries;
+        assert!(compacted <= 3 && summaries <= 1, "{compacted} {summaries}");
+    }
 }
 
 #[tokio::test]
