@@ -48,6 +48,12 @@ pub enum Kind {
 pub trait Deltas: Send + Sync {
     /// The next piece of text.
     fn text(&self, piece: &str);
+
+    /// So many bytes of something else were written, which the provider charges as well: thinking, the arguments of a tool
+    /// call. They are counted where a call is given up.
+    fn written(&self, bytes: usize) {
+        let _ = bytes;
+    }
 }
 
 /// One call: everything the model is shown.

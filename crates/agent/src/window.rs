@@ -94,10 +94,11 @@ impl Window {
         self.most_output.min(left.max(LEAST_OUTPUT_TOKENS))
     }
 
-    /// How much of one tool output fits where a turn has so many of them, in bytes: together a quarter of the room.
-    pub(crate) fn output_share(&self, calls: usize) -> usize {
+    /// How much of one tool output fits where a turn has so many of them, in bytes: together a quarter of the room
+    /// beside `fixed` tokens.
+    pub(crate) fn output_share(&self, fixed: u64, calls: usize) -> usize {
         const LEAST_BYTES: usize = 256;
-        let Some(room) = self.room() else {
+        let Some(room) = self.room_beside(fixed) else {
             return usize::MAX;
         };
         let bytes = usize::try_from(room / 4 * BYTES_PER_TWO_TOKENS / 2).unwrap_or(usize::MAX);
@@ -157,8 +158,8 @@ mod tests {
         assert_eq!(window.most_output(0), 8_000);
         assert_eq!(window.most_output(14_000), 6_000);
         assert_eq!(window.most_output(1 << 30), 1_024);
-        assert_eq!(window.output_share(1), 4_375);
-        assert_eq!(window.output_share(1_000), 256);
+        assert_eq!(window.output_share(0, 1), 4_375);
+        assert_eq!(window.output_share(0, 1_000), 256);
     }
 
     proptest! {

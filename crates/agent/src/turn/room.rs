@@ -5,10 +5,9 @@ use sortie_api::EventType;
 
 use super::{Agent, Stop};
 use crate::{
-    budget::Cut,
     journal::What,
     model::{Reply, StopReason},
-    model_call::Called,
+    model_call::{Called, Limit},
     reply, summary, text,
 };
 
@@ -19,7 +18,7 @@ const SUMMARY_BYTES: usize = 16 * 1024;
 
 impl Agent<'_> {
     /// The model's next reply, to a conversation that fits.
-    pub(super) async fn ask(&mut self) -> Result<(Reply, Cut), Stop> {
+    pub(super) async fn ask(&mut self) -> Result<(Reply, Limit), Stop> {
         let fixed = self.fixed_tokens();
         if let Some(room) = self.caller.window.room_beside(fixed)
             && self.tokens().saturating_sub(fixed) > room / 5 * 4
@@ -31,7 +30,7 @@ impl Agent<'_> {
             self.check_fits()?;
             let called = self.caller.call(self.step, self.conversation.turns()).await?;
             let why = match called {
-                Called::Replied(reply, cut) => return Ok((reply, cut)),
+                Called::Replied(reply, limit) => return Ok((reply, limit)),
                 Called::TooLarge(why) => why,
             };
             let before = self.tokens();
@@ -56,7 +55,7 @@ impl Agent<'_> {
     }
 
     /// What every call reads besides the turns, in tokens as estimated: prompt, input, schema and tools.
-    fn fixed_tokens(&self) -> u64 {
+    pub(super) fn fixed_tokens(&self) -> u64 {
         self.caller.window.estimate(self.caller.bytes(&[]))
     }
 
