@@ -109,6 +109,8 @@ struct Agent<'a> {
     step: u32,
     /// Turns in a row of which no call could be made.
     broken: u32,
+    /// Whether an earlier attempt has begun to shorten the conversation.
+    shortening: bool,
 }
 
 /// Whether the run has its output.

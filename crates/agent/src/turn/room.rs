@@ -21,7 +21,7 @@ impl Agent<'_> {
     pub(super) async fn ask(&mut self) -> Result<(Reply, Limit), Stop> {
         let fixed = self.fixed_tokens();
         if let Some(room) = self.caller.window.room_beside(fixed)
-            && self.tokens().saturating_sub(fixed) > room / 5 * 4
+            && (std::mem::take(&mut self.shortening) || self.tokens().saturating_sub(fixed) > room / 5 * 4)
         {
             Box::pin(self.shorten(room / 2)).await?;
         }
