@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     BudgetSpec, Sink,
-    budget::{Budget, Cut, Exhausted, Hold, PriceHold},
+    budget::{self, Budget, Cut, Exhausted, Hold, PriceHold},
     model::{Deltas, Usage},
     turn::Stop,
 };
@@ -27,6 +27,15 @@ pub(crate) struct Meter<'a> {
     budget: Mutex<Budget>,
     warned: AtomicBool,
     sink: &'a dyn Sink,
+}
+
+/// What a model call reads, before the provider has counted it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InputTokens {
+    /// The worst case, which is held.
+    pub(crate) most: u64,
+    /// The estimate, which is charged where the call is given up.
+    pub(crate) estimated: u64,
 }
 
 enum Threshold {
@@ -69,10 +78,10 @@ impl<'a> Meter<'a> {
         &'m self,
         prices: &'m ModelPrices,
         step: u32,
-        input_tokens: u64,
+        input: InputTokens,
         wanted: u64,
     ) -> Result<Held<'a, 'm>, Exhausted> {
-        let hold = self.budget().hold(Instant::now(), prices, input_tokens, wanted)?;
+        let hold = self.budget().hold(Instant::now(), prices, input.most, wanted)?;
         Ok(Held {
             max_tokens: hold.max_tokens,
             cut: hold.cut,
@@ -80,7 +89,7 @@ impl<'a> Meter<'a> {
             prices,
             hold: Some(hold),
             step,
-            input_tokens,
+            input_tokens: input.estimated,
             bytes: AtomicU64::new(0),
         })
     }
@@ -151,8 +160,8 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// A hold in use: the model call is under way. It counts the text that comes, so that a call that is given up
-/// (cancel, timeout, budget) is charged for what the provider has presumably done.
+/// A hold in use: the model call is under way. It counts what is written, so that a call that is given up (cancel, timeout,
+/// budget) is charged for what the provider has presumably done: all of its input, at the dearest price, and that.
 pub(crate) struct Held<'a, 'm> {
     /// The longest answer that the hold pays for, in tokens.
     pub(crate) max_tokens: u64,
@@ -186,11 +195,7 @@ impl Drop for Held<'_, '_> {
     fn drop(&mut self) {
         if self.hold.is_some() {
             let output_tokens = self.bytes.load(Ordering::Relaxed).div_ceil(BYTES_PER_TOKEN);
-            let usage = Usage {
-                input_tokens: self.input_tokens / 2,
-                output_tokens,
-                ..Usage::default()
-            };
+            let usage = budget::dearest_usage(self.prices, self.input_tokens, output_tokens);
             self.settle_once(&usage);
             self.meter.tell();
         }
@@ -202,6 +207,10 @@ impl Deltas for Held<'_, '_> {
         self.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
         self.meter.sink.message_delta(self.step, piece);
     }
+
+    fn written(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 /// The same for a call whose text is not the run's: counted and not shown.
@@ -209,7 +218,11 @@ pub(crate) struct Unshown<'h, 'a, 'm>(pub(crate) &'h Held<'a, 'm>);
 
 impl Deltas for Unshown<'_, '_, '_> {
     fn text(&self, piece: &str) {
-        self.0.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        self.0.written(piece.len());
+    }
+
+    fn written(&self, bytes: usize) {
+        self.0.written(bytes);
     }
 }
 

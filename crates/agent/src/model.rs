@@ -48,6 +48,12 @@ pub enum Kind {
 pub trait Deltas: Send + Sync {
     /// The next piece of text.
     fn text(&self, piece: &str);
+
+    /// So many bytes of something else were written, which the provider charges as well: thinking, the arguments of a tool
+    /// call. They are counted where a call is given up.
+    fn written(&self, bytes: usize) {
+        let _ = bytes;
+    }
 }
 
 /// One call: everything the model is shown.
@@ -80,11 +86,23 @@ impl Request<'_> {
             + self.tools.iter().map(tool).sum::<usize>()
     }
 
-    /// More tokens than any tokenizer makes of ordinary text of this size: one for each two bytes. What the input of the
-    /// call may cost at most is reckoned with it.
+    /// More tokens than a tokenizer makes of this: one for each two bytes, and one for each byte that is a digit or part
+    /// of a character beyond ASCII. What the input of the call may cost at most is reckoned with it.
     pub(crate) fn most_input_tokens(&self) -> u64 {
-        self.bytes().div_ceil(2) as u64 + 256
+        let task = &self.task;
+        let mut dense = dense_bytes(self.system)
+            + dense_bytes(task.prompt)
+            + task.input.map_or(0, |input| dense_bytes(input.get()))
+            + task.output_schema.map_or(0, dense_bytes);
+        dense += self.transcript.iter().map(Turn::dense_bytes).sum::<usize>();
+        (self.bytes() + dense).div_ceil(2) as u64 + 256
     }
+}
+
+/// Bytes of which one can be a token: digits, and those of characters beyond ASCII.
+fn dense_bytes(text: &str) -> usize {
+    let dense = |byte: &u8| byte.is_ascii_digit() || !byte.is_ascii();
+    text.as_bytes().iter().filter(|byte| dense(byte)).count()
 }
 
 /// What a piece of the conversation weighs beside its text, in bytes: its frame, its id, the words around it.
@@ -149,6 +167,24 @@ impl Turn {
             Self::User(text) => text.len(),
         };
         pieces + PIECE_BYTES
+    }
+
+    fn dense_bytes(&self) -> usize {
+        let content = |content: &Content| match content {
+            Content::Text(text) => dense_bytes(text),
+            Content::ToolCall(call) => dense_bytes(&call.arguments),
+            Content::Opaque(raw) => dense_bytes(raw.get()),
+        };
+        let result = |result: &ToolResult| match &result.content {
+            ToolContent::Text(text) => dense_bytes(text),
+            ToolContent::Command(command) => dense_bytes(&command.stdout) + dense_bytes(&command.stderr),
+            ToolContent::Dropped { .. } => 0,
+        };
+        match self {
+            Self::Assistant(pieces) => pieces.iter().map(content).sum(),
+            Self::ToolResults(results) => results.iter().map(result).sum(),
+            Self::User(text) => dense_bytes(text),
+        }
     }
 }
 
@@ -280,5 +316,33 @@ impl ModelError {
             retry: Retry::Soon { after },
             usage: Usage::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_and_what_is_beyond_ascii_are_held_at_a_token_for_each_byte() {
+        let most = |text: String| {
+            let request = Request {
+                system: "",
+                task: Task {
+                    prompt: "",
+                    input: None,
+                    input_file: None,
+                    output_schema: None,
+                },
+                transcript: &[Turn::User(text)],
+                tools: &[],
+                max_tokens: 1,
+            };
+            request.most_input_tokens()
+        };
+        let none = most(String::new());
+        assert_eq!(most("word ".repeat(200)) - none, 500);
+        assert_eq!(most("7".repeat(1_000)) - none, 1_000);
+        assert_eq!(most("\u{1f600}".repeat(250)) - none, 1_000);
     }
 }

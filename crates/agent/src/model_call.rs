@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     Sink,
     budget::{Cut, Exhausted},
-    meter::{Held, Meter, Unshown},
+    meter::{Held, InputTokens, Meter, Unshown},
     model::{Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, Turn, Usage},
     summary,
     turn::Stop,
@@ -36,17 +36,26 @@ pub(crate) struct Caller<'a> {
     pub(crate) window: Window,
 }
 
+/// How long the answer to a call may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    /// In tokens, as it was asked.
+    pub(crate) max_tokens: u64,
+    /// Whether the budget shortened it.
+    pub(crate) cut: Cut,
+}
+
 /// What came of a call that was tried as often as it may help.
 pub(crate) enum Called {
-    /// The reply, and whether the budget shortened what it may say.
-    Replied(Reply, Cut),
+    /// The reply, and how long it could be.
+    Replied(Reply, Limit),
     /// The request is larger than the model takes; what the provider says of it.
     TooLarge(String),
 }
 
 /// What came of one attempt.
 enum Attempt {
-    Replied(Reply, Cut),
+    Replied(Reply, Limit),
     Failed(ModelError),
     /// The budget does not pay for it.
     NoRoom,
@@ -67,43 +76,27 @@ impl Caller<'_> {
 
     /// Calls the model, again where that may help.
     pub(crate) async fn call(&mut self, step: u32, transcript: &[Turn]) -> Result<Called, Stop> {
-        let mut attempt = 1;
-        loop {
-            let bytes = self.bytes(transcript);
-            let request = self.request(transcript, bytes);
-            let error = match self.attempt(step, request, Text::Shown).await? {
-                Attempt::Replied(reply, cut) => {
-                    self.window.learn(bytes, &reply.usage);
-                    return Ok(Called::Replied(reply, cut));
-                }
-                Attempt::NoRoom => return Err(Stop::NoRoom(", too little is left for another model call")),
-                Attempt::Failed(error) => error,
-            };
-            let after = match error.retry {
-                Retry::Soon { after } => after,
-                Retry::Smaller => return Ok(Called::TooLarge(error.message)),
-                Retry::Never => return Err(Stop::Failed(error.message)),
-            };
-            if attempt == ATTEMPTS {
-                return Err(Stop::Failed(format!(
-                    "the model failed {ATTEMPTS} times, last with: {}",
-                    error.message
-                )));
+        let bytes = self.bytes(transcript);
+        let request = self.request(transcript, bytes);
+        let error = match self.attempts(step, request, Text::Shown).await? {
+            Attempt::Replied(reply, limit) => {
+                self.window.learn(bytes, &reply.usage);
+                return Ok(Called::Replied(reply, limit));
             }
-            let delay = delay(attempt, after);
-            attempt += 1;
-            let retry = EventType::Retry {
-                what: "model_call".to_owned(),
-                attempt,
-                delay_ms: millis(delay),
-                reason: error.message,
-            };
-            self.sink.record(retry).await?;
-            self.meter.while_funded(sleep(delay)).await?;
+            Attempt::NoRoom => return Err(Stop::NoRoom(", too little is left for another model call")),
+            Attempt::Failed(error) => error,
+        };
+        match error.retry {
+            Retry::Smaller => Ok(Called::TooLarge(error.message)),
+            Retry::Never => Err(Stop::Failed(error.message)),
+            Retry::Soon { .. } => Err(Stop::Failed(format!(
+                "the model failed {ATTEMPTS} times, last with: {}",
+                error.message
+            ))),
         }
     }
 
-    /// Lets the model summarize the record of earlier turns, in one attempt; `None` where that brings nothing.
+    /// Lets the model summarize the record of earlier turns, again where that may help; `None` where that brings nothing.
     pub(crate) async fn summarize(&self, step: u32, record: &str) -> Result<Option<Reply>, Stop> {
         let request = Request {
             system: summary::SYSTEM,
@@ -115,11 +108,50 @@ impl Caller<'_> {
             },
             transcript: &[],
             tools: &[],
-            max_tokens: summary::TOKENS.min(self.model.info().max_output_tokens),
+            max_tokens: 0,
         };
-        match self.attempt(step, request, Text::Unshown).await? {
+        let request = Request {
+            max_tokens: self
+                .summary_tokens()
+                .min(self.window.most_output(request.bytes())),
+            ..request
+        };
+        match self.attempts(step, request, Text::Unshown).await? {
             Attempt::Replied(reply, _) => Ok(Some(reply)),
             Attempt::Failed(_) | Attempt::NoRoom => Ok(None),
+        }
+    }
+
+    /// The longest summary, in tokens: with room to think before it, where the model does.
+    fn summary_tokens(&self) -> u64 {
+        let thinks = self.model.info().capabilities.iter().any(|it| it == "thinking");
+        summary::TOKENS + if thinks { summary::THINKING_TOKENS } else { 0 }
+    }
+
+    /// Makes a call, and again where it failed in a way that passes, each time after a wait.
+    async fn attempts(&self, step: u32, request: Request<'_>, text: Text) -> Result<Attempt, Stop> {
+        let mut attempt = 1;
+        loop {
+            let error = match self.attempt(step, request, text).await? {
+                Attempt::Failed(error) => error,
+                done @ (Attempt::Replied(..) | Attempt::NoRoom) => return Ok(done),
+            };
+            let Retry::Soon { after } = error.retry else {
+                return Ok(Attempt::Failed(error));
+            };
+            if attempt == ATTEMPTS {
+                return Ok(Attempt::Failed(error));
+            }
+            let delay = delay(attempt, after);
+            attempt += 1;
+            let retry = EventType::Retry {
+                what: "model_call".to_owned(),
+                attempt,
+                delay_ms: millis(delay),
+                reason: error.message,
+            };
+            self.sink.record(retry).await?;
+            self.meter.while_funded(sleep(delay)).await?;
         }
     }
 
@@ -145,17 +177,26 @@ impl Caller<'_> {
 
     fn hold(&self, step: u32, request: &Request<'_>) -> Result<Held<'_, '_>, Exhausted> {
         let prices = &self.model.info().prices;
-        let (input, wanted) = (request.most_input_tokens(), request.max_tokens);
-        self.meter.hold(prices, step, input, wanted)
+        let bytes = request.bytes();
+        let input = InputTokens {
+            most: request
+                .most_input_tokens()
+                .max(self.window.most_as_counted(bytes)),
+            estimated: self.window.estimate(bytes),
+        };
+        self.meter.hold(prices, step, input, request.max_tokens)
     }
 
     async fn attempt(&self, step: u32, request: Request<'_>, text: Text) -> Result<Attempt, Stop> {
         let Ok(held) = self.hold(step, &request) else {
             return Ok(Attempt::NoRoom);
         };
-        let cut = held.cut;
-        let request = Request {
+        let limit = Limit {
             max_tokens: held.max_tokens,
+            cut: held.cut,
+        };
+        let request = Request {
+            max_tokens: limit.max_tokens,
             ..request
         };
         let began = Instant::now();
@@ -189,7 +230,7 @@ impl Caller<'_> {
         }
         self.meter.report().await?;
         Ok(match called {
-            Ok(reply) => Attempt::Replied(reply, cut),
+            Ok(reply) => Attempt::Replied(reply, limit),
             Err(error) => Attempt::Failed(error),
         })
     }

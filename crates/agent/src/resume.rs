@@ -20,6 +20,8 @@ pub(crate) struct Point {
     pub(crate) broken: u32,
     /// What the last turn still lacks.
     pub(crate) open: Option<Open>,
+    /// Whether the conversation was being shortened: outputs were dropped, and a summary may have been to follow.
+    pub(crate) shortening: bool,
 }
 
 /// A turn whose reply is there and which is not complete.
@@ -52,6 +54,7 @@ impl Point {
         let mut point = Self::default();
         for Entry { step, what, .. } in entries {
             point.step = point.step.max(step);
+            point.shortening = matches!(what, What::Trimmed { .. });
             match what {
                 What::Reply { content } => point.replied(content, &is_broken),
                 What::Intent { .. } => {}

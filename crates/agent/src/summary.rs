@@ -11,6 +11,8 @@ use crate::{
 pub(crate) const SYSTEM: &str = include_str!("summary_prompt.md");
 /// The longest summary, in tokens.
 pub(crate) const TOKENS: u64 = 2_048;
+/// What a model that thinks is given besides: its thinking counts as part of the answer.
+pub(crate) const THINKING_TOKENS: u64 = 8_192;
 /// How much of one piece of text, and of one tool output, the model reads for it, in bytes.
 const TEXT_BYTES: usize = 4 * 1024;
 const OUTPUT_BYTES: usize = 1024;

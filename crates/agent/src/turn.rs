@@ -7,7 +7,7 @@
 mod room;
 mod start;
 
-use sortie_api::{EventType, limits::OUTPUT_BYTES, model::ModelInfo};
+use sortie_api::{EventType, limits::OUTPUT_BYTES};
 
 use crate::{
     Outcome, RunSpec, Sink, Stopped, Workspace,
@@ -17,7 +17,7 @@ use crate::{
     journal::What,
     meter::Meter,
     model::{Content, Kind, Model, Reply, StopReason},
-    model_call::Caller,
+    model_call::{Caller, Limit},
     reply,
     resume::{Open, OpenCalls},
     scribe::Scribe,
@@ -109,6 +109,8 @@ struct Agent<'a> {
     step: u32,
     /// Turns in a row of which no call could be made.
     broken: u32,
+    /// Whether an earlier attempt has begun to shorten the conversation.
+    shortening: bool,
 }
 
 /// Whether the run has its output.
@@ -133,13 +135,13 @@ impl Agent<'_> {
                 return Ok(output);
             }
             self.step += 1;
-            let (reply, cut) = self.ask().await?;
+            let (reply, limit) = self.ask().await?;
             // Boxed, as all that a run which waits for its model is not in.
-            progress = Box::pin(self.take(reply, cut)).await?;
+            progress = Box::pin(self.take(reply, limit)).await?;
         }
     }
 
-    async fn take(&mut self, reply: Reply, cut: Cut) -> Result<Progress, Stop> {
+    async fn take(&mut self, reply: Reply, limit: Limit) -> Result<Progress, Stop> {
         let Reply {
             content, stop_reason, ..
         } = reply;
@@ -152,12 +154,12 @@ impl Agent<'_> {
         }
         let calls = reply::tool_calls(&content);
         if calls.is_empty() || stop_reason == StopReason::Refusal {
-            check_whole(stop_reason, cut, self.caller.model.info())?;
+            check_whole(stop_reason, limit)?;
             return self.answered(content, said).await;
         }
         if calls.iter().all(|call| self.tools.is_broken(call)) {
             self.broken += 1;
-            self.check_broken(stop_reason, cut)?;
+            self.check_broken(stop_reason, limit.cut)?;
         } else {
             self.broken = 0;
         }
@@ -209,7 +211,8 @@ impl Agent<'_> {
     }
 
     async fn call_tools(&mut self, open: OpenCalls) -> Result<Progress, Stop> {
-        let share = self.caller.window.output_share(open.calls.len());
+        let fixed = self.fixed_tokens();
+        let share = self.caller.window.output_share(fixed, open.calls.len());
         let results = self.tools.run(self.step, open, share).await?;
         self.conversation.did(results);
         Ok(Progress::GoOn)
@@ -231,15 +234,15 @@ impl Agent<'_> {
 }
 
 /// An answer that was cut off or refused is none.
-fn check_whole(stop_reason: StopReason, cut: Cut, model: &ModelInfo) -> Result<(), Stop> {
-    match (stop_reason, cut) {
+fn check_whole(stop_reason: StopReason, limit: Limit) -> Result<(), Stop> {
+    match (stop_reason, limit.cut) {
         (StopReason::EndTurn | StopReason::ToolUse, _) => Ok(()),
         (StopReason::MaxTokens, Cut::Shortened) => {
             Err(Stop::NoRoom(", the answer did not fit into what was left"))
         }
         (StopReason::MaxTokens, Cut::Whole) => Err(Stop::Failed(format!(
             "the model's answer was cut off at its limit of {} tokens",
-            model.max_output_tokens
+            limit.max_tokens
         ))),
         (StopReason::Refusal, _) => Err(Stop::Failed("the model refused to answer".to_owned())),
     }

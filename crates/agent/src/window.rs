@@ -8,7 +8,7 @@ const BYTES_PER_TWO_TOKENS: u64 = 7;
 /// The most bytes that one token can stand for. A provider that counts fewer tokens has left something out, as some
 /// do with what they have cached.
 const MOST_BYTES_PER_TOKEN: u64 = 12;
-/// The least answer that is asked for, in tokens: where the estimate leaves less, the provider judges.
+/// The least answer that is asked for, in tokens: where the estimate leaves less, nothing is sent.
 const LEAST_OUTPUT_TOKENS: u64 = 1_024;
 
 /// The window of a run's model.
@@ -58,8 +58,31 @@ impl Window {
 
     /// Tokens that the conversation may take: the window less the longest answer, which takes at most half of it.
     pub(crate) fn room(&self) -> Option<u64> {
+        self.room_beside(0)
+    }
+
+    /// The same beside `fixed` tokens that are sent with every request.
+    pub(crate) fn room_beside(&self, fixed: u64) -> Option<u64> {
+        self.tokens.map(|tokens| {
+            let left = tokens.saturating_sub(fixed);
+            left - self.most_output.min(left / 2)
+        })
+    }
+
+    /// The window in tokens, where a request of so many tokens leaves no useful answer in it.
+    pub(crate) fn exceeded_by(&self, request: u64) -> Option<u64> {
+        let least = LEAST_OUTPUT_TOKENS.min(self.most_output);
         self.tokens
-            .map(|tokens| tokens - self.most_output.min(tokens / 2))
+            .filter(|tokens| request.saturating_add(least) > *tokens)
+    }
+
+    /// More tokens than a request of so many bytes takes, as far as the provider has counted some: an eighth more than the
+    /// estimate. Zero before.
+    pub(crate) fn most_as_counted(&self, bytes: usize) -> u64 {
+        self.counted.map_or(0, |_| {
+            let estimate = self.estimate(bytes);
+            estimate.saturating_add(estimate / 8)
+        })
     }
 
     /// The longest answer to a request of so many bytes, in tokens.
@@ -71,10 +94,11 @@ impl Window {
         self.most_output.min(left.max(LEAST_OUTPUT_TOKENS))
     }
 
-    /// How much of one tool output fits where a turn has so many of them, in bytes: together a quarter of the room.
-    pub(crate) fn output_share(&self, calls: usize) -> usize {
+    /// How much of one tool output fits where a turn has so many of them, in bytes: together a quarter of the room
+    /// beside `fixed` tokens.
+    pub(crate) fn output_share(&self, fixed: u64, calls: usize) -> usize {
         const LEAST_BYTES: usize = 256;
-        let Some(room) = self.room() else {
+        let Some(room) = self.room_beside(fixed) else {
             return usize::MAX;
         };
         let bytes = usize::try_from(room / 4 * BYTES_PER_TWO_TOKENS / 2).unwrap_or(usize::MAX);
@@ -134,8 +158,8 @@ mod tests {
         assert_eq!(window.most_output(0), 8_000);
         assert_eq!(window.most_output(14_000), 6_000);
         assert_eq!(window.most_output(1 << 30), 1_024);
-        assert_eq!(window.output_share(1), 4_375);
-        assert_eq!(window.output_share(1_000), 256);
+        assert_eq!(window.output_share(0, 1), 4_375);
+        assert_eq!(window.output_share(0, 1_000), 256);
     }
 
     proptest! {

@@ -5,10 +5,9 @@ use sortie_api::EventType;
 
 use super::{Agent, Stop};
 use crate::{
-    budget::Cut,
     journal::What,
     model::{Reply, StopReason},
-    model_call::Called,
+    model_call::{Called, Limit},
     reply, summary, text,
 };
 
@@ -19,26 +18,45 @@ const SUMMARY_BYTES: usize = 16 * 1024;
 
 impl Agent<'_> {
     /// The model's next reply, to a conversation that fits.
-    pub(super) async fn ask(&mut self) -> Result<(Reply, Cut), Stop> {
-        let tokens = self.tokens();
-        if let Some(room) = self.caller.window.room()
-            && tokens > room / 5 * 4
+    pub(super) async fn ask(&mut self) -> Result<(Reply, Limit), Stop> {
+        let fixed = self.fixed_tokens();
+        if let Some(room) = self.caller.window.room_beside(fixed)
+            && (std::mem::take(&mut self.shortening) || self.tokens().saturating_sub(fixed) > room / 5 * 4)
         {
             Box::pin(self.shorten(room / 2)).await?;
         }
         let mut shortened = 0;
         loop {
+            self.check_fits()?;
             let called = self.caller.call(self.step, self.conversation.turns()).await?;
             let why = match called {
-                Called::Replied(reply, cut) => return Ok((reply, cut)),
+                Called::Replied(reply, limit) => return Ok((reply, limit)),
                 Called::TooLarge(why) => why,
             };
             let before = self.tokens();
             shortened += 1;
-            if shortened > SHORTER || Box::pin(self.shorten(before / 2)).await? >= before {
+            // Half of the turns, then a quarter.
+            let target = before.saturating_sub(self.fixed_tokens()) >> shortened;
+            if shortened > SHORTER || Box::pin(self.shorten(target)).await? >= before {
                 return Err(Stop::Failed(why));
             }
         }
+    }
+
+    /// Nothing is sent that exceeds the window: beyond it a provider refuses, or asks more than the catalog's prices.
+    fn check_fits(&self) -> Result<(), Stop> {
+        let tokens = self.tokens();
+        match self.caller.window.exceeded_by(tokens) {
+            None => Ok(()),
+            Some(window) => Err(Stop::Failed(format!(
+                "the task does not fit into the model's window: about {tokens} tokens of {window}"
+            ))),
+        }
+    }
+
+    /// What every call reads besides the turns, in tokens as estimated: prompt, input, schema and tools.
+    pub(super) fn fixed_tokens(&self) -> u64 {
+        self.caller.window.estimate(self.caller.bytes(&[]))
     }
 
     /// What the next call reads, in tokens as estimated.
@@ -47,16 +65,16 @@ impl Agent<'_> {
         self.caller.window.estimate(bytes)
     }
 
-    /// Shortens the conversation towards `target` tokens; returns what the next call then reads.
+    /// Shortens the turns towards `target` tokens; returns what the next call then reads.
     async fn shorten(&mut self, target: u64) -> Result<u64, Stop> {
-        let before = self.tokens();
+        let (before, fixed) = (self.tokens(), self.fixed_tokens());
         let bytes = self.caller.bytes(self.conversation.turns());
-        let excess = part(bytes, before.saturating_sub(target), before);
+        let excess = part(bytes, before.saturating_sub(fixed.saturating_add(target)), before);
         if let Some(turns) = self.conversation.trim(excess) {
             // What is journaled here belongs to the turns before.
             self.scribe.write(self.step - 1, What::Trimmed { turns }).await?;
         }
-        let trimmed = self.tokens();
+        let trimmed = self.tokens().saturating_sub(self.fixed_tokens());
         // A little more than was wanted is no reason for a summary.
         if trimmed > target / 10 * 13 {
             self.summarize(part(bytes, target / 2, before)).await?;

@@ -97,6 +97,7 @@ impl Parts<'_> {
             conversation: point.conversation,
             step: point.step,
             broken: point.broken,
+            shortening: point.shortening,
         };
         agent.work(point.open).await
     }

@@ -166,11 +166,15 @@ async fn a_call_that_the_budget_ends_is_charged_for_what_was_seen() {
         ..says("late").into()
     };
     let model = Scripted::priced(prices(), vec![endless]);
-    let (outcome, recorder) = run_in(budgeted(150_000, 30), &model, &untouched(), &[]).await;
+    let spec = budgeted(150_000, 30);
+    let started = spec.budget.started;
+    let (outcome, recorder) = run_in(spec, &model, &untouched(), &[]).await;
     assert!(failed(&outcome).starts_with("budget exhausted: "));
     let reached = &recorder.data("budget_reached")[0];
     let spent = reached["spent_micros"].as_i64().unwrap();
-    assert!(spent > 0 && spent <= 150_000);
+    let compute = 30 * i64::try_from(started.elapsed().as_secs()).unwrap();
+    // Four tokens of text at 15 micros, and some hundred of input.
+    assert!(spent > compute + 1_000 && spent <= 150_000, "{spent} {compute}");
     assert_eq!(recorder.last_spent(), spent);
 }
 
@@ -179,6 +183,7 @@ async fn a_cancelled_call_is_charged_for_what_was_seen() {
     let endless = Line {
         after: Duration::from_hours(10),
         deltas: "0123456789abcdef",
+        hidden: 40_000,
         ..says("late").into()
     };
     let model = Scripted::priced(prices(), vec![endless]);
@@ -190,9 +195,9 @@ async fn a_cancelled_call_is_charged_for_what_was_seen() {
             .await
             .unwrap_err();
     }
-    // Four tokens of text at 15 micros, and the prompt.
-    let spent = recorder.last_spent();
-    assert!(spent > 60 && spent < 10_000, "{spent}");
+    // Four tokens of text and ten thousand of thinking at 15 micros, and the whole prompt.
+    let input = recorder.last_spent() - 60 - 150_000;
+    assert!((1_000..10_000).contains(&input), "{input}");
     workspace.close().await.unwrap();
 }
 

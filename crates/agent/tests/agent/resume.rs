@@ -222,7 +222,7 @@ proptest! {
         tight in any::<bool>(),
     ) {
         // In the tight window outputs of this size are dropped, and turns summarized.
-        let (window, bytes) = if tight { (4_000, 1_500) } else { (200_000, 0) };
+        let (window, bytes) = if tight { (6_000, 1_500) } else { (200_000, 0) };
         let script = replies(&script, bytes);
         let undisturbed = block_on(attempt(&probes(), &script, None, None, window));
         prop_assert_eq!(succeeded(&undisturbed.outcome), "{\"done\": true}");
@@ -400,7 +400,7 @@ async fn what_was_spent_counts_and_the_interrupted_model_call_is_charged_once() 
             ..spec
         }
     };
-    // The second call was under way: its input is charged by half, then the call that is made instead of it.
+    // The second call was under way: its input is charged, then the call that is made instead of it.
     let model = priced(vec![used(says("ok"), 1_000)]);
     let (outcome, recorder) = run_in(resume(entries.clone(), 0), &model, &backend, &[]).await;
     assert_eq!(succeeded(&outcome), "ok");

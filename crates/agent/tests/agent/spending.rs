@@ -75,6 +75,7 @@ fn line(step: &Step, number: usize) -> Line {
     Line {
         after: Duration::from_secs(step.seconds),
         deltas: "some text before the end",
+        hidden: 0,
         reply: ended.map(|reply| Reply {
             usage: step.usage,
             ..reply

@@ -388,7 +388,7 @@ pub(crate) async fn run_in(
 
 /// A model that says what it was told to say, and remembers what it was asked.
 pub(crate) struct Scripted {
-    info: ModelInfo,
+    pub(crate) info: ModelInfo,
     script: Mutex<VecDeque<Line>>,
     pub(crate) asked: Mutex<Vec<Asked>>,
     transcripts: Mutex<Vec<Vec<Turn>>>,
@@ -400,6 +400,8 @@ pub(crate) struct Line {
     pub(crate) after: Duration,
     /// What it writes before it ends.
     pub(crate) deltas: &'static str,
+    /// How many bytes it thinks besides.
+    pub(crate) hidden: usize,
     /// How it ends.
     pub(crate) reply: Result<Reply, ModelError>,
 }
@@ -419,6 +421,7 @@ impl From<Reply> for Line {
         Self {
             after: Duration::ZERO,
             deltas: "",
+            hidden: 0,
             reply: Ok(reply),
         }
     }
@@ -429,6 +432,7 @@ impl From<ModelError> for Line {
         Self {
             after: Duration::ZERO,
             deltas: "",
+            hidden: 0,
             reply: Err(error),
         }
     }
@@ -502,6 +506,7 @@ impl Model for Scripted {
             if !line.deltas.is_empty() {
                 deltas.text(line.deltas);
             }
+            deltas.written(line.hidden);
             tokio::time::sleep(line.after).await;
             line.reply
         })

@@ -7,13 +7,13 @@ use serde_json::json;
 use sortie_agent::{
     Model, RunSpec,
     journal::{Journal, What},
-    model::{Content, Deltas, ModelError, Reply, Request, Retry, Turn, Usage},
+    model::{Content, Deltas, ModelError, Reply, Request, Retry, StopReason, Turn, Usage},
     tool::{Effect, Order},
 };
 use sortie_api::model::{ModelInfo, ModelPrices};
 
 use crate::support::{
-    Line, Pretended, Probe, Scripted, call, calls, failed, prints, reply, run_in, says, shell, spec,
+    Line, Pretended, Probe, Scripted, call, calls, failed, prints, raw, reply, run_in, says, shell, spec,
     succeeded, untouched,
 };
 
@@ -32,6 +32,8 @@ struct Strict {
 struct State {
     asked: u32,
     summaries: u32,
+    /// The longest answer that a summary was asked for with, in tokens.
+    summary_tokens: u64,
     largest: u64,
     held: usize,
 }
@@ -73,6 +75,7 @@ impl Strict {
         };
         if request.tools.is_empty() {
             state.summaries += 1;
+            state.summary_tokens = state.summary_tokens.max(request.max_tokens);
             return match self.summary {
                 Ok(summary) => Ok(Reply {
                     usage,
@@ -203,6 +206,55 @@ async fn without_a_summary_a_plain_note_says_what_is_gone() {
     assert!(note.unwrap().contains("get ("));
 }
 
+#[tokio::test]
+async fn a_model_that_thinks_may_think_before_it_summarizes() {
+    for (capability, tokens) in [("tools", 2_048), ("thinking", 2_048 + 8_192)] {
+        let mut model = strict(30_000, 60, 500);
+        model.info.max_output_tokens = 15_000;
+        model.info.capabilities = vec![capability.to_owned()];
+        let (outcome, _) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
+        assert_eq!(succeeded(&outcome), "done");
+        assert_eq!(model.state.lock().unwrap().summary_tokens, tokens);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_passes_does_not_cost_the_summary() {
+    let get = |n: u32| reply(vec![call("x", "get", &json!({"n": n, "bytes": 4_000}))]).into();
+    let mut script: Vec<Line> = (0..5).map(get).collect();
+    script.extend([
+        too_large().into(),
+        too_large().into(),
+        ModelError::retryable("overloaded", None).into(),
+        says("a summary").into(),
+        says("ok").into(),
+    ]);
+    let model = Scripted::new(script);
+    let (outcome, recorder) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(recorder.data("retry")[0]["reason"], "overloaded");
+    let told = format!("{:?}", model.transcripts().last().unwrap()[0]);
+    assert!(told.contains("<notes>") && told.contains("a summary"), "{told}");
+}
+
+#[tokio::test]
+async fn an_answer_that_the_window_cuts_off_is_told_with_the_limit_that_was_asked() {
+    let cut = Reply {
+        stop_reason: StopReason::MaxTokens,
+        ..says("Half")
+    };
+    let mut model = Scripted::new(vec![cut.into()]);
+    model.info.context_window = 9_000;
+    model.info.max_output_tokens = 8_900;
+    let (outcome, _) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
+    let asked = model.asked()[0].max_tokens;
+    assert!(asked < 8_900, "{asked}");
+    assert_eq!(
+        failed(&outcome),
+        format!("the model's answer was cut off at its limit of {asked} tokens")
+    );
+}
+
 fn too_large() -> ModelError {
     ModelError {
         message: "prompt is too long".to_owned(),
@@ -268,6 +320,36 @@ async fn what_was_dropped_stays_dropped_after_a_resume() {
     assert_eq!(succeeded(&outcome), "ok");
     assert_eq!(format!("{:?}", model.transcripts()[0]), shown);
     assert!(recorder.data("context_compacted").is_empty());
+}
+
+#[tokio::test]
+async fn a_task_that_does_not_fit_into_the_window_is_not_sent() {
+    let model = strict(10_000, 0, 0);
+    let large = RunSpec {
+        input: Some(raw(&json!("word ".repeat(10_000)))),
+        ..with_get("Sum up.")
+    };
+    let (outcome, recorder) = run_in(large, &model, &untouched(), &[]).await;
+    let why = failed(&outcome);
+    assert!(
+        why.starts_with("the task does not fit into the model's window: about 1")
+            && why.ends_with(" tokens of 10000"),
+        "{why}"
+    );
+    assert_eq!(model.state.lock().unwrap().asked, 0);
+    assert!(recorder.kinds().is_empty());
+}
+
+#[tokio::test]
+async fn a_large_task_does_not_make_every_turn_a_summary() {
+    for words in [54_000, 62_000] {
+        let model = strict(100_000, 30, 500);
+        let (outcome, recorder) = run_in(with_get(&"word ".repeat(words)), &model, &untouched(), &[]).await;
+        assert_eq!(succeeded(&outcome), "done");
+        let compacted = recorder.data("context_compacted").len();
+        let summaries = model.state.lock().unwrap().summaries;
+        assert!(compacted <= 3 && summaries <= 1, "{compacted} {summaries}");
+    }
 }
 
 #[tokio::test]
