@@ -2,7 +2,10 @@
 //!
 //! A decoder does no I/O. Whatever ends a stream early, the error says what the provider charges for it all the same.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use http::StatusCode;
 use serde::Serialize;
@@ -100,6 +103,11 @@ async fn read(
     deltas: &dyn Deltas,
 ) -> Result<Reply, ModelError> {
     let sent = events.sent_bytes();
+    let shown = Shown {
+        deltas,
+        bytes: AtomicU64::new(0),
+    };
+    let mut hidden = 0;
     loop {
         let event = match events.next().await {
             Ok(Some(event)) => event,
@@ -107,7 +115,16 @@ async fn read(
             Err(_) if decoder.is_whole() => break,
             Err(error) => return Err(charged(error, &decoder, sent)),
         };
-        match decoder.take(&event, deltas) {
+        let taken = decoder.take(&event, &shown);
+        // Told as it comes, so that a call that is given up is charged for it.
+        let unseen = decoder
+            .written_bytes()
+            .saturating_sub(shown.bytes.load(Ordering::Relaxed));
+        if unseen > hidden {
+            deltas.written(usize::try_from(unseen - hidden).unwrap_or(usize::MAX));
+            hidden = unseen;
+        }
+        match taken {
             Ok(Flow::On) => {}
             Ok(Flow::Done) => {
                 // Whatever comes of it, the answer is there.
@@ -135,6 +152,19 @@ async fn read(
             usage,
             ..told(&failure, transport)
         }),
+    }
+}
+
+/// Counts the text that is shown.
+struct Shown<'a> {
+    deltas: &'a dyn Deltas,
+    bytes: AtomicU64,
+}
+
+impl Deltas for Shown<'_> {
+    fn text(&self, piece: &str) {
+        self.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        self.deltas.text(piece);
     }
 }
 
