@@ -592,12 +592,7 @@ async fn the_engines_own_addresses_are_refused_as_authorization_servers() {
         url: "https://8.8.8.8:1/mcp".parse().unwrap(),
         allowed_tools: None,
     };
-    let error = public
-        .start(&target, &Settings::default(), &home())
-        .await
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("8.8.8.8 is not a public address"),
-        "{error}"
-    );
+    let started = public.start(&target, &Settings::default(), &home()).await;
+    let told = started.unwrap_err().to_string();
+    assert!(told.contains("8.8.8.8 is not a public address"), "{told}");
 }
