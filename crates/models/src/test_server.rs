@@ -293,17 +293,26 @@ pub(crate) const fn hello() -> Request<'static> {
 
 /// The pieces of text, as they came.
 #[derive(Debug, Default)]
-pub(crate) struct Heard(Mutex<Vec<String>>);
+pub(crate) struct Heard(Mutex<Vec<String>>, Mutex<usize>);
 
 impl Heard {
     pub(crate) fn pieces(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
+    }
+
+    /// Bytes of what was written besides.
+    pub(crate) fn unseen(&self) -> usize {
+        *self.1.lock().unwrap()
     }
 }
 
 impl Deltas for Heard {
     fn text(&self, piece: &str) {
         self.0.lock().unwrap().push(piece.to_owned());
+    }
+
+    fn written(&self, bytes: usize) {
+        *self.1.lock().unwrap() += bytes;
     }
 }
 

@@ -123,9 +123,9 @@ async fn dump(client: &tokio_postgres::Client) -> Result<Vec<(String, Vec<u8>)>>
         for row in rows {
             let row: serde_json::Map<String, Value> = serde_json::from_str(row.try_get(0)?)?;
             for value in row.values() {
-                match value {
-                    Value::String(text) => values.extend(bytes_of(text)),
-                    other => values.extend(other.to_string().into_bytes()),
+                match value.as_str() {
+                    Some(text) => values.extend(bytes_of(text)),
+                    None => values.extend(value.to_string().into_bytes()),
                 }
                 values.push(b'\n');
             }

@@ -320,8 +320,11 @@ impl Connections {
 
     /// That this node has the keys of the database: found out once, by a write.
     async fn fits(&self) -> Result<(), Error> {
-        let fits = self.0.sealer_fits.get_or_try_init(|| self.check_keys()).await;
-        fits.map(|()| ())
+        self.0
+            .sealer_fits
+            .get_or_try_init(|| self.check_keys())
+            .await
+            .copied()
     }
 
     /// Two nodes with different keys on one database could not read what the other has sealed.

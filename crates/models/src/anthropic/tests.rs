@@ -82,6 +82,15 @@ async fn an_answer_becomes_its_pieces_in_order_and_its_text_is_heard_as_it_comes
 }
 
 #[tokio::test]
+async fn thinking_and_arguments_are_told_as_written_though_nobody_sees_them() {
+    let server = Server::start([Answer::events(WHOLE)]).await;
+    let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
+    let heard = Heard::default();
+    model.call(hello(), &heard).await.unwrap();
+    assert!(heard.unseen() >= "So ä.".len(), "{heard:?}");
+}
+
+#[tokio::test]
 async fn a_plain_request_has_the_form_of_the_api() {
     let server = Server::start([Answer::events(&text_answer("end_turn"))]).await;
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
