@@ -12,3 +12,4 @@ mod list;
 pub(crate) mod model;
 mod output_schema;
 mod rules;
+mod web;
