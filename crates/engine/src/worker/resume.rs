@@ -35,6 +35,10 @@ fn marked(entry: &str) -> Option<i64> {
         .map(|HandedOver { handed_over }| handed_over)
 }
 
+/// How many times a run is resumed: one that brings down whoever works on it comes to an end. The store hands it out
+/// once more, for this to be told.
+const MAX_RESUMES: i64 = 3;
+
 /// What an attempt at a run stands on.
 pub(crate) struct Ground {
     pub(crate) workspace: Workspace,
@@ -85,6 +89,12 @@ pub(crate) async fn pick_up(
     if let Some(call) = journal.uncertain_call() {
         discard(left, claim).await;
         return Ok(Err(Obstacle::UncertainCall(call)));
+    }
+    // The first attempt was no resume.
+    if claim.fence.attempt > 1 + MAX_RESUMES {
+        discard(left, claim).await;
+        let too_often = "it had been resumed 3 times";
+        return Ok(Err(Obstacle::Gone(too_often, journal.last_step())));
     }
     let (workspace, files) = match left {
         Some(left) if needs_directory(&journal) => (left, Files::Laid),

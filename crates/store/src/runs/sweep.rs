@@ -1,5 +1,5 @@
 //! System: what becomes of runs whose worker is gone. `sweep` for those of lost nodes, `retake_held` for those that a
-//! node holds and does not work on. They are taken over, for the node to resume them, up to [`MAX_RESUMES`] times;
+//! node holds and does not work on. They are taken over, for the node to resume them, up to [`MAX_TAKEOVERS`] times;
 //! then they end as `interrupted`. Those that were cancelled are settled.
 
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp, event::EventType};
@@ -12,8 +12,9 @@ use crate::{
     types::{Error, Expired, Held, NewEvent, NodeId, Result, Sweep, Swept},
 };
 
-/// How many times a run is taken over: one that brings down whoever works on it comes to an end.
-pub(super) const MAX_RESUMES: i64 = 3;
+/// How many times a run is taken over: one that brings down whoever works on it comes to an end. The last time is for a
+/// worker to end it, who can tell from its journal whether a call was under way.
+pub(super) const MAX_TAKEOVERS: i64 = 4;
 
 /// What a client reads in `error`.
 const REASON: &str = "the worker that ran it was lost, and it had been resumed 3 times";
@@ -202,7 +203,7 @@ fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 2]>> {
         Expired::Declare => sweep.at,
         Expired::Leave => Timestamp::from_micros(i64::MIN),
     };
-    let find = |sql, limit| Stmt::new(sql, vals![limit, RunStatus::Cancelled, MAX_RESUMES]);
+    let find = |sql, limit| Stmt::new(sql, vals![limit, RunStatus::Cancelled, MAX_TAKEOVERS]);
     let [locked, to_end, to_take] = batch(
         tx,
         &[
@@ -248,7 +249,7 @@ fn retake(tx: &mut dyn Tx, node: NodeId, ids: &str, ending: &Ending) -> Result<S
         "DELETE FROM queue WHERE node_id = $4 AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END} \
          AND (SELECT r.id FROM run r WHERE r.id = queue.run_id AND (r.status = $2 OR r.resumes >= $3)) IS NOT NULL \
          RETURNING run_id",
-        vals![ids, RunStatus::Cancelled, MAX_RESUMES, node],
+        vals![ids, RunStatus::Cancelled, MAX_TAKEOVERS, node],
     );
     tx.exec(LOCK, vals![])?;
     let ended = end(tx, taken, ending)?;

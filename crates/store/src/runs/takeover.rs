@@ -5,7 +5,7 @@ use super::{
     claim::{claim_from, claims},
     json_ids,
     moves::held,
-    sweep::MAX_RESUMES,
+    sweep::MAX_TAKEOVERS,
 };
 use crate::{
     db::{Stmt, Tx, batch, vals},
@@ -16,7 +16,7 @@ use crate::{
 /// are held and not handed out: the node settles them as what it has no task for. `Fenced` where the node was declared
 /// lost.
 pub(super) fn take_over(tx: &mut dyn Tx, node: NodeId, ids: &str) -> Result<Vec<Claim>> {
-    let mut change = vals![ids, MAX_RESUMES];
+    let mut change = vals![ids, MAX_TAKEOVERS];
     change.extend(held()?);
     let [_, _, taken] = batch(
         tx,

@@ -174,7 +174,7 @@ impl Fixture {
 
     /// Makes a run one that was resumed so often that it is not taken over again.
     pub(super) async fn tire(&self, run: RunId) {
-        let sql = "UPDATE run SET resumes = 3 WHERE id = $1";
+        let sql = "UPDATE run SET resumes = 4 WHERE id = $1";
         let tired = self.store.db.write(move |tx| tx.exec(sql, vals![run])).await;
         assert_eq!(tired, Ok(1));
     }

@@ -151,7 +151,7 @@ impl ModelRun {
     }
 
     fn is_tired(&self) -> bool {
-        self.resumes >= 3
+        self.resumes >= 4
     }
 
     /// What a worker hears that shows `fence` and wants to go to `next` (or, with none, to append).

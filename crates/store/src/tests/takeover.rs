@@ -55,12 +55,12 @@ both! {
         assert!(again.taken.is_empty() && again.ended.is_empty());
     }
 
-    async fn a_run_is_taken_over_three_times_and_then_ended(fixture: &Fixture) {
+    async fn a_run_is_taken_over_four_times_and_then_ended(fixture: &Fixture) {
         let org = fixture.org().await;
         let mut node = fixture.node().await;
         let mut fence = fixture.running(org, node).await;
         fixture.store.append(fence, journaled(entries(0, &["{}"]))).await.unwrap();
-        for attempt in 2..=4 {
+        for attempt in 2..=5 {
             let next = fixture.node().await;
             fixture.store.deregister_node(node, fixture.now()).await.unwrap();
             let swept = fixture.take_over(next, fixture.now(), 1).await;
