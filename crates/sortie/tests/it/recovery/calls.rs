@@ -29,6 +29,7 @@ use crate::{Checked, both_databases, kit::of_kind, node, runs::model::node_of};
 
 both_databases![
     no_call_with_an_effect_is_made_twice_when_the_node_is_killed,
+    a_call_that_is_under_way_at_the_last_loss_is_named_as_well,
     a_killed_run_needs_only_the_model_calls_that_were_not_complete,
 ];
 
@@ -136,6 +137,46 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
         .filter(|(path, count)| path.starts_with("/api/once/") && **count > 1)
         .collect();
     ensure!(twice.is_empty(), "made twice: {twice:?}");
+    Ok(())
+}
+
+/// Three resumes are over when the call begins: the run ends all the same with its name.
+async fn a_call_that_is_under_way_at_the_last_loss_is_named_as_well(database: Database) -> Checked {
+    let router = Router::new().route("/api/{*path}", post(std::future::pending::<()>));
+    let service = Serving::start(router).await?;
+    let mut node = node(database).await?;
+    connect(&node.client()?, &service).await?;
+    let call = json!({"method": "POST", "path": "/never"});
+    let request = json!({
+        "prompt": format!("```wait 4000\n```\n```tool counter__request\n{call}\n```\n"),
+        "shell": false,
+        "connections": {"counter": {"ref": "counter"}},
+    });
+    let id = node.client()?.create(&request).await?.id.to_string();
+    for attempt in 1..=4 {
+        let mut stream = node.client()?.follow(&id, None).await?;
+        if attempt > 1 {
+            stream
+                .until(|event| event.kind == "resumed" && data(event)["attempt"] == attempt)
+                .await?;
+        }
+        let awaited = if attempt < 4 {
+            "worker_started"
+        } else {
+            "tool_start"
+        };
+        stream.until(|event| event.kind == awaited).await?;
+        node.kill()?;
+        node.restart().await?;
+    }
+    let (events, run) = node.client()?.finished(&id).await?;
+    assert_eq!(run.status, RunStatus::Interrupted, "{run:?}");
+    let told = data(of_kind(&events, "interrupted")[0]);
+    assert_eq!(
+        (&told["reason"], &told["tool"]),
+        (&json!("uncertain_call"), &json!("counter__request"))
+    );
+    assert_eq!(of_kind(&events, "resumed").len(), 3);
     Ok(())
 }
 
