@@ -51,9 +51,7 @@ pub trait Deltas: Send + Sync {
 
     /// So many bytes of something else were written, which the provider charges as well: thinking, the arguments of a tool
     /// call. They are counted where a call is given up.
-    fn written(&self, bytes: usize) {
-        let _ = bytes;
-    }
+    fn written(&self, _bytes: usize) {}
 }
 
 /// One call: everything the model is shown.

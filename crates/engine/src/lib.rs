@@ -161,9 +161,6 @@ impl Engine {
             stop: node.closing.clone(),
         };
         node.tracker.spawn(dispatcher.run());
-        let connections = node.connections.clone();
-        node.tracker
-            .spawn(connections.forget_settled(node.options.heartbeat, node.closed.clone()));
         node.tracker.spawn(lifeline.run(node.closed.clone()));
         node.tracker.spawn(node::clean_up(
             node.store.clone(),

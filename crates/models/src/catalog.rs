@@ -7,7 +7,7 @@ use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use sortie_agent::{Model, runbook};
 use sortie_api::model::ModelInfo;
-use sortie_net::{EngineClient, Timeouts, install_crypto};
+use sortie_net::{EngineClient, Timeouts};
 use url::Url;
 
 use crate::{
@@ -100,7 +100,6 @@ fn client(settings: &Settings) -> Result<Option<EngineClient>, InvalidSettings> 
     if settings.providers.is_empty() {
         return Ok(None);
     }
-    install_crypto();
     let timeouts = Timeouts {
         connect: CONNECT,
         read: SILENCE,

@@ -56,12 +56,11 @@ fn sensitive(provider: &Provider, key: &Credential) -> Result<HeaderValue, Inval
 
 #[cfg(test)]
 mod tests {
-    use sortie_net::{EngineClient, Timeouts, install_crypto};
+    use sortie_net::{EngineClient, Timeouts};
 
     use super::*;
 
     fn provider(base: &str) -> Provider {
-        install_crypto();
         let second = std::time::Duration::from_secs(1);
         let timeouts = Timeouts {
             connect: second,

@@ -11,7 +11,7 @@ use sortie_api::{
     Credential, Micros,
     model::{ModelInfo, ModelPrices},
 };
-use sortie_net::{EngineClient, Timeouts, install_crypto};
+use sortie_net::{EngineClient, Timeouts};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -238,7 +238,6 @@ async fn read_request(stream: &mut TcpStream) -> Asked {
 
 /// A client that gives up after this silence.
 pub(crate) fn http(silence: Duration) -> EngineClient {
-    install_crypto();
     let timeouts = Timeouts {
         connect: Duration::from_secs(20),
         read: silence,

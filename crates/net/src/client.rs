@@ -13,7 +13,7 @@ use crate::{Error, Network, Policy, Refused, address::Reach};
 
 /// Makes `ring` the process's TLS provider, for whoever else needs one: the clients here do it themselves. A second call
 /// changes nothing.
-pub fn install_crypto() {
+fn install_crypto() {
     // Err means that a provider is installed already, which is all that is asked for.
     let _installed = rustls::crypto::ring::default_provider().install_default();
 }

@@ -423,7 +423,6 @@ mod tests {
     }
 
     async fn client() -> (TcpListener, Client) {
-        sortie_net::install_crypto();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         (

@@ -17,7 +17,9 @@ use std::{
 
 use anyhow::{Context, Result};
 use sortie_api::{Micros, OrgId, Role, RunId, RunStatus, Timestamp, event::EventType, id::KeyId};
-use sortie_store::{Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId, Store};
+use sortie_store::{
+    Brought, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId, Store,
+};
 use tokio::{sync::Notify, task::JoinSet};
 
 /// Runs of each measurement.
@@ -84,6 +86,7 @@ impl Bench {
         };
         let finish = Finish {
             journal: Journal::Empty,
+            brought: Brought::Nothing,
             status: RunStatus::Succeeded,
             output: Some("the answer".to_owned()),
             error: None,

@@ -19,9 +19,9 @@ mod types;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use types::{
-    Append, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held, InlineCredentials,
-    Journal, KeyRecord, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Origin, Progress, Result,
-    RunFilter, StoredDefinition, Sweep, Swept,
+    Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
+    InlineCredentials, Journal, KeyRecord, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Origin,
+    Progress, Result, RunFilter, StoredDefinition, Sweep, Swept,
 };
 
 use self::db::{Db, vals};

@@ -20,19 +20,6 @@ impl Store {
             .await
     }
 
-    /// System: forgets the credentials of runs that are settled: nobody needs them any more. How many runs had some.
-    pub async fn forget_run_secrets(&self) -> Result<u64> {
-        self.db
-            .write(|tx| {
-                // The table holds only what runs under way brought: it is small.
-                tx.exec(
-                    "DELETE FROM run_secret WHERE (SELECT q.run_id FROM queue q WHERE q.run_id = run_secret.run_id) IS NULL",
-                    vals![],
-                )
-            })
-            .await
-    }
-
     /// System: the text that the first node of this database sealed; `sealed` where this is the first.
     pub async fn seal_check(&self, sealed: Vec<u8>) -> Result<Vec<u8>> {
         self.db
@@ -52,4 +39,9 @@ impl Store {
             })
             .await
     }
+}
+
+/// Forgets the credentials that a run brought, once it is settled: nobody needs them any more.
+pub(crate) fn delete_run_secrets(run: RunId) -> Stmt<'static> {
+    Stmt::new("DELETE FROM run_secret WHERE run_id = $1", vals![run])
 }

@@ -314,8 +314,19 @@ pub struct Finish {
     pub events: Vec<NewEvent>,
     /// Whether a journal was written, which goes now.
     pub journal: Journal,
+    /// Whether it brought credentials, which go now.
+    pub brought: Brought,
     /// When it ended.
     pub at: Timestamp,
+}
+
+/// Whether a run brought credentials of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Brought {
+    /// None.
+    Nothing,
+    /// It did, or nobody has looked.
+    Credentials,
 }
 
 /// Whether a run has a journal in the store.

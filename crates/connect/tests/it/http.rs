@@ -517,7 +517,6 @@ async fn a_test_tells_ready_from_refused_and_from_gone() {
 
 #[tokio::test]
 async fn private_addresses_are_refused_at_the_start_where_only_public_ones_are_in_reach() {
-    sortie_net::install_crypto();
     // As if it were one of the engine's own.
     let own = vec!["8.8.8.8".parse().unwrap()];
     let network = sortie_net::Network::new(sortie_net::Reach::Public, own);

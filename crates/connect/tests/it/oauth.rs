@@ -157,7 +157,6 @@ impl World {
 }
 
 fn client() -> Client {
-    sortie_net::install_crypto();
     Client::new(&Network::new(Reach::Private, Vec::new()).into()).unwrap()
 }
 
@@ -560,7 +559,6 @@ async fn given_endpoints_need_a_client_id_and_https_where_the_network_is_public(
         endpoints: Some(endpoints(scheme)),
         scopes: Vec::new(),
     };
-    sortie_net::install_crypto();
     let public = Client::new(&Network::new(Reach::Public, Vec::new()).into()).unwrap();
     let started = public
         .start(&target, &settings("https", Some("c")), &home())
@@ -585,7 +583,6 @@ async fn given_endpoints_need_a_client_id_and_https_where_the_network_is_public(
 
 #[tokio::test]
 async fn the_engines_own_addresses_are_refused_as_authorization_servers() {
-    sortie_net::install_crypto();
     let own = vec!["8.8.8.8".parse().unwrap()];
     let public = Client::new(&Network::new(Reach::Public, own).into()).unwrap();
     let target = Target::Mcp {

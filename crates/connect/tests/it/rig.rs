@@ -125,7 +125,6 @@ impl Run {
 }
 
 pub(crate) fn connector() -> Connector {
-    sortie_net::install_crypto();
     Connector::new(&Network::new(Reach::Private, Vec::new()).into(), None).unwrap()
 }
 

@@ -121,7 +121,6 @@ fn program(command: &[&str]) -> Connection {
 }
 
 async fn open(tasks: Tasks) -> Run {
-    sortie_net::install_crypto();
     let connector = Connector::new(
         &Network::new(Reach::Private, Vec::new()).into(),
         Some(Arc::new(tasks)),
@@ -172,7 +171,6 @@ async fn a_program_that_ends_or_floods_is_a_tool_error_and_is_started_again() {
 
 #[tokio::test]
 async fn a_program_that_cannot_be_started_fails_the_start() {
-    sortie_net::install_crypto();
     let connector = Connector::new(
         &Network::new(Reach::Private, Vec::new()).into(),
         Some(Arc::new(Tasks::default())),

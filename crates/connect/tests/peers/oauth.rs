@@ -37,7 +37,6 @@ fn home() -> Home {
 }
 
 fn client() -> Client {
-    sortie_net::install_crypto();
     Client::new(&Network::new(Reach::Private, Vec::new()).into()).unwrap()
 }
 

@@ -189,7 +189,6 @@ impl Run {
 }
 
 pub(crate) fn connector(stdio: Option<Arc<dyn StdioLauncher>>) -> Connector {
-    sortie_net::install_crypto();
     Connector::new(&Network::new(Reach::Private, Vec::new()).into(), stdio).unwrap()
 }
 

@@ -15,7 +15,7 @@ mod tokens;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, Weak},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -28,8 +28,8 @@ use sortie_connect::{Connector, Status, StdioLauncher, oauth};
 use sortie_net::Reach;
 use sortie_sandbox::Backend;
 use sortie_store::{ConnectionRow, OldTokens, SaveConnection, Store};
-use tokio::{sync::OnceCell, time::MissedTickBehavior};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::sync::OnceCell;
+use tokio_util::task::TaskTracker;
 
 use self::{
     form::{At, Checked, Rules, Use},
@@ -87,7 +87,6 @@ impl Connections {
     ) -> Result<Self, Error> {
         let failed =
             |error: sortie_net::Error| Error::Internal(format!("connections cannot be made: {error}"));
-        sortie_net::install_crypto();
         let reach = options.connections_reach;
         let network = crate::web::network(reach)?;
         let programs = match (options.mode, sandbox) {
@@ -116,21 +115,6 @@ impl Connections {
             refreshes: Mutex::default(),
             tracker,
         })))
-    }
-
-    /// Forgets the credentials of runs that have ended, again and again until `stop`.
-    pub(crate) async fn forget_settled(self, every: Duration, stop: CancellationToken) {
-        let mut tick = tokio::time::interval(every);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = tick.tick() => {}
-                () = stop.cancelled() => return,
-            }
-            if let Err(error) = self.0.store.forget_run_secrets().await {
-                tracing::warn!(%error, "credentials of ended runs could not be forgotten");
-            }
-        }
     }
 
     /// The rules that a definition is checked against.

@@ -2,7 +2,7 @@
 
 use sortie_agent::journal::OpenCall;
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
-use sortie_store::{Claim, Finish, Journal, NewEvent, Origin};
+use sortie_store::{Brought, Claim, Finish, Journal, NewEvent, Origin};
 
 use super::{active::StopReason, recorder::Rest};
 
@@ -35,6 +35,7 @@ pub(crate) enum Obstacle {
 pub(crate) fn final_events(
     ended: Ended,
     claim: &Claim,
+    brought: Brought,
     rest: Rest,
     cost: Micros,
     at: Timestamp,
@@ -49,6 +50,7 @@ pub(crate) fn final_events(
             Origin::Queue(_) => rest.journal,
             Origin::Lost { .. } => Journal::Written,
         },
+        brought,
         at,
     };
     let mut add = |event: &EventType| NewEvent::new(event, at).map(|event| finish.events.push(event));

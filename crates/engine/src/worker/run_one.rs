@@ -9,7 +9,7 @@ use sortie_agent::{
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
 use sortie_connect::Opened;
 use sortie_sandbox::{Backend, RelPath};
-use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
+use sortie_store::{Brought, Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
 use tokio::time::Instant;
 
 use super::{
@@ -45,6 +45,8 @@ struct Attempt<'a> {
     deadline: Instant,
     /// What the run has spent on models and priced tools before this attempt.
     spent: Micros,
+    /// Whether it brought credentials, as far as its definition was read.
+    brought: Brought,
     /// The event that it was resumed, until it is written.
     resumed: Option<NewEvent>,
 }
@@ -53,6 +55,7 @@ struct Attempt<'a> {
 struct Start {
     spec: RunSpec,
     model: Arc<dyn Model>,
+    brought: Brought,
     /// The run's connections: their sessions live as long as this.
     opened: Option<Opened>,
 }
@@ -75,6 +78,7 @@ impl Worker {
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
             spent: Micros::ZERO,
+            brought: Brought::Credentials,
             resumed: None,
         };
         let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
@@ -124,7 +128,10 @@ impl Attempt<'_> {
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
         let (ended, kept, remains) = match prepared {
-            Ok(start) => self.supervise(start, ground.workspace).await?,
+            Ok(start) => {
+                self.brought = start.brought;
+                self.supervise(start, ground.workspace).await?
+            }
             Err(ended) => (ended, Ok(self.claim.fence), self.stop(ground.workspace).await),
         };
         let goes_on = matches!(ended, Ended::Stopped(StopReason::HandOver | StopReason::Lost));
@@ -206,7 +213,12 @@ impl Attempt<'_> {
         start: Start,
         mut workspace: Workspace,
     ) -> Result<(Ended, Result<Fence, StoreError>, Remains), StoreError> {
-        let Start { spec, model, opened } = start;
+        let Start {
+            spec,
+            model,
+            opened,
+            brought: _,
+        } = start;
         let opening = self.opening(spec.shell)?;
         let mut keep = self.recorder.keep(self.claim.fence, opening).boxed();
         let (ended, kept) = {
@@ -289,7 +301,7 @@ impl Attempt<'_> {
         }
         rest.new.events.splice(0..0, self.resumed.take());
         let now = self.worker.clock.now();
-        let finish = final_events(ended, self.claim, rest, cost, now)
+        let finish = final_events(ended, self.claim, self.brought, rest, cost, now)
             .map_err(|error| StoreError::Corrupt(error.to_string()))?
             .ok_or(StoreError::Fenced)?;
         let rows = numbered(&fence, &finish.events);
@@ -321,6 +333,7 @@ async fn prepare(
 ) -> Result<Start, String> {
     let request: RunRequest = serde_json::from_str(&claim.definition)
         .map_err(|error| format!("the stored definition cannot be read: {error}"))?;
+    let brought = brought(&request);
     let id = request
         .model
         .unwrap_or_else(|| worker.models.catalog().default_model.clone());
@@ -388,6 +401,16 @@ async fn prepare(
     Ok(Start {
         spec,
         model: Arc::clone(model),
+        brought,
         opened,
     })
+}
+
+fn brought(request: &RunRequest) -> Brought {
+    let mut connections = request.connections.iter().flatten();
+    if connections.any(|(_, wants)| wants.reference.is_none()) {
+        Brought::Credentials
+    } else {
+        Brought::Nothing
+    }
 }

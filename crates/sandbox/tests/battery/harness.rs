@@ -299,6 +299,14 @@ pub(crate) fn wait_for_one(marker: &str) -> i32 {
     }
 }
 
+/// Waits until a process holds `marker`: one that just becomes another program holds nothing for a moment.
+pub(crate) fn wait_until_there(marker: &str) {
+    let began = Instant::now();
+    while marked(marker).is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(10), "{marker}: no process");
+    }
+}
+
 /// Waits until no process holds `marker`; how many are left after `limit`.
 pub(crate) fn wait_until_gone(marker: &str, limit: Duration) -> usize {
     let began = Instant::now();

@@ -9,7 +9,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use sortie_sandbox::{Command, Error, ExitKind, Limits, Spec, Workdir};
 
-use crate::harness::{Bed, PROBE, Run, Section, marked, out, sh, wait_until_gone};
+use crate::harness::{Bed, PROBE, Run, Section, marked, out, sh, wait_until_gone, wait_until_there};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long the end of everything may take on a busy machine; measured it is milliseconds.
@@ -89,7 +89,7 @@ pub(crate) fn what_ignores_every_signal_ends_with_its_command(bed: &Bed) -> Sect
         );
         assert!(finished.duration < 3 * SECOND, "{:?}", finished.duration);
         assert!(run.processes().await >= 1, "an earlier command's server lives on");
-        assert!(!marked(&server).is_empty());
+        wait_until_there(&server);
         let left = run.sh("ps ax 2>/dev/null | grep -c 'probe[ ]stubborn'").await;
         assert!(bed.has_namespaces() == (out(&left) == "0\n") || !bed.has_namespaces());
         assert_eq!(run.processes().await, 2, "only the server and its sleep");
@@ -118,7 +118,7 @@ pub(crate) fn background_processes_live_until_the_sandbox_is_closed(bed: &Bed) -
             ExitKind::Code(0),
             "what it writes is read and thrown away"
         );
-        assert!(!marked(&name).is_empty());
+        wait_until_there(&name);
         run.end().await;
         assert_eq!(
             marked(&name),
@@ -140,7 +140,7 @@ pub(crate) fn a_command_that_nobody_waits_for_is_killed(bed: &Bed) -> Section<'_
 
         // Dropping the sandbox itself kills everything, too.
         run.sh(&format!("{} > /dev/null 2>&1 &", sleeper(&name))).await;
-        assert!(!marked(&name).is_empty());
+        wait_until_there(&name);
         drop(run.sandbox);
         assert_eq!(wait_until_gone(&name, SOON), 0);
         run.workdir.delete().unwrap();
@@ -173,7 +173,7 @@ pub(crate) fn nothing_outlives_the_engine_or_the_launcher(bed: &Bed) -> Section<
             .read_line(&mut line)
             .unwrap();
         assert_eq!(line, "ready Code(0)\n");
-        assert!(!marked(&name).is_empty());
+        wait_until_there(&name);
         engine.kill().unwrap();
         engine.wait().unwrap();
         assert_eq!(wait_until_gone(&name, SOON), 0, "the engine was killed");

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufRead
 
 use crate::{
     escapes::{Outside, attempts, nothing_worked},
-    harness::{Bed, Run, Section, marked, out, sh, wait_for_one, wait_until_gone},
+    harness::{Bed, Run, Section, marked, out, sh, wait_for_one, wait_until_gone, wait_until_there},
     lifetimes::{SOON, lose, marker, sleeper},
 };
 
@@ -173,7 +173,7 @@ pub(crate) fn a_process_that_is_let_go_of_is_killed_with_its_session(bed: &Bed) 
         );
         let mut dropped = start(&mut run, &script).await;
         until_ready(&mut dropped).await;
-        assert!(!marked(&name).is_empty());
+        wait_until_there(&name);
         drop(dropped.process);
         assert_eq!(everything_of(&mut dropped.stdout).await, b"");
         assert_eq!(wait_until_gone(&name, SOON), 0);

@@ -74,7 +74,7 @@ fn string_end(bytes: &[u8], mut at: usize) -> Result<usize, (usize, &'static str
     Ok(at)
 }
 
-/// The value of the `\uXXXX` at `at`.
+/// The value of the four hexadecimal digits after `\u` at `at`.
 fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let escape = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     if !escape.iter().all(u8::is_ascii_hexdigit) {

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Store,
     db::{Stmt, Tx, batch, vals},
+    sealed::delete_run_secrets,
     types::{Cancelled, Error, NewEvent, Result},
 };
 
@@ -33,7 +34,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     let mut change = vals![org, id, RunStatus::Cancelled, event.at];
     change.extend([a, b, c, d]);
     change.extend(held()?);
-    let [_, changed, _, found] = batch(
+    let [_, changed, _, _, found] = batch(
         tx,
         &[
             // Nobody can claim it any more, so it stays as free or as held as this statement finds it. Said in this
@@ -55,6 +56,13 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                  SELECT r.id, r.last_event, $3, $4, CAST($5 AS BIGINT) FROM run r WHERE r.id = $2 AND r.org_id = $1 \
                  AND (SELECT e.seq FROM event e WHERE e.run_id = r.id AND e.seq = r.last_event) IS NULL",
                 vals![org, id, event.kind, event.data.as_str(), event.at],
+            ),
+            // One that a worker holds may need them until it is settled.
+            Stmt::new(
+                "DELETE FROM run_secret WHERE run_id = $2 \
+                 AND (SELECT r.id FROM run r WHERE r.id = $2 AND r.org_id = $1) IS NOT NULL \
+                 AND (SELECT q.run_id FROM queue q WHERE q.run_id = $2) IS NULL",
+                vals![org, id],
             ),
             Stmt::new(
                 concat!(select_runs!(), "r.id = $2 AND r.org_id = $1"),
@@ -82,6 +90,7 @@ fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros) -> Result
         )
         .exactly(1, Error::Fenced),
         delete_journal(run),
+        delete_run_secrets(run),
     ])
     .map(drop)
 }

@@ -6,11 +6,12 @@ use super::{insert_events, journal::delete_journal, moves, run_columns, run_from
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
-    types::{Error, Fence, Finish, Journal, Result},
+    sealed::delete_run_secrets,
+    types::{Brought, Error, Fence, Finish, Journal, Result},
 };
 
 impl Store {
-    /// Worker: the final status with output, cost, last events; leaves the queue, and its journal goes.
+    /// Worker: the final status with output, cost, last events; leaves the queue, and its journal and its credentials go.
     pub async fn finish_run(&self, fence: Fence, finish: Finish) -> Result<Run> {
         if !finish.status.is_final() {
             return Err(Error::Conflict("a run ends with a final status"));
@@ -65,6 +66,9 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     insert_events(&mut statements, fence, &finish.events);
     if finish.journal == Journal::Written {
         statements.push(delete_journal(fence.run));
+    }
+    if finish.brought == Brought::Credentials {
+        statements.push(delete_run_secrets(fence.run));
     }
     let answers = tx.batch(&statements)?;
     let row = answers

@@ -279,7 +279,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     change.extend(ending.price());
     let mut settle = vals![ids.as_str(), RunStatus::Cancelled];
     settle.extend(ending.price());
-    let [changed, _, _, _, _] = batch(
+    let [changed, _, _, _, _, _] = batch(
         tx,
         &[
             Stmt::new(
@@ -305,6 +305,10 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
             record(&ids, 0, &ending.ended),
             Stmt::new(
                 "DELETE FROM journal WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                vals![ids.as_str()],
+            ),
+            Stmt::new(
+                "DELETE FROM run_secret WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
                 vals![ids.as_str()],
             ),
         ],

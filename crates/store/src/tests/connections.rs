@@ -228,13 +228,43 @@ both! {
         let definition = store.run_definition(org, run.id).await.unwrap();
         assert_eq!(definition.requires_credentials.as_deref(), Some(r#"["crm"]"#));
 
-        assert_eq!(store.forget_run_secrets().await.unwrap(), 0);
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         assert_eq!(store.run_secrets(run.id).await.unwrap().as_deref(), Some(&b"hush"[..]));
-        assert_eq!(store.forget_run_secrets().await.unwrap(), 0, "it is at work");
         store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
-        assert_eq!(store.forget_run_secrets().await.unwrap(), 1);
         assert_eq!(store.run_secrets(run.id).await.unwrap(), None);
+    }
+
+    async fn credentials_of_a_run_go_with_it_whatever_ends_it(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        let store = &fixture.store;
+        let kept = async |run| store.run_secrets(run).await.unwrap().is_some();
+        let bringing = async || {
+            let mut run = fixture.new_run(org);
+            run.inline = Some(InlineCredentials { sealed: b"hush".to_vec(), names: "[]".to_owned() });
+            store.create_run(run.clone()).await.unwrap();
+            run.id
+        };
+        let waiting = bringing().await;
+        assert!(store.cancel_run(other, waiting, fixture.now()).await.is_err());
+        assert!(kept(waiting).await, "another organization's cancel changes nothing");
+        store.cancel_run(org, waiting, fixture.now()).await.unwrap();
+        assert!(!kept(waiting).await);
+
+        let held = bringing().await;
+        let node = fixture.node().await;
+        let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        store.cancel_run(org, held, fixture.now()).await.unwrap();
+        assert!(kept(held).await, "its worker may still need them");
+        store.settle_run(held, fence.attempt, fixture.succeeded("x").cost).await.unwrap();
+        assert!(!kept(held).await);
+
+        let lost = bringing().await;
+        fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        fixture.tire(lost).await;
+        store.deregister_node(node, fixture.now()).await.unwrap();
+        let next = fixture.node().await;
+        assert_eq!(fixture.take_over(next, fixture.now(), 1).await.ended, [(org, lost)]);
+        assert!(!kept(lost).await);
     }
 
     async fn the_first_sealed_text_stays(fixture: &Fixture) {

@@ -233,6 +233,7 @@ impl Fixture {
             cost: Micros::new(42).expect("an amount"),
             events: vec![self.message("bye"), self.status(status)],
             journal: Journal::Written,
+            brought: crate::Brought::Credentials,
             at: self.now(),
         }
     }

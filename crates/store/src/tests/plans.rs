@@ -132,7 +132,6 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
     });
     store.create_run(run.clone()).await.unwrap();
     store.run_secrets(run.id).await.unwrap();
-    store.forget_run_secrets().await.unwrap();
     store.seal_check(b"x".to_vec()).await.unwrap();
 }
 
@@ -278,10 +277,8 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_postgres() {
             .collect();
         let is_named = sql.contains("id {IN}");
         for (step, next) in steps.iter().zip(steps.iter().skip(1).chain([&"end"])) {
-            // Nodes are few, of the organizations the first one is enough, and secrets are of runs under way only.
-            let is_small = ["node", "organization", "run_secret"]
-                .iter()
-                .any(|few| step.ends_with(few));
+            // Nodes are few, of the organizations the first one is enough.
+            let is_small = ["node", "organization"].iter().any(|few| step.ends_with(few));
             assert!(!step.starts_with("Seq Scan") || is_small, "{step}\n{sql}");
             // An index is entered by a condition, except to find out whether it is empty.
             let index = step

@@ -306,6 +306,8 @@ both! {
                 let late = fixture.store.finish_run(claim.fence, fixture.succeeded("late")).await;
                 assert_eq!(late.unwrap_err(), Error::Fenced);
             }
+            // A run that is cancelled between the two searches of a sweep is met by neither, but by the next sweep.
+            fixture.take_over(taker, fixture.now(), 5).await;
             // Whoever holds it now has no task for it.
             let held = vec![fence.run];
             fixture.store.retake_held(taker, held, fixture.now(), Micros::ZERO).await.unwrap();

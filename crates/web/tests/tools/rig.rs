@@ -104,7 +104,6 @@ impl Rig {
     }
 
     fn set_up(server: SocketAddr, robots: RobotsTxt, search: Option<SearchSettings>) -> Self {
-        sortie_net::install_crypto();
         let network = Network::new(Reach::Private, Vec::new()).with_resolver(Arc::new(Names(server)));
         let network = Arc::new(network);
         let settings = WebSettings {

@@ -158,7 +158,6 @@ async fn there_is_no_search_where_none_is_configured_or_the_run_wants_none() {
 
 #[test]
 fn an_engine_without_its_key_or_its_address_is_refused_at_the_start() {
-    sortie_net::install_crypto();
     for (backend, key, base_url, told) in [
         (Backend::Brave, None, None, "the search engine needs a key"),
         (Backend::Tavily, None, None, "the search engine needs a key"),
