@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 use serde_json::value::{RawValue, to_raw_value};
 use sortie_api::{
-    EventType, Micros,
+    Artifact, EventType, Micros,
     event::{ConnectionCall, ToolEnd},
 };
 
@@ -111,6 +111,14 @@ impl<'a> Shown<'a> {
             EventType::OutputRejected { errors, attempt } => EventType::OutputRejected {
                 errors: errors.into_iter().map(text).collect(),
                 attempt,
+            },
+            EventType::Artifact(artifact) => EventType::Artifact(Artifact {
+                path: text(artifact.path),
+                ..artifact
+            }),
+            EventType::ArtifactSkipped { path, reason } => EventType::ArtifactSkipped {
+                path: text(path),
+                reason: text(reason),
             },
             EventType::Result { output } => EventType::Result { output: text(output) },
             EventType::Interrupted {

@@ -115,6 +115,15 @@ pub enum EventType {
         /// Which answer it was, from 1.
         attempt: u32,
     },
+    /// A file under `outputs/` was kept.
+    Artifact(crate::Artifact),
+    /// A file under `outputs/` was not kept.
+    ArtifactSkipped {
+        /// Where it lay below `outputs/`.
+        path: String,
+        /// Why it was not kept.
+        reason: String,
+    },
     /// The final answer.
     Result {
         /// The answer, cut at 1 MiB.
@@ -215,6 +224,8 @@ pub mod kind {
     pub const RESUMED: &str = "resumed";
     pub const INTERRUPTED: &str = "interrupted";
     pub const OUTPUT_REJECTED: &str = "output_rejected";
+    pub const ARTIFACT: &str = "artifact";
+    pub const ARTIFACT_SKIPPED: &str = "artifact_skipped";
     pub const RESULT: &str = "result";
     pub const OUTPUT_TRUNCATED: &str = "output_truncated";
 }
@@ -237,6 +248,8 @@ impl EventType {
             Self::Resumed { .. } => kind::RESUMED,
             Self::Interrupted { .. } => kind::INTERRUPTED,
             Self::OutputRejected { .. } => kind::OUTPUT_REJECTED,
+            Self::Artifact(_) => kind::ARTIFACT,
+            Self::ArtifactSkipped { .. } => kind::ARTIFACT_SKIPPED,
             Self::Result { .. } => kind::RESULT,
             Self::OutputTruncated { .. } => kind::OUTPUT_TRUNCATED,
         }

@@ -132,6 +132,8 @@ ids! {
     ScheduleId = "sched";
     /// A saved connection.
     ConnectionId = "conn";
+    /// An entry of the audit log.
+    AuditId = "aud";
 }
 
 #[cfg(test)]

@@ -46,6 +46,10 @@ pub const TIMEOUT_SECONDS_MAX: u32 = 3_600;
 pub const TIMEOUT_SECONDS_DEFAULT: u32 = 300;
 /// `max_cost_micros`, most.
 pub const MAX_COST_MICROS: i64 = 100_000_000;
+/// Entries of `tags`.
+pub const TAGS: usize = 16;
+/// One tag, in characters.
+pub const TAG_CHARS: usize = 64;
 /// `Idempotency-Key`, in characters.
 pub const IDEMPOTENCY_KEY_CHARS: usize = 200;
 /// `input_schema` and `output_schema`, in bytes of JSON each.

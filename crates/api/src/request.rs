@@ -173,6 +173,14 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, minimum = 1, maximum = 100_000_000)]
     pub max_cost_micros: Option<i64>,
+    /// Short texts to find the run by: at most 16, each 1 to 64 characters, none twice.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, max_items = 16, example = json!(["nightly"]))]
+    pub tags: Option<Vec<String>>,
     /// Where a signed request is sent when the run is final.
     #[serde(
         default,

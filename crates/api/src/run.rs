@@ -49,6 +49,77 @@ pub struct Run {
     pub schedule_id: Option<ScheduleId>,
     /// Whether nothing of its content is stored.
     pub zero_data_retention: bool,
+    /// Zero-data-retention runs on the hosted service: what they cost more, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub surcharge_percent: Option<u32>,
+    /// The part of `cost_micros` that the surcharge has added; omitted when zero.
+    #[serde(default, skip_serializing_if = "Micros::is_zero")]
+    pub surcharge_micros: Micros,
+    /// Zero-data-retention runs: whether the output is still held for retrieval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub output_available: Option<bool>,
+    /// Zero-data-retention runs: when an output that nobody has read is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub output_expires_at: Option<Timestamp>,
+    /// The saved workflow it was started from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub workflow: Option<String>,
+    /// Its tags, as sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(nullable = false)]
+    pub tags: Vec<String>,
+    /// What it has used; absent until it is final.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub usage: Option<RunUsage>,
+    /// The files it left under `outputs/`, by path; absent where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(nullable = false)]
+    pub artifacts: Vec<Artifact>,
+}
+
+/// What a run has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RunUsage {
+    /// Tokens read, without those from a cache.
+    #[schema(minimum = 0)]
+    pub input_tokens: i64,
+    /// Tokens written.
+    #[schema(minimum = 0)]
+    pub output_tokens: i64,
+    /// Tokens read from the provider's cache.
+    #[schema(minimum = 0)]
+    pub cache_read_tokens: i64,
+    /// Tokens written to the provider's cache.
+    #[schema(minimum = 0)]
+    pub cache_write_tokens: i64,
+    /// Calls of a model that have ended.
+    #[schema(minimum = 0)]
+    pub model_calls: i64,
+    /// Calls of tools that have ended.
+    #[schema(minimum = 0)]
+    pub tool_calls: i64,
+}
+
+/// A file that a run left under `outputs/` in its working directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Artifact {
+    /// Where it lay below `outputs/`, `/`-separated.
+    #[schema(example = "report.md")]
+    pub path: String,
+    /// Its size in bytes.
+    #[schema(minimum = 0)]
+    pub size: i64,
+    /// SHA-256 of its content, in lowercase hexadecimal.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    pub sha256: String,
+    /// Its media type, from its name.
+    #[schema(example = "text/markdown")]
+    pub content_type: String,
 }
 
 /// One page of runs, newest first.

@@ -3,6 +3,7 @@
 //! [`Engine`] is the handle that the server and the command line hold. It is cheap to clone; every clone is the same
 //! node. Channels carry hints only: what is true is in the store, and is read again from there.
 
+mod caller;
 mod clock;
 mod connections;
 mod error;
@@ -29,10 +30,11 @@ use sortie_api::{
     secret::Secret,
 };
 use sortie_sandbox::{Backend, Level};
-use sortie_store::{Cancelled, Created, Expired, InlineCredentials, KeyRecord, NewRun, Store};
+use sortie_store::{Cancelled, Created, Expired, InlineCredentials, KeyRecord, Labels, NewRun, Store};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use caller::Caller;
 pub use clock::Clock;
 pub use connections::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH, Connections, Put};
 pub use error::Error;
@@ -235,7 +237,7 @@ impl Engine {
     /// Checks a request against every rule, records the run and wakes a worker.
     pub async fn create_run(
         &self,
-        org: OrgId,
+        caller: &Caller,
         request: RunRequest,
         idempotency: Option<String>,
     ) -> Result<Created, Error> {
@@ -244,35 +246,18 @@ impl Engine {
         if let Some(key) = &idempotency {
             idempotency_key(key)?;
         }
-        let intake = Intake {
-            options: &node.options,
-            models: &node.models,
-            web: &node.web,
-            commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
-            connections: &node.connections,
-            org,
-        };
-        let accepted = match (intake.accept(request).await, &idempotency) {
+        let run = match (self.new_run(caller, request).await, &idempotency) {
             (Err(Error::Invalid(rule)), Some(key)) => {
                 // Only the key is compared: a run that has it answers whatever the body says now.
-                return match node.store.find_idempotent(org, key).await? {
+                return match node.store.find_idempotent(caller.org, key).await? {
                     Some(run) => Ok(Created::Existing(run)),
                     None => Err(Error::Invalid(rule)),
                 };
             }
-            (accepted, _) => accepted?,
-        };
-        let now = node.options.clock.now();
-        let id = RunId::new(now, random()?);
-        let run = NewRun {
-            id,
-            org,
-            idempotency_key: idempotency,
-            definition: accepted.definition,
-            inline: self.sealed((org, id), &accepted.inline).await?,
-            max_cost: accepted.max_cost,
-            timeout_seconds: accepted.timeout_seconds,
-            created_at: now,
+            (run, _) => NewRun {
+                idempotency_key: idempotency,
+                ..run?
+            },
         };
         let created = node.store.create_run(run).await?;
         if let Created::New(run) = &created {
@@ -282,6 +267,40 @@ impl Engine {
             node.work.notify_one();
         }
         Ok(created)
+    }
+
+    /// Checks a request against every rule: the run that it makes, not recorded yet.
+    async fn new_run(&self, caller: &Caller, request: RunRequest) -> Result<NewRun, Error> {
+        let node = &self.0;
+        let org = caller.org;
+        let intake = Intake {
+            options: &node.options,
+            models: &node.models,
+            web: &node.web,
+            commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
+            connections: &node.connections,
+            org,
+        };
+        let accepted = intake.accept(request).await?;
+        let now = node.options.clock.now();
+        let id = RunId::new(now, random()?);
+        Ok(NewRun {
+            id,
+            org,
+            idempotency_key: None,
+            definition: accepted.definition,
+            inline: self.sealed((org, id), &accepted.inline).await?,
+            max_cost: accepted.max_cost,
+            timeout_seconds: accepted.timeout_seconds,
+            labels: Labels {
+                key: caller.actor.key,
+                workflow: accepted.workflow,
+                schedule: caller.schedule,
+                model: Some(accepted.model),
+                tags: accepted.tags,
+            },
+            created_at: now,
+        })
     }
 
     /// The credentials that a run brings, as they are stored.

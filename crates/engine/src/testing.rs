@@ -41,6 +41,7 @@ pub(crate) async fn held() -> Held {
         inline: None,
         max_cost: Micros::new(1).unwrap(),
         timeout_seconds: 60,
+        labels: sortie_store::Labels::default(),
         created_at: now,
     };
     let Created::New(run) = store.create_run(run).await.unwrap() else {

@@ -13,8 +13,8 @@ use sortie_api::{
     Micros, OrgId, Run, RunRequest, RunStatus,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Deltas, Engine, Error, Frame, Options, Serves};
-use sortie_store::{Created, Store};
+use sortie_engine::{Caller, Deltas, Engine, Error, Frame, Options, Serves};
+use sortie_store::{Actor, Created, Store};
 use tempfile::TempDir;
 
 /// An engine with an organization, without a sandbox.
@@ -23,6 +23,14 @@ struct Rig {
     org: OrgId,
     key: Secret,
     dir: Arc<TempDir>,
+}
+
+fn caller(org: OrgId) -> Caller {
+    Caller {
+        org,
+        actor: Actor::default(),
+        schedule: None,
+    }
 }
 
 impl Rig {
@@ -72,7 +80,7 @@ impl Rig {
 
     async fn create(&self, request: Value) -> Result<Run, Error> {
         let request: RunRequest = serde_json::from_value(request).unwrap();
-        match self.engine.create_run(self.org, request, None).await? {
+        match self.engine.create_run(&caller(self.org), request, None).await? {
             Created::New(run) | Created::Existing(run) => Ok(run),
         }
     }
@@ -435,7 +443,7 @@ async fn a_known_idempotency_key_answers_its_run_whatever_the_body_says() {
     let key = Some("k".to_owned());
     let Created::New(run) = rig
         .engine
-        .create_run(rig.org, request, key.clone())
+        .create_run(&caller(rig.org), request, key.clone())
         .await
         .unwrap()
     else {
@@ -443,7 +451,7 @@ async fn a_known_idempotency_key_answers_its_run_whatever_the_body_says() {
     };
     let Created::Existing(again) = rig
         .engine
-        .create_run(rig.org, RunRequest::default(), key)
+        .create_run(&caller(rig.org), RunRequest::default(), key)
         .await
         .unwrap()
     else {

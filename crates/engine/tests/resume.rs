@@ -103,6 +103,7 @@ impl Left {
             inline: None,
             max_cost: Micros::new(1_000_000).unwrap(),
             timeout_seconds: 60,
+            labels: sortie_store::Labels::default(),
             created_at: at,
         };
         let (Created::New(run) | Created::Existing(run)) = store.create_run(run).await.unwrap();

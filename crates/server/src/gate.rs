@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 use crate::{
     Options,
     kit::{
-        Advice, ApiError, Credential, Fault, Guesses, Quota, RateLimits, RequestIds, Standing, Token,
+        Advice, ApiError, Credential, Fault, Guesses, Quota, RateLimits, RequestIds, Standing, Token, Whence,
         X_REQUEST_ID, bearer, client_address, error_response, network,
     },
     routes,
@@ -68,10 +68,15 @@ impl Gate {
     }
 
     /// Answers one request of the client at `peer`. Never fails: what goes wrong is an answer too.
-    pub(crate) async fn handle(&self, peer: IpAddr, request: Request<Body>) -> Response {
+    pub(crate) async fn handle(&self, peer: IpAddr, mut request: Request<Body>) -> Response {
         let id = self.ids.of(request.headers());
         let span = tracing::info_span!("request", request.id = id.as_str());
-        let network = network(client_address(peer, request.headers(), &self.trusted_proxies));
+        let address = client_address(peer, request.headers(), &self.trusted_proxies);
+        let network = network(address);
+        request.extensions_mut().insert(Whence {
+            address,
+            request_id: id.clone(),
+        });
         let what = Described::of(&request);
         let challenge = challenge(&request);
         let mut counted = None;

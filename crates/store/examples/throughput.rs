@@ -60,6 +60,7 @@ impl Bench {
             inline: None,
             max_cost: Micros::new(1_000_000)?,
             timeout_seconds: 300,
+            labels: sortie_store::Labels::default(),
             created_at: at,
         };
         self.store.create_run(run).await?;

@@ -5,6 +5,7 @@
 //! worker carries its [`Fence`]: a worker whose run was cancelled or taken over writes nothing and learns it as
 //! [`Error::Fenced`]. Times and identifiers are arguments: nothing here reads a clock or makes a random number.
 
+mod audit;
 mod authorizations;
 mod connections;
 mod db;
@@ -16,12 +17,13 @@ mod sealed;
 mod tests;
 mod types;
 
+pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use types::{
-    Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
-    InlineCredentials, Journal, KeyRecord, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Origin,
-    Progress, Result, RunFilter, StoredDefinition, Sweep, Swept,
+    Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
+    InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
+    Origin, Progress, Result, RunFilter, StoredDefinition, Sweep, Swept,
 };
 
 use self::db::{Db, vals};

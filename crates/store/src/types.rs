@@ -1,6 +1,6 @@
 //! What goes into the store's commands and what comes out.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use sortie_api::{
     Micros, OrgId, Role, Run, RunId, RunStatus, ScheduleId, Timestamp, event::EventType, id::KeyId,
@@ -138,8 +138,36 @@ pub struct NewRun {
     pub max_cost: Micros,
     /// The time limit from the claim, in seconds.
     pub timeout_seconds: u32,
+    /// What it is listed and accounted under.
+    pub labels: Labels,
     /// When it was accepted.
     pub created_at: Timestamp,
+}
+
+/// What a run is listed and accounted under.
+#[derive(Clone, Debug, Default)]
+pub struct Labels {
+    /// The key it was started with.
+    pub key: Option<KeyId>,
+    /// The saved workflow it was started from.
+    pub workflow: Option<String>,
+    /// The schedule that started it.
+    pub schedule: Option<ScheduleId>,
+    /// The model it uses.
+    pub model: Option<String>,
+    /// The client's tags.
+    pub tags: Vec<String>,
+}
+
+/// Who makes a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Actor {
+    /// The key in use; none where the engine does it by itself.
+    pub key: Option<KeyId>,
+    /// Where the request came from.
+    pub address: Option<IpAddr>,
+    /// The request's id.
+    pub request_id: Option<String>,
 }
 
 /// The credentials of a run's inline connections.

@@ -209,6 +209,7 @@ mod tests {
             inline: None,
             max_cost: Micros::new(1).unwrap(),
             timeout_seconds: 60,
+            labels: sortie_store::Labels::default(),
             created_at: now,
         };
         let Created::New(run) = store.create_run(run).await.unwrap() else {

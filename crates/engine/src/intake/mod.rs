@@ -30,6 +30,10 @@ pub(crate) struct Accepted {
     pub(crate) definition: Arc<str>,
     pub(crate) max_cost: Micros,
     pub(crate) timeout_seconds: u32,
+    /// The saved workflow it comes from.
+    pub(crate) workflow: Option<String>,
+    pub(crate) model: String,
+    pub(crate) tags: Vec<String>,
     /// The credentials of inline connections, by name; they are not in the definition.
     pub(crate) inline: BTreeMap<String, Secrets>,
 }
@@ -69,7 +73,7 @@ impl Intake<'_> {
                 format!("must be at most {} bytes of JSON", limits::INPUT_BYTES),
             ));
         }
-        self.resolve_model(&mut request)?;
+        let model = self.resolve_model(&mut request)?;
         files::check(request.files.as_deref().unwrap_or_default())?;
         let inline = connections::check(self.connections, self.org, &mut request).await?;
         if let Some(description) = &request.description {
@@ -80,6 +84,7 @@ impl Intake<'_> {
         web::check(request.web.as_ref(), self.web)?;
         unavailable::zero_data_retention(&request)?;
         let max_cost = self.budget(&mut request, timeout_seconds)?;
+        text::tags(request.tags.as_deref().unwrap_or_default())?;
         unavailable::callback(&request)?;
         schemas::check(&request).await?;
         let definition = serde_json::to_string(&request)
@@ -88,11 +93,14 @@ impl Intake<'_> {
             definition: definition.into(),
             max_cost,
             timeout_seconds,
+            workflow: None,
+            model,
+            tags: request.tags.unwrap_or_default(),
             inline,
         })
     }
 
-    fn resolve_model(&self, request: &mut RunRequest) -> Result<(), Error> {
+    fn resolve_model(&self, request: &mut RunRequest) -> Result<String, Error> {
         let id = request
             .model
             .get_or_insert_with(|| self.models.catalog().default_model.clone());
@@ -102,7 +110,7 @@ impl Intake<'_> {
                 format!("no model {id:?}; GET /v1/models lists those there are"),
             ));
         }
-        Ok(())
+        Ok(id.clone())
     }
 
     fn check_shell(&self, request: &mut RunRequest) -> Result<(), Error> {

@@ -28,6 +28,30 @@ pub(super) fn description(description: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// `tags`: at most 16, each 1 to 64 characters without control characters, none twice.
+pub(super) fn tags(tags: &[String]) -> Result<(), Error> {
+    if tags.len() > limits::TAGS {
+        return Err(broken("tags", format!("must be at most {}", limits::TAGS)));
+    }
+    for (position, tag) in tags.iter().enumerate() {
+        let field = format!("tags[{position}]");
+        let length = tag.chars().count();
+        if length == 0 || length > limits::TAG_CHARS || tag.chars().any(char::is_control) {
+            return Err(broken(
+                field,
+                format!(
+                    "must be 1 to {} characters, without control characters",
+                    limits::TAG_CHARS
+                ),
+            ));
+        }
+        if tags.iter().take(position).any(|earlier| earlier == tag) {
+            return Err(broken(field, format!("{tag:?} is there already")));
+        }
+    }
+    Ok(())
+}
+
 /// A workflow's or connection's name: `[a-z0-9][a-z0-9._-]{0,99}`.
 pub(crate) fn name(field: &str, name: &str) -> Result<(), Error> {
     let mut bytes = name.bytes();

@@ -23,5 +23,5 @@ pub(crate) use json::{Json, JsonBody, json_response};
 pub(crate) use path::Path;
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
 pub(crate) use rate_limit::{Quota, RateLimits, Standing, WINDOW_SECONDS};
-pub(crate) use request_id::{RequestIds, X_REQUEST_ID};
-pub(crate) use who::{Admin, Credential, Member, bearer};
+pub(crate) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
+pub(crate) use who::{Admin, Credential, Member, Whence, bearer};

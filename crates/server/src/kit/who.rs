@@ -1,14 +1,15 @@
 //! Who asks. The gate looks the credential up once and leaves a [`Credential`] on the request; the extractors
 //! [`Member`] and [`Admin`] turn it into a role or a refusal, and give the handler the organization to work in.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 use sortie_api::{KeyId, OrgId, Role};
-use sortie_store::KeyRecord;
+use sortie_engine::Caller;
+use sortie_store::{Actor, KeyRecord};
 
-use super::{ApiError, ApiResult};
+use super::{ApiError, ApiResult, RequestId};
 
 /// What the request's `Authorization` header is worth.
 #[derive(Clone, Debug)]
@@ -38,22 +39,66 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     Some(token.unwrap_or(""))
 }
 
+/// Where a request came from, for the audit log.
+#[derive(Clone, Debug)]
+pub(crate) struct Whence {
+    /// The client's address.
+    pub(crate) address: IpAddr,
+    /// The request's id.
+    pub(crate) request_id: RequestId,
+}
+
 /// A credential that may work with runs: every valid one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Member {
     /// The organization the request is about.
     pub(crate) org: OrgId,
     /// What the credential may do.
     pub(crate) role: Role,
+    /// Who asks, for what is written down.
+    pub(crate) actor: Actor,
+}
+
+impl Member {
+    /// On whose behalf the engine acts.
+    pub(crate) fn caller(&self) -> Caller {
+        caller(self.org, &self.actor)
+    }
 }
 
 /// A credential that may also administer the engine.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Admin {
     /// The organization the request is about.
     pub(crate) org: OrgId,
     /// The key in use.
     pub(crate) key: KeyId,
+    /// Who asks, for what is written down.
+    pub(crate) actor: Actor,
+}
+
+impl Admin {
+    /// On whose behalf the engine acts.
+    pub(crate) fn caller(&self) -> Caller {
+        caller(self.org, &self.actor)
+    }
+}
+
+fn caller(org: OrgId, actor: &Actor) -> Caller {
+    Caller {
+        org,
+        actor: actor.clone(),
+        schedule: None,
+    }
+}
+
+fn actor(parts: &Parts, record: KeyRecord) -> Actor {
+    let whence = parts.extensions.get::<Whence>();
+    Actor {
+        key: Some(record.id),
+        address: whence.map(|whence| whence.address),
+        request_id: whence.map(|whence| whence.request_id.as_str().to_owned()),
+    }
 }
 
 fn record(parts: &Parts) -> ApiResult<KeyRecord> {
@@ -85,6 +130,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Member {
         Ok(Self {
             org: record.org,
             role: record.role,
+            actor: actor(parts, record),
         })
     }
 }
@@ -100,6 +146,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Admin {
         Ok(Self {
             org: record.org,
             key: record.id,
+            actor: actor(parts, record),
         })
     }
 }

@@ -78,7 +78,7 @@ pub(crate) async fn create_run(
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(request, _room): JsonBody<RunRequest>,
 ) -> ApiResult<(StatusCode, Json<Run>)> {
-    Ok(match app.engine.create_run(who.org, request, key).await? {
+    Ok(match app.engine.create_run(&who.caller(), request, key).await? {
         Created::New(run) => (StatusCode::ACCEPTED, Json(run)),
         Created::Existing(run) => (StatusCode::OK, Json(run)),
     })

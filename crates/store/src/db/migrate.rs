@@ -40,6 +40,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "connections",
         text: include_str!("../../../../migrations/0003_connections.sql"),
     },
+    Migration {
+        version: 4,
+        name: "run_details",
+        text: include_str!("../../../../migrations/0004_run_details.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

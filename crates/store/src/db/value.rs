@@ -6,7 +6,8 @@
 use std::{borrow::Cow, str::FromStr};
 
 use sortie_api::{
-    ConnectionId, ConnectionStatus, Micros, OrgId, Role, RunId, RunStatus, ScheduleId, Timestamp, id::KeyId,
+    AuditId, ConnectionId, ConnectionStatus, FileId, Micros, OrgId, Role, RunId, RunStatus, ScheduleId,
+    Timestamp, id::KeyId,
 };
 
 use crate::types::{Error, NodeId, Result};
@@ -60,7 +61,7 @@ macro_rules! texts {
     )+};
 }
 
-texts!(RunId OrgId KeyId ScheduleId ConnectionId);
+texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId);
 
 impl<'a> From<&'a str> for Val<'a> {
     fn from(text: &'a str) -> Self {

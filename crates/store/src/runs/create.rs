@@ -23,12 +23,16 @@ impl Store {
 // All in one batch. After the first statement the run exists under its new id exactly if this command made it:
 // the others hang on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
-    let key = run.idempotency_key.as_deref();
+    let (key, labels) = (run.idempotency_key.as_deref(), &run.labels);
+    let tags = (!labels.tags.is_empty())
+        .then(|| serde_json::to_string(&labels.tags))
+        .transpose()
+        .map_err(|error| Error::Corrupt(error.to_string()))?;
     let mut statements = vec![
         Stmt::new(
             "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
-             cost_micros, billing_pending, timeout_seconds, idempotency_key) \
-             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7) \
+             cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags) \
+             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12) \
              ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
             vals![
                 run.id,
@@ -37,7 +41,12 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
                 run.created_at,
                 run.max_cost,
                 run.timeout_seconds,
-                key
+                key,
+                labels.workflow.as_deref(),
+                labels.schedule,
+                labels.model.as_deref(),
+                labels.key,
+                tags.as_deref()
             ],
         ),
         Stmt::new(
@@ -64,6 +73,13 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
         statements.push(Stmt::new(
             "INSERT INTO run_secret (run_id, credentials) SELECT id, CAST($2 AS {BLOB}) FROM run WHERE id = $1",
             vals![run.id, inline.sealed.as_slice()],
+        ));
+    }
+    if let Some(tags) = &tags {
+        statements.push(Stmt::new(
+            "INSERT INTO run_tag (org_id, tag, created_at, run_id) \
+             SELECT r.org_id, t.value, r.created_at, r.id FROM run r, {JSON_EACH}($2) t WHERE r.id = $1",
+            vals![run.id, tags.as_str()],
         ));
     }
     if key.is_some() {
@@ -96,7 +112,15 @@ fn new_run(run: &NewRun) -> Run {
         max_cost_micros: run.max_cost,
         cost_micros: Micros::ZERO,
         billing_pending: true,
-        schedule_id: None,
+        schedule_id: run.labels.schedule,
+        workflow: run.labels.workflow.clone(),
+        tags: run.labels.tags.clone(),
+        usage: None,
         zero_data_retention: false,
+        surcharge_percent: None,
+        surcharge_micros: Micros::ZERO,
+        output_available: None,
+        output_expires_at: None,
+        artifacts: Vec::new(),
     }
 }

@@ -17,7 +17,7 @@ mod sweep;
 mod takeover;
 mod work;
 
-use sortie_api::{Run, RunStatus, Timestamp, event::EventType};
+use sortie_api::{Micros, Run, RunStatus, RunUsage, Timestamp, event::EventType};
 
 use crate::{
     db::{Row, Stmt, vals},
@@ -28,10 +28,14 @@ use crate::{
 macro_rules! run_columns {
     () => {
         "id, status, error, created_at, started_at, finished_at, max_cost_micros, \
-         cost_micros, billing_pending, schedule_id"
+         cost_micros, billing_pending, schedule_id, workflow, tags, zero_data_retention, input_tokens, output_tokens, \
+         cache_read_tokens, cache_write_tokens, model_calls, tool_calls"
     };
 }
 use run_columns;
+
+/// Where [`select_runs`] has the output: behind the columns of [`run_columns`].
+const OUTPUT: usize = 19;
 
 /// The start of a query for runs with their outputs. The output is looked up run by run: a planner that met an empty
 /// table of outputs would otherwise keep on reading the whole of it.
@@ -48,15 +52,17 @@ use select_runs;
 
 /// The run in a row of [`select_runs`].
 fn run_with_output(row: &Row) -> Result<Run> {
-    let output = row.opt_text(10)?.map(str::to_owned);
+    let output = row.opt_text(OUTPUT)?.map(str::to_owned);
     run_from(row, output)
 }
 
 /// The run in a row of [`run_columns`], with its output from elsewhere.
 fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
+    let status: RunStatus = row.parse(1)?;
+    let tags = row.opt_text(11)?.map_or(Ok(Vec::new()), serde_json::from_str);
     Ok(Run {
         id: row.parse(0)?,
-        status: row.parse(1)?,
+        status,
         output,
         error: row.opt_text(2)?.map(str::to_owned),
         created_at: row.time(3)?,
@@ -66,7 +72,27 @@ fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
         cost_micros: row.micros(7)?,
         billing_pending: row.int(8)? != 0,
         schedule_id: row.opt_parse(9)?,
-        zero_data_retention: false,
+        workflow: row.opt_text(10)?.map(str::to_owned),
+        tags: tags.map_err(|error| Error::Corrupt(error.to_string()))?,
+        zero_data_retention: row.int(12)? != 0,
+        usage: status.is_final().then(|| usage_from(row)).transpose()?,
+        surcharge_percent: None,
+        surcharge_micros: Micros::ZERO,
+        output_available: None,
+        output_expires_at: None,
+        artifacts: Vec::new(),
+    })
+}
+
+/// What the run of a row of [`run_columns`] has used.
+fn usage_from(row: &Row) -> Result<RunUsage> {
+    Ok(RunUsage {
+        input_tokens: row.int(13)?,
+        output_tokens: row.int(14)?,
+        cache_read_tokens: row.int(15)?,
+        cache_write_tokens: row.int(16)?,
+        model_calls: row.int(17)?,
+        tool_calls: row.int(18)?,
     })
 }
 

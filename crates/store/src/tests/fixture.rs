@@ -94,6 +94,7 @@ impl Fixture {
             inline: None,
             max_cost: Micros::new(1_000_000).expect("an amount"),
             timeout_seconds: 300,
+            labels: crate::Labels::default(),
             created_at: self.now(),
         }
     }
