@@ -20,6 +20,7 @@ pub mod run;
 pub mod secret;
 pub mod status;
 pub mod time;
+pub mod workflow;
 
 pub use connection::{Connection, ConnectionStatus};
 pub use credential::Credential;
@@ -32,3 +33,4 @@ pub use request::RunRequest;
 pub use run::{Artifact, Run, RunDefinition, RunPage, RunUsage};
 pub use status::RunStatus;
 pub use time::Timestamp;
+pub use workflow::{Workflow, WorkflowDefinition, WorkflowSummary};

@@ -16,6 +16,8 @@ pub const WEB_DOMAINS: usize = 100;
 pub const CONNECTIONS: usize = 16;
 /// Saved connections of one organization.
 pub const SAVED_CONNECTIONS: u32 = 1_000;
+/// Saved workflows of one organization.
+pub const SAVED_WORKFLOWS: u32 = 1_000;
 /// A connection's `url`, `authorization_url` and `token_url`, in characters.
 pub const CONNECTION_URL_CHARS: usize = 2_048;
 /// Entries of a connection's `headers` and `env`.

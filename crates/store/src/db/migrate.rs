@@ -45,6 +45,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "run_details",
         text: include_str!("../../../../migrations/0004_run_details.sql"),
     },
+    Migration {
+        version: 5,
+        name: "workflows",
+        text: include_str!("../../../../migrations/0005_workflows.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.
