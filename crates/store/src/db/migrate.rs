@@ -50,6 +50,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "workflows",
         text: include_str!("../../../../migrations/0005_workflows.sql"),
     },
+    Migration {
+        version: 6,
+        name: "schedules",
+        text: include_str!("../../../../migrations/0006_schedules.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.
