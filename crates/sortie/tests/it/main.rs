@@ -16,8 +16,10 @@ mod openapi;
 mod organizations;
 mod rate_limit;
 mod recovery;
+mod replay;
 mod runs;
 mod shutdown;
+mod workflows;
 
 use sortie_testkit::{Database, Node, NodeOptions};
 
