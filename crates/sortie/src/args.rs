@@ -460,7 +460,6 @@ mod tests {
             &["sortie", "connections", "get", "../admin/keys"],
             &["sortie", "connections", "put", "crm"],
             &["sortie", "workflows", "put"],
-            &["sortie", "workflows", "put", "a.toml", "b.toml", "--name", "a"],
             &[
                 "sortie",
                 "runs",

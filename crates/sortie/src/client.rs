@@ -291,7 +291,7 @@ pub(crate) enum Followed {
     /// An event.
     Event(Event),
     /// The run is final; nothing comes after it.
-    Done(Run),
+    Done(Box<Run>),
 }
 
 /// A run's stream across reconnections.
@@ -362,7 +362,7 @@ impl Following {
         };
         if message.event == "done" {
             return serde_json::from_str(&message.data)
-                .map(|run| Some(Followed::Done(run)))
+                .map(|run| Some(Followed::Done(Box::new(run))))
                 .map_err(unreadable);
         }
         // A message without an id is live news that is not recorded; this client shows what is.

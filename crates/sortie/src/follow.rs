@@ -49,7 +49,7 @@ pub(crate) async fn follow(
                 Followed::Event(event) => view.event(&event)?,
                 Followed::Done(run) => {
                     view.done(&run)?;
-                    return Ok(run);
+                    return Ok(*run);
                 }
             },
             () = &mut interrupted => {

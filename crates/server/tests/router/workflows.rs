@@ -121,9 +121,8 @@ async fn a_deleted_workflow_is_gone_and_its_runs_are_not() {
     assert_eq!(kept.workflow.as_deref(), Some("daily"));
 }
 
-#[tokio::test]
-async fn what_breaks_a_rule_by_itself_is_refused_when_it_is_saved() {
-    let rig = Rig::start().await;
+/// Definitions that cannot be saved, and how their refusals begin.
+fn refused() -> Vec<(Value, &'static str)> {
     let with = |field: &str, value: Value| {
         let mut body = json!({"prompt": "x"});
         body[field] = value;
@@ -131,7 +130,7 @@ async fn what_breaks_a_rule_by_itself_is_refused_when_it_is_saved() {
     };
     let secret =
         json!({"type": "http", "url": "https://a.example", "auth": {"type": "bearer", "token": "hush"}});
-    for (body, told) in [
+    vec![
         (json!({}), "prompt: required"),
         (json!({"prompt": " "}), "prompt: must not be empty"),
         (
@@ -204,7 +203,13 @@ async fn what_breaks_a_rule_by_itself_is_refused_when_it_is_saved() {
             json!({"prompt": "x", "input": {}, "input_schema": {"required": ["day"]}}),
             "input.day: required",
         ),
-    ] {
+    ]
+}
+
+#[tokio::test]
+async fn what_breaks_a_rule_by_itself_is_refused_when_it_is_saved() {
+    let rig = Rig::start().await;
+    for (body, told) in refused() {
         let answer = put(&rig.member, "daily", &body).await;
         let sentence = refusal(&answer);
         assert!(
