@@ -16,6 +16,10 @@ use serde_json::value::RawValue;
 use sortie_api::{Event, RunId};
 use sortie_engine::Deltas;
 use sortie_store::EventRow;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
+};
 
 use super::event_stream::EventStream;
 use crate::{
@@ -34,6 +38,43 @@ enum Form {
     Stream,
     Json,
 }
+
+/// One message of the stream, as the document shows it: never built here, as the engine hands over finished bytes.
+enum StreamMessage {}
+
+impl PartialSchema for StreamMessage {
+    fn schema() -> RefOr<Schema> {
+        let text = |description: &str| {
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .description(Some(description))
+        };
+        ObjectBuilder::new()
+            .schema_type(Type::Object)
+            .description(Some("One message of the stream."))
+            .property(
+                "id",
+                text("The event's id; absent on `done`.").pattern(Some("^[1-9][0-9]*$")),
+            )
+            .property("event", text("The event's type, or `done`."))
+            .property(
+                "data",
+                text("The event as JSON (`Event`); on `done` the run (`Run`).")
+                    .content_media_type("application/json"),
+            )
+            .property(
+                "retry",
+                ObjectBuilder::new()
+                    .schema_type(Type::Integer)
+                    .description(Some("Milliseconds to wait before coming back; sent once.")),
+            )
+            .required("event")
+            .required("data")
+            .into()
+    }
+}
+
+impl ToSchema for StreamMessage {}
 
 /// How a client wants a run's events, and from where on.
 pub(crate) struct Reading {
@@ -110,8 +151,7 @@ impl FromQuery for EventsQuery {
 /// Follow a run's events
 ///
 /// A stream of server-sent events: first every recorded event, then new ones as they happen, and when the run is
-/// final a message `done` whose data is the run; then the stream closes. Each message has `id` (the event's id; absent
-/// on `done`), `event` (its type, or `done`) and `data` (the event, or the run, as JSON). Comments are heartbeats. Disconnecting does
+/// final a message `done` whose data is the run; then the stream closes. Comments are heartbeats. Disconnecting does
 /// not cancel the run: come back with `Last-Event-ID`. With `Accept: application/json` the answer is an array of at
 /// most 1,000 recorded events instead, those after `after`.
 #[utoipa::path(
@@ -123,7 +163,7 @@ impl FromQuery for EventsQuery {
         ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` comes before it.", example = 0),
     ),
     responses((status = 200, description = "The stream, or the array.", content(
-        (String = "text/event-stream", example = json!(": connected\nretry: 2000\nid: 1\nevent: status\ndata: {\"id\":1,\"type\":\"status\",\"data\":{\"status\":\"queued\"},\"created_at\":\"2026-11-20T21:30:00.000Z\"}\n\n")),
+        (StreamMessage = "text/event-stream", example = json!(": connected\nretry: 2000\nid: 1\nevent: status\ndata: {\"id\":1,\"type\":\"status\",\"data\":{\"status\":\"queued\"},\"created_at\":\"2026-11-20T21:30:00.000Z\"}\n\n")),
         (Vec<Event> = "application/json", example = json!([
             {"id": 1, "type": "status", "data": {"status": "queued"}, "created_at": "2026-11-20T21:30:00.000Z"}
         ])),

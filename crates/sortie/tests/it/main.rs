@@ -7,6 +7,7 @@
 
 mod cli;
 mod connections;
+mod documentation;
 mod errors;
 mod keys;
 mod kit;
