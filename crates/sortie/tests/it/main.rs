@@ -7,6 +7,7 @@
 
 mod cli;
 mod connections;
+mod documentation;
 mod errors;
 mod keys;
 mod kit;
@@ -19,6 +20,7 @@ mod recovery;
 mod replay;
 mod runs;
 mod shutdown;
+mod versions;
 mod workflows;
 
 use sortie_testkit::{Database, Node, NodeOptions};
