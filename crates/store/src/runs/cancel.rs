@@ -8,7 +8,7 @@ use super::{
     run_columns, run_with_output, select_runs, status_event,
 };
 use crate::{
-    Store,
+    Store, budgets,
     db::{Stmt, Tx, batch, vals},
     sealed::delete_run_secrets,
     types::{Cancelled, Error, NewEvent, Result},
@@ -34,7 +34,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     let mut change = vals![org, id, RunStatus::Cancelled, event.at];
     change.extend([a, b, c, d]);
     change.extend(held()?);
-    let [_, changed, _, _, found] = batch(
+    let [_, changed, _, _, released, found] = batch(
         tx,
         &[
             // Nobody can claim it any more, so it stays as free or as held as this statement finds it. Said in this
@@ -64,6 +64,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                  AND (SELECT q.run_id FROM queue q WHERE q.run_id = $2) IS NULL",
                 vals![org, id],
             ),
+            budgets::release_unqueued(org, id),
             Stmt::new(
                 concat!(select_runs!(), "r.id = $2 AND r.org_id = $1"),
                 vals![org, id],
@@ -71,6 +72,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
             .exactly(1, Error::NotFound),
         ],
     )?;
+    budgets::settle(tx, &released.rows)?;
     let row = found.rows.first().ok_or(Error::NotFound)?;
     let run = run_with_output(row)?;
     Ok(if changed.affected == 1 {
@@ -81,16 +83,20 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
 }
 
 fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros) -> Result<()> {
-    tx.batch(&[
-        Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
-        Stmt::new(
-            "UPDATE run SET cost_micros = $4, billing_pending = 0 \
+    let [_, _, _, _, released] = batch(
+        tx,
+        &[
+            Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
+            Stmt::new(
+                "UPDATE run SET cost_micros = $4, billing_pending = 0 \
              WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1",
-            vals![run, attempt, RunStatus::Cancelled, cost],
-        )
-        .exactly(1, Error::Fenced),
-        delete_journal(run),
-        delete_run_secrets(run),
-    ])
-    .map(drop)
+                vals![run, attempt, RunStatus::Cancelled, cost],
+            )
+            .exactly(1, Error::Fenced),
+            delete_journal(run),
+            delete_run_secrets(run),
+            budgets::release(run),
+        ],
+    )?;
+    budgets::settle(tx, &released.rows)
 }

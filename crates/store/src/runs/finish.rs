@@ -2,13 +2,16 @@
 
 use sortie_api::Run;
 
-use super::{insert_events, journal::delete_journal, moves, run_columns, run_from, work::count};
+use super::{OUTPUT, insert_events, journal::delete_journal, moves, run_columns, run_from, work::count};
 use crate::{
-    Store,
-    db::{Stmt, Tx, vals},
+    Store, budgets,
+    db::{Stmt, Tx, batch, vals},
     sealed::delete_run_secrets,
     types::{Brought, Error, Fence, Finish, Journal, Result},
 };
+
+/// Where the update has `budgeted`: behind the columns of the run.
+const BUDGETED: usize = OUTPUT;
 
 impl Store {
     /// Worker: the final status with output, cost, last events; leaves the queue, and its journal and its credentials go.
@@ -51,7 +54,8 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
                  billing_pending = 0, error = $7, last_event = last_event + $8 \
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
                  RETURNING ",
-                run_columns!()
+                run_columns!(),
+                ", budgeted"
             ),
             params,
         )
@@ -75,5 +79,9 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         .get(1)
         .and_then(|answer| answer.rows.first())
         .ok_or(Error::Fenced)?;
+    if row.int(BUDGETED)? != 0 {
+        let [released] = batch(tx, &[budgets::release(fence.run)])?;
+        budgets::settle(tx, &released.rows)?;
+    }
     run_from(row, finish.output.clone())
 }
