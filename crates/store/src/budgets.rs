@@ -69,9 +69,9 @@ macro_rules! select_budgets {
     () => {
         "SELECT b.scope, b.limit_micros, b.period, b.created_at, b.updated_at, \
          (SELECT w.held_micros FROM budget_window w WHERE w.org_id = b.org_id AND w.scope = b.scope \
-           AND w.since = b.since AND w.starts_at = CASE b.period WHEN 'day' THEN $2 ELSE $3 END), \
+           AND w.since = b.since AND w.starts_at = CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END), \
          (SELECT w.spent_micros FROM budget_window w WHERE w.org_id = b.org_id AND w.scope = b.scope \
-           AND w.since = b.since AND w.starts_at = CASE b.period WHEN 'day' THEN $2 ELSE $3 END) \
+           AND w.since = b.since AND w.starts_at = CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END) \
          FROM budget b WHERE "
     };
 }
