@@ -1,5 +1,6 @@
 //! The command line: its commands, flags and help texts.
 
+mod budgets;
 mod connections;
 
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use sortie_api::{KeyId, Role, RunId, RunStatus};
 
+pub(crate) use self::budgets::BudgetsCommand;
 pub(crate) use self::connections::{ConnectionName, ConnectionsCommand, PutArgs};
 use crate::config::Flags;
 
@@ -50,6 +52,9 @@ pub(crate) enum Command {
     /// Save, list, test and authorize connections to APIs and MCP servers
     #[command(subcommand)]
     Connections(ConnectionsCommand),
+    /// Limit what runs may cost in a day or a month
+    #[command(subcommand)]
+    Budgets(BudgetsCommand),
     /// Make, list and revoke API keys
     #[command(subcommand)]
     Keys(KeysCommand),

@@ -18,7 +18,7 @@ enum Foreign {
 }
 
 /// Operations that need a key: name, method, path, body, role, what a stranger sees.
-const TABLE: [(&str, Method, &str, &str, &str, Foreign); 16] = [
+const TABLE: [(&str, Method, &str, &str, &str, Foreign); 20] = [
     ("get_me", Method::GET, "/v1/me", "", "member", Foreign::ItsOwn),
     (
         "create_run",
@@ -125,6 +125,38 @@ const TABLE: [(&str, Method, &str, &str, &str, Foreign); 16] = [
         Foreign::ItsOwn,
     ),
     (
+        "list_budgets",
+        Method::GET,
+        "/v1/budgets",
+        "",
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
+        "get_budget",
+        Method::GET,
+        "/v1/budgets/workflow:ours",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "put_budget",
+        Method::PUT,
+        "/v1/budgets/workflow:theirs",
+        r#"{"limit_micros":1,"period":"day"}"#,
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
+        "delete_budget",
+        Method::DELETE,
+        "/v1/budgets/workflow:ours",
+        "",
+        "admin",
+        Foreign::NotFound,
+    ),
+    (
         "list_keys",
         Method::GET,
         "/v1/admin/keys",
@@ -192,6 +224,13 @@ impl Resources {
         let put = rig
             .admin
             .send(Method::PUT, "/v1/connections/ours", ours)
+            .await
+            .unwrap();
+        put.expect(201).unwrap();
+        let budget = Bytes::from_static(br#"{"limit_micros":1,"period":"day"}"#);
+        let put = rig
+            .admin
+            .send(Method::PUT, "/v1/budgets/workflow:ours", budget)
             .await
             .unwrap();
         put.expect(201).unwrap();
