@@ -64,5 +64,6 @@ fn show(budgets: &[Budget]) -> Result<()> {
             budget.resets_at.to_string(),
         ]);
     }
-    terminal::print(&table::text(&rows))
+    terminal::print(&table::text(&rows))?;
+    Ok(())
 }
