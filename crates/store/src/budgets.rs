@@ -146,7 +146,7 @@ fn delete(tx: &mut dyn Tx, scope: &BudgetScope, audit: &Audit) -> Result<()> {
 /// A limit that applies to a run.
 struct Limit {
     scope: BudgetScope,
-    limit: Micros,
+    micros: Micros,
     since: i64,
     /// The window that the run is in, and when the next one begins.
     window: (Timestamp, Timestamp),
@@ -194,7 +194,7 @@ pub(crate) fn hold(tx: &mut dyn Tx, run: &NewRun, found: &[Row]) -> Result<()> {
             None => return Err(refusal(tx, run, limit)?),
             // The first run of a window.
             Some(row) if row.micros(0)? == run.max_cost && row.int(1)? == 0 => {
-                begun.extend(forget(run, limit))
+                begun.extend(forget(run, limit));
             }
             Some(_) => {}
         }
@@ -235,7 +235,7 @@ fn take<'a>(run: &NewRun, limit: &Limit) -> Stmt<'a> {
             limit.since,
             limit.window.0,
             run.max_cost,
-            limit.limit
+            limit.micros
         ],
     )
 }
@@ -262,7 +262,7 @@ fn refusal(tx: &mut dyn Tx, run: &NewRun, limit: &Limit) -> Result<Error> {
     Ok(Error::OverBudget(Box::new(OverBudget {
         scope: limit.scope.clone(),
         max_cost: run.max_cost,
-        available: limit.limit.saturating_sub(used),
+        available: limit.micros.saturating_sub(used),
         resets_at: limit.window.1,
     })))
 }
@@ -343,7 +343,7 @@ fn starts(period: BudgetPeriod, at: Timestamp) -> Result<Timestamp> {
 fn limit_from(row: &Row, at: Timestamp) -> Result<Limit> {
     Ok(Limit {
         scope: row.parse(0)?,
-        limit: row.micros(1)?,
+        micros: row.micros(1)?,
         since: row.int(3)?,
         window: window(row.parse(2)?, at)?,
     })

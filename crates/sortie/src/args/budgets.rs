@@ -13,15 +13,15 @@ pub(crate) enum BudgetsCommand {
     #[command(after_help = "\
 Examples:
   sortie budgets set organization 50000000 --period month
-  sortie budgets set workflow:nightly-report 5000000")]
+  sortie budgets set workflow:nightly-report 5000000 --period day")]
     Set {
         /// Which runs it is about: organization, workflow:NAME, schedule:ID or key:ID
         scope: BudgetScope,
         /// What they may cost together in one period, in millionths of a dollar
         #[arg(value_name = "MICROS")]
         limit: u64,
-        /// Days and months are those of UTC
-        #[arg(long, value_enum, default_value_t = Period::Day)]
+        /// Days and months are those of UTC; another period than before begins to count anew
+        #[arg(long, value_enum)]
         period: Period,
         #[command(flatten)]
         list: ListArgs,

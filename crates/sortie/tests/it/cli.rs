@@ -307,7 +307,10 @@ async fn budgets_are_set_listed_and_deleted() -> Checked {
         (&set["period"], &set["available_micros"]),
         (&json!("month"), &json!(5_000_000))
     );
-    exits(node.sortie(&["budgets", "set", "organization", "10"]), 0)?;
+    exits(
+        node.sortie(&["budgets", "set", "organization", "10", "--period", "day"]),
+        0,
+    )?;
     let listed = said(&node, &["budgets", "list"])?;
     ensure!(
         listed.contains("workflow:report  month")
@@ -324,7 +327,10 @@ async fn budgets_are_set_listed_and_deleted() -> Checked {
     exits(node.sortie(&["budgets", "delete", "organization"]), 0)?;
     exits(node.sortie(&["run", "x", "--no-shell"]), 0)?;
     exits(node.sortie(&["budgets", "delete", "organization"]), 64)?;
-    exits(node.sortie(&["budgets", "set", "team:x", "1"]), 64)?;
+    exits(
+        node.sortie(&["budgets", "set", "team:x", "1", "--period", "day"]),
+        64,
+    )?;
     Ok(())
 }
 

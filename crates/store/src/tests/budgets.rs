@@ -369,7 +369,7 @@ both! {
             let held: HashSet<RunId> = claims.iter().map(|claim| claim.fence.run).collect();
             // Half of those that are held are finished, half cancelled and settled; more are made meanwhile.
             let (finished, cancelled) = claims.split_at(8);
-            let finishes = join_all(finished.iter().map(async |claim| {
+            let ends = join_all(finished.iter().map(async |claim| {
                 let fence = fixture.start(claim.fence).await.unwrap();
                 fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
             }));
@@ -378,7 +378,7 @@ both! {
                 fixture.store.settle_run(claim.fence.run, claim.fence.attempt, micros(1)).await.unwrap();
             }));
             let creates = join_all((0..12).map(create));
-            let ((_, _), creates) = join(join(finishes, settles), creates).await;
+            let ((_, _), creates) = join(join(ends, settles), creates).await;
             assert!(creates.iter().all(Result::is_ok), "round {round}: {creates:?}");
             assert_eq!(held.len(), 16);
             spent += 8 * 42 + 8;

@@ -218,12 +218,11 @@ impl Model<'_> {
         let (fixture, store, cost) = (self.fixture, &self.fixture.store, cost.min(run.max_cost));
         let cancel = async || drop(store.cancel_run(self.org, run.id, fixture.now()).await.unwrap());
         let retake = async || {
-            drop(
-                store
-                    .retake_held(self.node, vec![run.id], fixture.now(), Micros::ZERO)
-                    .await
-                    .unwrap(),
-            )
+            let at = fixture.now();
+            store
+                .retake_held(self.node, vec![run.id], at, Micros::ZERO)
+                .await
+                .unwrap();
         };
         let cost = if end == End::CancelledWaiting {
             cancel().await;

@@ -341,6 +341,10 @@ impl Fixture {
             0,
             "a journal is numbered from 1 without gaps, and gone once its run is settled"
         );
+        self.check_budgets().await;
+    }
+
+    async fn check_budgets(&self) {
         assert_eq!(
             self.count(
                 "SELECT COUNT(*) FROM budget_window w WHERE w.held_micros < 0 OR w.spent_micros < 0 OR w.held_micros <> \
