@@ -174,14 +174,14 @@ impl Budget {
         Ok(PriceHold { amount })
     }
 
-    /// The tool call has brought a result: charges its price, at most what is left.
+    /// The price of the tool call is due: charges it, at most what is left.
     #[expect(clippy::needless_pass_by_value, reason = "a hold is gone once it is settled")]
     pub(crate) fn settle_price(&mut self, now: Instant, hold: PriceHold) {
         self.held = self.held.saturating_sub(hold.amount);
         self.model += hold.amount.min(self.left(now));
     }
 
-    /// The tool call has brought nothing: gives its price back.
+    /// It is not: gives it back.
     #[expect(clippy::needless_pass_by_value, reason = "a hold is gone once it is released")]
     pub(crate) fn release_price(&mut self, hold: PriceHold) {
         self.held = self.held.saturating_sub(hold.amount);

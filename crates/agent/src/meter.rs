@@ -94,12 +94,14 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// Sets the price of a tool call aside until it is settled; dropping it gives it back.
+    /// Sets the price of a tool call aside until it is settled. Dropping it charges it where the call has begun, and gives it
+    /// back where it has not.
     pub(crate) fn hold_price(&self, price: Micros) -> Result<HeldPrice<'a, '_>, Exhausted> {
         let hold = self.budget().hold_price(Instant::now(), price)?;
         Ok(HeldPrice {
             meter: self,
             hold: Some(hold),
+            begun: false,
         })
     }
 
@@ -226,24 +228,40 @@ impl Deltas for Unshown<'_, '_, '_> {
     }
 }
 
-/// The price of a tool call, held while the call is under way.
+/// The price of a tool call, held while the call is under way. A call that is given up after it began (cancel, timeout,
+/// budget) is charged: whoever was asked does the work and bills it.
 pub(crate) struct HeldPrice<'a, 'm> {
     meter: &'m Meter<'a>,
     hold: Option<PriceHold>,
+    begun: bool,
 }
 
 impl HeldPrice<'_, '_> {
-    /// The call has brought a result.
+    /// The call begins: its price is due unless it says that nothing was sent.
+    pub(crate) fn begin(&mut self) {
+        self.begun = true;
+    }
+
+    /// The call has ended, well or badly: charges its price.
     pub(crate) fn settle(mut self) {
         if let Some(hold) = self.hold.take() {
             self.meter.budget().settle_price(Instant::now(), hold);
         }
     }
+
+    /// Nothing was sent: gives the price back.
+    pub(crate) fn release(mut self) {
+        self.begun = false;
+    }
 }
 
 impl Drop for HeldPrice<'_, '_> {
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take() {
+        let Some(hold) = self.hold.take() else { return };
+        if self.begun {
+            self.meter.budget().settle_price(Instant::now(), hold);
+            self.meter.tell();
+        } else {
             self.meter.budget().release_price(hold);
         }
     }

@@ -22,7 +22,8 @@ pub trait Tool: Send + Sync {
     /// What a call with these arguments may do: after the death of a worker it decides what may be repeated.
     fn effect(&self, arguments: &RawValue) -> Effect;
 
-    /// What one call costs; held before it, charged when it has brought a result.
+    /// What one call costs: held before it, and due from the moment it begins, also where it fails or is given up: whoever
+    /// answers it has it to bill. Only [`ToolError::NotSent`] gives it back.
     fn price(&self) -> Micros {
         Micros::ZERO
     }
@@ -140,6 +141,8 @@ pub(crate) struct Files<'a> {
 pub enum ToolError {
     /// The model reads this and goes on.
     ToModel(String),
+    /// The same, and nothing was sent that would have to be paid: arguments that are refused, no connection.
+    NotSent(String),
     /// The run ends with this.
     Fatal(String),
 }
@@ -147,5 +150,5 @@ pub enum ToolError {
 /// The arguments of a call as the tool's own type; the message names the field.
 pub fn arguments<T: DeserializeOwned>(arguments: &RawValue) -> Result<T, ToolError> {
     serde_json::from_str(arguments.get())
-        .map_err(|error| ToolError::ToModel(format!("bad arguments: {error}")))
+        .map_err(|error| ToolError::NotSent(format!("bad arguments: {error}")))
 }

@@ -132,7 +132,9 @@ impl<'a> ToolRunner<'a> {
                 let failed = matches!(&content, ToolContent::Command(command) if !command.succeeded());
                 (content.shown(self.redactor, place.output_bytes), failed, None)
             }
-            Err(ToolError::ToModel(told)) => (self.failure(told, place.output_bytes), true, None),
+            Err(ToolError::ToModel(told) | ToolError::NotSent(told)) => {
+                (self.failure(told, place.output_bytes), true, None)
+            }
             Err(ToolError::Fatal(why)) => (self.failure(why.clone(), place.output_bytes), true, Some(why)),
         };
         self.sink
@@ -170,7 +172,7 @@ impl<'a> ToolRunner<'a> {
             Err(why) => return refused(format!("bad arguments: {why}")),
         };
         let price = tool.price();
-        let Ok(held) = self.meter.hold_price(price) else {
+        let Ok(mut held) = self.meter.hold_price(price) else {
             return refused(format!(
                 "not made: it costs {price}, and too little of the budget is left"
             ));
@@ -192,6 +194,7 @@ impl<'a> ToolRunner<'a> {
             output_bytes: place.output_bytes,
             ..self.context
         };
+        held.begin();
         let called = tool.call(arguments, context);
         let ran = if price.is_zero() {
             called.await
@@ -199,7 +202,9 @@ impl<'a> ToolRunner<'a> {
             // With its price held the budget lasts less long.
             self.meter.while_funded(called).await?
         };
-        if ran.is_ok() {
+        if matches!(ran, Err(ToolError::NotSent(_))) {
+            held.release();
+        } else {
             held.settle();
         }
         if changes {

@@ -11,7 +11,7 @@ pub enum ErrorCode {
     InvalidRequest,
     /// 401: the credential is missing, invalid, expired or revoked.
     Unauthorized,
-    /// 402: credits or the monthly allowance do not cover the run.
+    /// 402: a budget, credits or the monthly allowance do not cover the run.
     PaymentRequired,
     /// 403: the role is too small, or the organization is suspended.
     Forbidden,

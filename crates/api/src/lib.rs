@@ -3,6 +3,7 @@
 //! No I/O, no clock and no randomness of its own: times and random bytes are arguments. The server, the
 //! command line, the store and the tests share these types, so a field exists in one place.
 
+pub mod budget;
 pub mod connection;
 mod credential;
 pub mod error;
@@ -22,6 +23,7 @@ pub mod status;
 pub mod time;
 pub mod workflow;
 
+pub use budget::{Budget, BudgetPeriod, BudgetScope, PutBudget};
 pub use connection::{Connection, ConnectionStatus};
 pub use credential::Credential;
 pub use error::{ErrorBody, ErrorCode};

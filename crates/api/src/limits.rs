@@ -40,6 +40,10 @@ pub const AUTHORIZATION_SECONDS: u64 = 600;
 pub const DESCRIPTION_CHARS: usize = 500;
 /// A workflow's or connection's name, in characters.
 pub const NAME_CHARS: usize = 100;
+/// Budgets of one organization.
+pub const BUDGETS: u32 = 1_000;
+/// `limit_micros` of a budget, most: a thousand million dollars.
+pub const BUDGET_MICROS: i64 = 1_000_000_000_000_000;
 /// `timeout_seconds`, least.
 pub const TIMEOUT_SECONDS_MIN: u32 = 1;
 /// `timeout_seconds`, most.
@@ -72,3 +76,14 @@ pub const KEY_NAME_CHARS: usize = 200;
 pub const REQUESTS_PER_MINUTE: u32 = 600;
 /// Requests a minute without a credential, per client address.
 pub const ANONYMOUS_REQUESTS_PER_MINUTE: u32 = 120;
+
+/// Whether a text can be a workflow's or connection's name: `[a-z0-9][a-z0-9._-]{0,99}`.
+pub fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    let starts_well = bytes
+        .next()
+        .is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let goes_on =
+        bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
+    starts_well && goes_on && text.len() <= NAME_CHARS
+}

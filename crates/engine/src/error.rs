@@ -1,11 +1,14 @@
 //! Why the engine did nothing. One conversion in the server turns it into the contract's error table.
 
-/// An engine command's failure. The text of `Invalid`, `Conflict`, `Gone` and `Unavailable` is for the client.
+/// An engine command's failure. The text of `Invalid`, `PaymentRequired`, `Conflict`, `Gone` and `Unavailable` is for the client.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// 400: the field and the rule it breaks.
     #[error("{0}")]
     Invalid(String),
+    /// 402: a budget has too little left, or the allowance is used.
+    #[error("{0}")]
+    PaymentRequired(String),
     /// 404: no such resource in this organization.
     #[error("not found")]
     NotFound,
@@ -35,6 +38,7 @@ impl From<sortie_store::Error> for Error {
         use sortie_store::Error as Store;
         match error {
             Store::NotFound => Self::NotFound,
+            Store::OverBudget(refusal) => Self::PaymentRequired(refusal.to_string()),
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
             Store::Unavailable(_) => Self::Unavailable("the database is unavailable, retry later".to_owned()),
             Store::Fenced | Store::Corrupt(_) | Store::Database(_) => Self::Internal(error.to_string()),

@@ -85,6 +85,7 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
         {"name": "runs", "description": "Create runs, follow them, read their results."},
         {"name": "workflows", "description": "Save run definitions under names that runs and schedules start by."},
         {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
+        {"name": "budgets", "description": "What runs may cost in a day or a month."},
         {"name": "models", "description": "The models runs can use."},
         {"name": "organization", "description": "The organization behind the key."},
         {"name": "administration", "description": "API keys of a self-hosted engine."},
@@ -182,7 +183,7 @@ const FAILURE_EXAMPLES: [(ErrorCode, &str); 4] = [
     ),
     (
         ErrorCode::PaymentRequired,
-        "available credits do not cover max_cost_micros",
+        "budget organization: max_cost_micros is 2000000, and 1250000 are left until 2026-12-01T00:00:00.000Z",
     ),
     (ErrorCode::Conflict, "the last admin key cannot be revoked"),
     (ErrorCode::Gone, "a zero-data-retention run keeps no definition"),

@@ -1,5 +1,6 @@
 //! The command line: its commands, flags and help texts.
 
+mod budgets;
 mod connections;
 mod name;
 mod replay;
@@ -12,6 +13,7 @@ use clap_complete::Shell;
 use sortie_api::{KeyId, Role, RunId, RunStatus, ScheduleId};
 
 pub(crate) use self::{
+    budgets::BudgetsCommand,
     connections::{ConnectionsCommand, PutArgs},
     name::Name,
     replay::ReplayArgs,
@@ -61,6 +63,9 @@ pub(crate) enum Command {
     /// Save, list, test and authorize connections to APIs and MCP servers
     #[command(subcommand)]
     Connections(ConnectionsCommand),
+    /// Limit what runs may cost in a day or a month
+    #[command(subcommand)]
+    Budgets(BudgetsCommand),
     /// Make, list and revoke API keys
     #[command(subcommand)]
     Keys(KeysCommand),

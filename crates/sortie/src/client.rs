@@ -8,7 +8,8 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sortie_api::{
-    Connection, ErrorBody, ErrorCode, Event, KeyId, Run, RunDefinition, RunId, RunPage,
+    Budget, BudgetScope, Connection, ErrorBody, ErrorCode, Event, KeyId, PutBudget, Run, RunDefinition,
+    RunId, RunPage,
     connection::{Authorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey},
     limits,
@@ -257,6 +258,20 @@ impl Client {
 
     pub(crate) async fn known_services(&self) -> Result<Vec<KnownService>> {
         self.get("v1/connections/catalog").await
+    }
+
+    pub(crate) async fn list_budgets(&self) -> Result<Vec<Budget>> {
+        self.get("v1/budgets").await
+    }
+
+    pub(crate) async fn put_budget(&self, scope: &BudgetScope, put: &PutBudget) -> Result<Budget> {
+        let request = self.request(Method::PUT, &format!("v1/budgets/{scope}"))?;
+        self.read(self.send(request.json(put)).await?).await
+    }
+
+    pub(crate) async fn delete_budget(&self, scope: &BudgetScope) -> Result<()> {
+        let request = self.request(Method::DELETE, &format!("v1/budgets/{scope}"))?;
+        self.send(request).await.map(drop)
     }
 
     /// A run's events after `after`, to its end. A stream that breaks is taken up again where it was.

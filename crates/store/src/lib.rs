@@ -7,6 +7,7 @@
 
 mod audit;
 mod authorizations;
+mod budgets;
 mod connections;
 mod db;
 mod keys;
@@ -24,7 +25,7 @@ pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use types::{
     Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
     InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
-    Origin, Progress, Result, RunFilter, StoredDefinition, Sweep, Swept,
+    Origin, OverBudget, Progress, Result, RunFilter, StoredDefinition, Sweep, Swept,
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 

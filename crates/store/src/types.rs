@@ -3,7 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use sortie_api::{
-    Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp, event::EventType, id::KeyId,
+    BudgetScope, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
+    event::EventType, id::KeyId,
 };
 
 /// Result of a store command.
@@ -18,6 +19,9 @@ pub enum Error {
     /// The current state forbids it; the text says which rule.
     #[error("{0}")]
     Conflict(&'static str),
+    /// A budget has too little left for the run; nothing was created.
+    #[error("{0}")]
+    OverBudget(Box<OverBudget>),
     /// The worker no longer owns the run: it was cancelled, taken over or declared lost.
     #[error("the run is no longer this worker's")]
     Fenced,
@@ -30,6 +34,24 @@ pub enum Error {
     /// Anything else the database says.
     #[error("database error: {0}")]
     Database(String),
+}
+
+/// A run that does not fit in a budget.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "budget {scope}: max_cost_micros is {}, and {} are left until {resets_at}",
+    max_cost.get(),
+    available.get()
+)]
+pub struct OverBudget {
+    /// The budget: the first of those that apply, by the text of their scopes.
+    pub scope: BudgetScope,
+    /// What the run may cost.
+    pub max_cost: Micros,
+    /// What is left in the window.
+    pub available: Micros,
+    /// When the next window begins.
+    pub resets_at: Timestamp,
 }
 
 /// A started process of Sortie; a new one at each start.

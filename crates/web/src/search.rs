@@ -119,14 +119,20 @@ impl Engine {
         })
     }
 
-    /// Searches. Messages are the engine's status alone: what it says may hold the key.
+    /// Searches. Messages are the engine's status alone: what it says may hold the key. A request that is on its way is the
+    /// engine's to bill, whatever comes back.
     async fn search(&self, query: &str, count: usize) -> Result<Vec<Hit>, ToolError> {
-        let request = self.backend.request(&self.client, query, count).map_err(told)?;
-        let failed = |error| {
-            told(format!(
+        let request = self
+            .backend
+            .request(&self.client, query, count)
+            .map_err(not_sent)?;
+        let failed = |error: reqwest::Error| {
+            let was_sent = !error.is_connect();
+            let why = format!(
                 "the search engine cannot be reached: {}",
                 sortie_net::Error::from(error)
-            ))
+            );
+            if was_sent { told(why) } else { not_sent(why) }
         };
         let response = request.send().await.map_err(failed)?;
         let status = response.status();
@@ -202,11 +208,13 @@ impl Tool for WebSearch {
         Box::pin(async move {
             let Arguments { query, count } = arguments(&raw)?;
             if query.trim().is_empty() || query.chars().count() > QUERY_CHARS {
-                return Err(told(format!("query: must be 1 to {QUERY_CHARS} characters long")));
+                return Err(not_sent(format!(
+                    "query: must be 1 to {QUERY_CHARS} characters long"
+                )));
             }
             let count = count.unwrap_or(COUNT.0);
             if !(1..=COUNT.1).contains(&count) {
-                return Err(told(format!("count: must be from 1 to {}", COUNT.1)));
+                return Err(not_sent(format!("count: must be from 1 to {}", COUNT.1)));
             }
             let Some(engine) = &self.web.search else {
                 return Err(ToolError::Fatal("no search engine is configured".to_owned()));
@@ -216,6 +224,10 @@ impl Tool for WebSearch {
             Ok(ToolContent::Text(text::clean(shown)))
         })
     }
+}
+
+fn not_sent(why: impl std::fmt::Display) -> ToolError {
+    ToolError::NotSent(why.to_string())
 }
 
 /// The results that the run may go to, in at most `limit` bytes.

@@ -89,10 +89,11 @@ fn sum(recorder: &Recorder, prices: [u64; 2]) -> i64 {
         .iter()
         .map(|call| call["cost_micros"].as_i64().unwrap())
         .sum();
+    // A call that fails is charged as well, one that was not made is not.
     let charged = recorder
         .data("tool_end")
         .into_iter()
-        .filter(|end| end["is_error"] == false);
+        .filter(|end| !end["output"].as_str().unwrap().starts_with("not made: "));
     let tools = charged.map(|end| {
         if end["tool"] == "search" {
             prices[0]
@@ -172,15 +173,18 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_tool_call_is_charged_when_it_brings_something_and_not_made_when_it_cannot_be_paid() {
+async fn a_tool_call_is_charged_once_it_is_sent_and_not_made_when_it_cannot_be_paid() {
     let search = Arc::new(Probe {
         price: micros(400_000),
         ..Probe::new("search", Order::SideBySide, Effect::Nothing)
     });
-    let find = |n: u32, fails: bool| call(&n.to_string(), "search", &json!({"n": n, "fails": fails}));
+    let find = |n: u32, fails: bool, unsent: bool| {
+        let wish = json!({"n": n, "fails": fails, "unsent": unsent});
+        call(&n.to_string(), "search", &wish)
+    };
     let model = Scripted::new(vec![
-        reply(vec![find(1, true), find(2, false)]).into(),
-        reply(vec![find(3, false), find(4, false)]).into(),
+        reply(vec![find(1, false, true), find(2, true, false)]).into(),
+        reply(vec![find(3, false, false), find(4, false, false)]).into(),
         says("ok").into(),
     ]);
     let run = RunSpec {
@@ -202,7 +206,7 @@ async fn a_tool_call_is_charged_when_it_brings_something_and_not_made_when_it_ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_priced_call_that_is_cancelled_costs_nothing() {
+async fn a_priced_call_that_is_given_up_costs_its_price() {
     let slow = Arc::new(Probe {
         price: micros(400_000),
         ..Probe::new("search", Order::SideBySide, Effect::Nothing)
@@ -222,7 +226,7 @@ async fn a_priced_call_that_is_cancelled_costs_nothing() {
         .unwrap_err();
     workspace.close().await.unwrap();
     assert_eq!(slow.calls(), [1]);
-    assert_eq!(recorder.last_spent(), 0);
+    assert_eq!(recorder.last_spent(), 400_000);
 }
 
 #[tokio::test(start_paused = true)]

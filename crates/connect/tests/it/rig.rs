@@ -111,7 +111,7 @@ impl Run {
         let context = Context::new(&self.recorder, OUTPUT_BYTES);
         match tool.call(to_raw_value(arguments).unwrap(), context).await {
             Ok(output) => Ok(output.text().into_owned()),
-            Err(ToolError::ToModel(told)) => Err(told),
+            Err(ToolError::ToModel(told) | ToolError::NotSent(told)) => Err(told),
             Err(ToolError::Fatal(why)) => panic!("fatal: {why}"),
         }
     }

@@ -54,13 +54,7 @@ pub(super) fn tags(tags: &[String]) -> Result<(), Error> {
 
 /// A workflow's or connection's name: `[a-z0-9][a-z0-9._-]{0,99}`.
 pub(crate) fn name(field: &str, name: &str) -> Result<(), Error> {
-    let mut bytes = name.bytes();
-    let starts_well = bytes
-        .next()
-        .is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let goes_on =
-        bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
-    if starts_well && goes_on && name.len() <= limits::NAME_CHARS {
+    if limits::is_name(name) {
         return Ok(());
     }
     Err(broken(

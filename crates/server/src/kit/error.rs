@@ -51,6 +51,11 @@ impl ApiError {
         Self::new(ErrorCode::Unauthorized, message)
     }
 
+    /// 402: a budget, the credits or the allowance do not cover the run.
+    pub(crate) fn payment_required(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::PaymentRequired, message)
+    }
+
     /// 403: the role is too small.
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Forbidden, message)
@@ -137,6 +142,7 @@ impl From<sortie_engine::Error> for ApiError {
         use sortie_engine::Error;
         match error {
             Error::Invalid(rule) => Self::invalid_request(rule),
+            Error::PaymentRequired(reason) => Self::payment_required(reason),
             Error::NotFound => Self::not_found("not found"),
             Error::Conflict(rule) => Self::conflict(rule),
             Error::Gone(reason) => Self::gone(reason),
@@ -205,6 +211,11 @@ mod tests {
                 Engine::Invalid("prompt: required".into()),
                 400,
                 r#"{"error":"prompt: required","code":"invalid_request"}"#,
+            ),
+            (
+                Engine::PaymentRequired("p".into()),
+                402,
+                r#"{"error":"p","code":"payment_required"}"#,
             ),
             (
                 Engine::NotFound,

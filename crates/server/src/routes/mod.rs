@@ -8,6 +8,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{app::App, kit::ApiError};
 
+mod budgets;
 mod connections;
 mod connections_oauth;
 mod cursor;
@@ -52,6 +53,12 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(connections::list_known_services))
         .routes(routes!(connections_oauth::finish_authorization))
         .routes(routes!(connections_oauth::get_client_metadata))
+        .routes(routes!(budgets::list_budgets))
+        .routes(routes!(
+            budgets::get_budget,
+            budgets::put_budget,
+            budgets::delete_budget
+        ))
         .routes(routes!(models::list_models))
         .routes(routes!(keys::create_key, keys::list_keys))
         .routes(routes!(keys::delete_key))

@@ -68,7 +68,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
             "started_at": "2026-11-20T21:30:00.004Z", "max_cost_micros": 200_000, "billing_pending": true,
             "zero_data_retention": false
         })),
-        (status = 402, description = "Credits or the monthly run allowance do not cover the run.", body = sortie_api::ErrorBody),
+        (status = 402, description = "A budget, credits or the monthly run allowance do not cover the run. Nothing was created.", body = sortie_api::ErrorBody),
     ),
     security(("api_key" = ["member"])),
 )]

@@ -18,7 +18,7 @@ enum Foreign {
 }
 
 /// Operations that need a key: name, method, path, body, role, what a stranger sees.
-const TABLE: [(&str, Method, &str, &str, &str, Foreign); 20] = [
+const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
     ("get_me", Method::GET, "/v1/me", "", "member", Foreign::ItsOwn),
     (
         "create_run",
@@ -157,6 +157,38 @@ const TABLE: [(&str, Method, &str, &str, &str, Foreign); 20] = [
         Foreign::ItsOwn,
     ),
     (
+        "list_budgets",
+        Method::GET,
+        "/v1/budgets",
+        "",
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
+        "get_budget",
+        Method::GET,
+        "/v1/budgets/workflow:ours",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "put_budget",
+        Method::PUT,
+        "/v1/budgets/workflow:theirs",
+        r#"{"limit_micros":1,"period":"day"}"#,
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
+        "delete_budget",
+        Method::DELETE,
+        "/v1/budgets/workflow:ours",
+        "",
+        "admin",
+        Foreign::NotFound,
+    ),
+    (
         "list_keys",
         Method::GET,
         "/v1/admin/keys",
@@ -220,20 +252,21 @@ impl Resources {
         let ours = json!({"type": "http", "url": "http://127.0.0.1:9/", "auth": {
             "type": "oauth", "client_id": "c", "authorization_url": "http://127.0.0.1:9/a", "token_url": "http://127.0.0.1:9/t",
         }});
-        let ours = Bytes::from(ours.to_string());
-        let put = rig
-            .admin
-            .send(Method::PUT, "/v1/connections/ours", ours)
-            .await
-            .unwrap();
-        put.expect(201).unwrap();
-        let ours = Bytes::from_static(br#"{"prompt":"x"}"#);
-        let put = rig
-            .admin
-            .send(Method::PUT, "/v1/workflows/ours", ours)
-            .await
-            .unwrap();
-        put.expect(201).unwrap();
+        for (path, body) in [
+            ("/v1/connections/ours", ours.to_string()),
+            ("/v1/workflows/ours", r#"{"prompt":"x"}"#.to_owned()),
+            (
+                "/v1/budgets/workflow:ours",
+                r#"{"limit_micros":1,"period":"day"}"#.to_owned(),
+            ),
+        ] {
+            let put = rig
+                .admin
+                .send(Method::PUT, path, Bytes::from(body))
+                .await
+                .unwrap();
+            put.expect(201).unwrap();
+        }
         Self { run, key }
     }
 

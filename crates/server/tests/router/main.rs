@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod budgets;
 mod refusals;
 mod rig;
 mod runs;

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod budgets;
 mod config;
 mod connections;
 mod doctor;
@@ -45,6 +46,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Runs(command) => runs::execute(&context, command).await,
         Command::Workflows(command) => workflows::execute(&context, command).await,
         Command::Connections(command) => connections::execute(&context, command).await,
+        Command::Budgets(command) => budgets::execute(&context, command).await,
         Command::Keys(command) => keys::execute(&context, command).await,
         Command::Models(args) => models::list(&context, &args).await,
         Command::Openapi => print_json(&sortie_server::openapi()),

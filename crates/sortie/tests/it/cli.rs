@@ -261,6 +261,52 @@ async fn keys_are_made_listed_and_revoked() -> Checked {
     Ok(())
 }
 
+#[tokio::test]
+async fn budgets_are_set_listed_and_deleted() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let set = json_said(
+        &node,
+        &[
+            "budgets",
+            "set",
+            "workflow:report",
+            "5000000",
+            "--period",
+            "month",
+            "--json",
+        ],
+    )?;
+    assert_eq!(
+        (&set["period"], &set["available_micros"]),
+        (&json!("month"), &json!(5_000_000))
+    );
+    exits(
+        node.sortie(&["budgets", "set", "organization", "10", "--period", "day"]),
+        0,
+    )?;
+    let listed = said(&node, &["budgets", "list"])?;
+    ensure!(
+        listed.contains("workflow:report  month")
+            && listed.contains("$5.000000")
+            && listed.contains("organization"),
+        "{listed}"
+    );
+    let refused = exits(node.sortie(&["run", "x", "--no-shell"]), 77)?;
+    ensure!(
+        text(&refused.stderr).contains("budget organization: "),
+        "{}",
+        text(&refused.stderr)
+    );
+    exits(node.sortie(&["budgets", "delete", "organization"]), 0)?;
+    exits(node.sortie(&["run", "x", "--no-shell"]), 0)?;
+    exits(node.sortie(&["budgets", "delete", "organization"]), 64)?;
+    exits(
+        node.sortie(&["budgets", "set", "team:x", "1", "--period", "day"]),
+        64,
+    )?;
+    Ok(())
+}
+
 /// On two threads, as the commands hold up the one that waits for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_saved_listed_tested_and_deleted_without_a_credential_in_an_argument() -> Checked {

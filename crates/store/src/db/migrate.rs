@@ -55,6 +55,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "schedules",
         text: include_str!("../../../../migrations/0006_schedules.sql"),
     },
+    Migration {
+        version: 12,
+        name: "budgets",
+        text: include_str!("../../../../migrations/0012_budgets.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

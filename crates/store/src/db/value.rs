@@ -6,8 +6,8 @@
 use std::{borrow::Cow, str::FromStr};
 
 use sortie_api::{
-    AuditId, ConnectionId, ConnectionStatus, FileId, Micros, OrgId, Role, RunId, RunStatus, ScheduleId,
-    Timestamp, id::KeyId,
+    AuditId, BudgetPeriod, ConnectionId, ConnectionStatus, FileId, Micros, OrgId, Role, RunId, RunStatus,
+    ScheduleId, Timestamp, id::KeyId,
 };
 
 use crate::types::{Error, NodeId, Result};
@@ -78,6 +78,12 @@ impl From<String> for Val<'_> {
 impl From<RunStatus> for Val<'_> {
     fn from(status: RunStatus) -> Self {
         Self::Text(Cow::Borrowed(status.as_str()))
+    }
+}
+
+impl From<BudgetPeriod> for Val<'_> {
+    fn from(period: BudgetPeriod) -> Self {
+        Self::Text(Cow::Borrowed(period.as_str()))
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     run_columns, run_with_output, select_runs, status_event, usage_params,
 };
 use crate::{
-    Store,
+    Store, budgets,
     db::{Stmt, Tx, batch, vals},
     sealed::delete_run_secrets,
     types::{Cancelled, Error, NewEvent, Result},
@@ -36,7 +36,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     let mut change = vals![org, id, RunStatus::Cancelled, event.at];
     change.extend([a, b, c, d]);
     change.extend(held()?);
-    let [_, changed, _, _, found] = batch(
+    let [_, changed, _, _, released, found] = batch(
         tx,
         &[
             // Nobody can claim it any more, so it stays as free or as held as this statement finds it. Said in this
@@ -66,6 +66,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                  AND (SELECT q.run_id FROM queue q WHERE q.run_id = $2) IS NULL",
                 vals![org, id],
             ),
+            budgets::release_unqueued(org, id),
             Stmt::new(
                 concat!(select_runs!(), "r.id = $2 AND r.org_id = $1"),
                 vals![org, id],
@@ -73,6 +74,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
             .exactly(1, Error::NotFound),
         ],
     )?;
+    budgets::settle(tx, &released.rows)?;
     let row = found.rows.first().ok_or(Error::NotFound)?;
     let run = run_with_output(row)?;
     Ok(if changed.affected == 1 {
@@ -85,17 +87,21 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
 fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &RunUsage) -> Result<()> {
     let mut change = vals![run, attempt, RunStatus::Cancelled, cost];
     change.extend(usage_params(usage));
-    tx.batch(&[
-        Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
-        Stmt::new(
-            "UPDATE run SET cost_micros = $4, billing_pending = 0, input_tokens = $5, output_tokens = $6, \
-             cache_read_tokens = $7, cache_write_tokens = $8, model_calls = $9, tool_calls = $10 \
-             WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1",
-            change,
-        )
-        .exactly(1, Error::Fenced),
-        delete_journal(run),
-        delete_run_secrets(run),
-    ])
-    .map(drop)
+    let [_, _, _, _, released] = batch(
+        tx,
+        &[
+            Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
+            Stmt::new(
+                "UPDATE run SET cost_micros = $4, billing_pending = 0, input_tokens = $5, output_tokens = $6, \
+                 cache_read_tokens = $7, cache_write_tokens = $8, model_calls = $9, tool_calls = $10 \
+                 WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1",
+                change,
+            )
+            .exactly(1, Error::Fenced),
+            delete_journal(run),
+            delete_run_secrets(run),
+            budgets::release(run),
+        ],
+    )?;
+    budgets::settle(tx, &released.rows)
 }

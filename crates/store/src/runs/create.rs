@@ -5,13 +5,14 @@ use sortie_api::{Micros, Run, RunStatus};
 
 use super::{run_columns, run_with_output, select_runs, status_event};
 use crate::{
-    Store,
+    Store, budgets,
     db::{Stmt, Tx, vals},
     types::{Created, Error, NewEvent, NewRun, Result},
 };
 
 impl Store {
     /// Records a run as `queued` with its definition, its place in the queue and its first event, or finds the one that has its idempotency key.
+    /// What it may cost is held in every budget that applies; [`Error::OverBudget`] where it does not fit in one.
     pub async fn create_run(&self, run: NewRun) -> Result<Created> {
         let event = status_event(RunStatus::Queued, None, run.created_at)?;
         self.db
@@ -20,7 +21,7 @@ impl Store {
     }
 }
 
-// All in one batch. After the first statement the run exists under its new id exactly if this command made it:
+// All in one batch, but what only runs under a budget need. After the first statement the run exists under its new id exactly if this command made it:
 // the others hang on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     let (key, labels) = (run.idempotency_key.as_deref(), &run.labels);
@@ -49,6 +50,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
                 tags.as_deref()
             ],
         ),
+        budgets::applying(run),
         Stmt::new(
             "INSERT INTO run_definition (run_id, definition, requires_credentials) \
              SELECT id, $2, $3 FROM run WHERE id = $1",
@@ -90,6 +92,9 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     }
     let answers = tx.batch(&statements)?;
     if answers.first().is_some_and(|inserted| inserted.affected == 1) {
+        if let Some(found) = answers.get(1) {
+            budgets::hold(tx, run, &found.rows)?;
+        }
         return Ok(Created::New(new_run(run)));
     }
     let row = answers

@@ -3,14 +3,17 @@
 use sortie_api::Run;
 
 use super::{
-    insert_events, journal::delete_journal, moves, run_columns, run_from, usage_params, work::count,
+    OUTPUT, insert_events, journal::delete_journal, moves, run_columns, run_from, usage_params, work::count,
 };
 use crate::{
-    Store,
-    db::{Stmt, Tx, vals},
+    Store, budgets,
+    db::{Stmt, Tx, batch, vals},
     sealed::delete_run_secrets,
     types::{Brought, Error, Fence, Finish, Journal, Result},
 };
+
+/// Where the update has `budgeted`: behind the columns of the run.
+const BUDGETED: usize = OUTPUT;
 
 impl Store {
     /// Worker: the final status with output, cost, last events; leaves the queue, and its journal and its credentials go.
@@ -56,7 +59,8 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
                  model_calls = $17, tool_calls = $18 \
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
                  RETURNING ",
-                run_columns!()
+                run_columns!(),
+                ", budgeted"
             ),
             params,
         )
@@ -80,5 +84,9 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         .get(1)
         .and_then(|answer| answer.rows.first())
         .ok_or(Error::Fenced)?;
+    if row.int(BUDGETED)? != 0 {
+        let [released] = batch(tx, &[budgets::release(fence.run)])?;
+        budgets::settle(tx, &released.rows)?;
+    }
     run_from(row, finish.output.clone())
 }

@@ -6,7 +6,7 @@ use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp, event::EventType};
 
 use super::{json_ids, moves::held, status_event, stored, takeover::take_over};
 use crate::{
-    Store,
+    Store, budgets,
     db::{Row, Stmt, Tx, Val, batch, vals},
     nodes::LOCK,
     types::{Error, Expired, Held, NewEvent, NodeId, Result, Sweep, Swept},
@@ -279,7 +279,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     change.extend(ending.price());
     let mut settle = vals![ids.as_str(), RunStatus::Cancelled];
     settle.extend(ending.price());
-    let [changed, _, _, _, _, _] = batch(
+    let [changed, _, _, _, _, _, released] = batch(
         tx,
         &[
             Stmt::new(
@@ -311,8 +311,10 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                 "DELETE FROM run_secret WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
                 vals![ids.as_str()],
             ),
+            budgets::release_all(&ids),
         ],
     )?;
+    budgets::settle(tx, &released.rows)?;
     changed.rows.iter().map(ended_from).collect()
 }
 

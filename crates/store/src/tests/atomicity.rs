@@ -1,20 +1,20 @@
 //! Every command that writes is one transaction: whichever of its statements fails, or its commit, nothing of it is
 //! seen afterwards, and another try does the whole.
 
-use sortie_api::{ConnectionStatus, Micros, OrgId, Role};
+use sortie_api::{BudgetPeriod, BudgetScope, ConnectionStatus, Micros, OrgId, PutBudget, Role};
 
 use super::{
     both,
     fixture::{Fixture, entries, sweep},
 };
 use crate::{
-    Append, Error, InlineCredentials, NewNode, NodeId, OauthFlow, OldTokens, Result, SeenTokens, Sweep,
-    db::vals,
+    Append, Error, InlineCredentials, NewNode, NewRun, NodeId, OauthFlow, OldTokens, Result, SeenTokens,
+    Sweep, db::vals,
 };
 
 /// Everything that is stored, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
-    const TABLES: [&str; 16] = [
+    const TABLES: [&str; 19] = [
         "SELECT id, name FROM organization ORDER BY id",
         "SELECT id, org_id, role FROM api_key ORDER BY id",
         "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
@@ -32,6 +32,10 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT run_id, org_id, enqueued_at, node_id FROM queue ORDER BY run_id",
         "SELECT turn, last_org FROM dispatch",
         "SELECT org_id, name, revision, updated_at, summary, definition FROM workflow ORDER BY org_id, name",
+        "SELECT org_id, scope, limit_micros, period, since, updated_at FROM budget ORDER BY org_id, scope",
+        "SELECT org_id, scope, since, starts_at, held_micros, spent_micros FROM budget_window \
+         ORDER BY org_id, scope, since, starts_at",
+        "SELECT run_id, scope, since, starts_at, held_micros FROM budget_hold ORDER BY run_id, scope",
         "SELECT org_id, at, id, action, target FROM audit ORDER BY org_id, at, id",
     ];
     let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<String>> {
@@ -137,6 +141,34 @@ both! {
         proves_atomic(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop).await).await;
         store.begin_authorization(OauthFlow { revision: 2, ..old.clone() }, new.at).await.unwrap();
         proves_atomic(fixture, async || store.delete_connection(org, "a").await).await;
+    }
+
+    async fn the_commands_of_budgets_and_the_ends_of_their_runs_are_one_transaction_each(fixture: &Fixture) {
+        let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
+        let (scope, at) = (BudgetScope::Organization, fixture.now());
+        let put = PutBudget { limit_micros: Micros::new(10_000_000).unwrap(), period: BudgetPeriod::Day };
+        let audit = fixture.audit_at(org, "budget.put", at);
+        proves_atomic(fixture, async || store.put_budget(scope.clone(), put, 5, audit.clone()).await).await;
+        fixture.budget(org, &super::budgets::workflow(), 10_000_000).await;
+        let mut runs = Vec::new();
+        for _ in 0..4 {
+            let run = NewRun { labels: super::budgets::labels(), ..fixture.new_run(org) };
+            proves_atomic(fixture, async || store.create_run(run.clone()).await).await;
+            runs.push(run.id);
+        }
+        proves_atomic(fixture, async || store.cancel_run(org, runs[3], at).await).await;
+        let claims = fixture.claim(node, 3).await;
+        let fence = fixture.start(claims[0].fence).await.unwrap();
+        let finish = fixture.succeeded("out");
+        proves_atomic(fixture, async || store.finish_run(fence, finish.clone()).await).await;
+        store.cancel_run(org, runs[1], at).await.unwrap();
+        let cost = Micros::new(7).unwrap();
+        proves_atomic(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, cost, sortie_api::RunUsage::default()).await).await;
+        fixture.tire(runs[2]).await;
+        proves_atomic(fixture, async || store.retake_held(node, vec![runs[2]], at, Micros::ZERO).await).await;
+        let audit = fixture.audit_at(org, "budget.delete", at);
+        proves_atomic(fixture, async || store.delete_budget(scope.clone(), audit.clone()).await).await;
+        assert_eq!(fixture.count("SELECT CAST(SUM(held_micros) AS BIGINT) FROM budget_window").await, 0);
     }
 
     async fn claim_runs_is_one_transaction(fixture: &Fixture) {

@@ -345,6 +345,29 @@ impl Fixture {
             0,
             "a journal is numbered from 1 without gaps, and gone once its run is settled"
         );
+        self.check_budgets().await;
+    }
+
+    async fn check_budgets(&self) {
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM budget_window w WHERE w.held_micros < 0 OR w.spent_micros < 0 OR w.held_micros <> \
+                 (SELECT COALESCE(SUM(h.held_micros), 0) FROM budget_hold h WHERE h.org_id = w.org_id \
+                  AND h.scope = w.scope AND h.since = w.since AND h.starts_at = w.starts_at)"
+            )
+            .await,
+            0,
+            "a window holds what its runs hold"
+        );
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM run r WHERE (r.budgeted = 1 AND r.billing_pending = 1) <> \
+                 EXISTS (SELECT 1 FROM budget_hold h WHERE h.run_id = r.id)"
+            )
+            .await,
+            0,
+            "a run holds something of its budgets exactly until it is settled"
+        );
     }
 }
 

@@ -1,6 +1,8 @@
 //! The tests of the commands. Each is written once and runs on both databases.
 mod atomicity;
 mod backend;
+mod budgets;
+mod budgets_model;
 mod claim;
 mod connections;
 mod create;

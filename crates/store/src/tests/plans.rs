@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use sortie_api::{ConnectionStatus, Micros, OrgId, Role, RunStatus};
+use sortie_api::{BudgetScope, ConnectionStatus, Micros, OrgId, Role, RunStatus};
 
 use super::fixture::{Fixture, after, entries};
 use crate::{
@@ -84,6 +84,24 @@ async fn use_everything(fixture: &Fixture) {
     list_everything(fixture, org).await;
     use_connections(fixture, org).await;
     use_workflows(fixture, org).await;
+    use_budgets(fixture).await;
+}
+
+async fn use_budgets(fixture: &Fixture) {
+    let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
+    let scope = BudgetScope::Organization;
+    fixture.budget(org, &scope, 3_500_000).await;
+    for _ in 0..3 {
+        fixture.queued(org).await;
+    }
+    store.create_run(fixture.new_run(org)).await.unwrap_err();
+    let claims = fixture.claim(node, 2).await;
+    let fence = fixture.start(claims[0].fence).await.unwrap();
+    store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+    store.get_budget(org, scope.clone(), fixture.now()).await.unwrap();
+    store.list_budgets(org, fixture.now()).await.unwrap();
+    let audit = fixture.audit_at(org, "budget.delete", fixture.now());
+    store.delete_budget(scope, audit).await.unwrap();
 }
 
 async fn use_connections(fixture: &Fixture, org: OrgId) {

@@ -21,6 +21,20 @@ fn journaled(journal: NewEntries) -> Append {
 }
 
 both! {
+    async fn runs_that_were_taken_over_count_against_the_limit_of_their_organization(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (lost, taker) = (fixture.node().await, fixture.node().await);
+        fixture.running(org, lost).await;
+        fixture.running(org, lost).await;
+        fixture.queued(org).await;
+        fixture.store.heartbeat(taker, fixture.now() + HOURS * 2).await.unwrap();
+        let swept = fixture.take_over(taker, fixture.now() + HOURS, 100).await;
+        assert_eq!(swept.taken.len(), 2);
+        let claim = async |limit| fixture.store.claim_runs(taker, 10, Some(limit), fixture.now()).await.unwrap();
+        assert_eq!(claim(2).await.len(), 0);
+        assert_eq!(claim(3).await.len(), 1);
+    }
+
     async fn a_run_of_a_lost_node_is_handed_to_the_one_that_sweeps(fixture: &Fixture) {
         let org = fixture.org().await;
         let (lost, taker) = (fixture.node().await, fixture.node().await);

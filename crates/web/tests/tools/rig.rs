@@ -44,7 +44,7 @@ impl Resolver for Names {
 }
 
 /// Takes whatever is recorded.
-struct Unheard;
+pub(crate) struct Unheard;
 
 impl Sink for Unheard {
     fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
@@ -170,7 +170,7 @@ pub(crate) async fn call(tool: &dyn Tool, arguments: Value, output_bytes: usize)
     let called = tool.call(arguments, Context::new(&Unheard, output_bytes)).await;
     match called {
         Ok(content) => Ok(content.text().into_owned()),
-        Err(ToolError::ToModel(told)) => Err(told),
+        Err(ToolError::ToModel(told) | ToolError::NotSent(told)) => Err(told),
         Err(ToolError::Fatal(why)) => panic!("{why}"),
     }
 }

@@ -2,12 +2,13 @@ use std::net::SocketAddr;
 
 use axum::{extract::Request, response::IntoResponse, response::Response};
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::to_raw_value};
+use sortie_agent::tool::{Context, ToolError};
 use sortie_api::{Credential, Micros};
 use sortie_net::{Network, Reach};
 use sortie_web::{Backend, RobotsTxt, SearchSettings, Web, WebSettings};
 
-use crate::rig::{Rig, call, typed};
+use crate::rig::{Rig, Unheard, call, typed};
 
 const SEARCH: &str = "web_search";
 
@@ -134,6 +135,41 @@ async fn a_failing_engine_is_told_without_its_words_and_the_key() {
         let failed = rig.call(SEARCH, json!({"query": "x"})).await;
         assert_eq!(failed.unwrap_err(), told);
     }
+}
+
+/// What an engine has been asked it bills; what it has not been asked costs nothing.
+#[tokio::test]
+async fn only_a_search_that_was_not_sent_says_so() {
+    let outcome = async |rig: &Rig, arguments: Value| {
+        let arguments = to_raw_value(&arguments).unwrap();
+        let tool = rig.tool(SEARCH, None);
+        tool.call(arguments, Context::new(&Unheard, 1_000))
+            .await
+            .map(drop)
+    };
+    let failing = rig(Backend::Tavily, "/failing").await;
+    let sent = outcome(&failing, json!({"query": "x"})).await;
+    assert!(matches!(sent, Err(ToolError::ToModel(_))), "{sent:?}");
+    for wrong in [
+        json!({"query": " "}),
+        json!({"query": "x", "count": 21}),
+        json!({"q": "x"}),
+    ] {
+        let unsent = outcome(&failing, wrong).await;
+        assert!(matches!(unsent, Err(ToolError::NotSent(_))), "{unsent:?}");
+    }
+    assert_eq!(failing.seen().len(), 1);
+    // Nobody listens on a port that was just given back.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let unreachable = Rig::with(engines, RobotsTxt::Honoured, |_| {
+        Some(settings(Backend::Tavily, nobody, ""))
+    })
+    .await;
+    let unsent = outcome(&unreachable, json!({"query": "x"})).await;
+    assert!(matches!(unsent, Err(ToolError::NotSent(_))), "{unsent:?}");
 }
 
 #[tokio::test]

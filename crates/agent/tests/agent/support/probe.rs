@@ -25,6 +25,9 @@ struct Wish {
     n: u32,
     #[serde(default)]
     fails: bool,
+    /// It fails before anything is sent.
+    #[serde(default)]
+    unsent: bool,
     #[serde(default)]
     seconds: u64,
     #[serde(default)]
@@ -80,6 +83,9 @@ impl Tool for Probe {
             let wish: Wish = arguments(&raw)?;
             self.calls.lock().unwrap().push(wish.n);
             tokio::time::sleep(Duration::from_secs(wish.seconds)).await;
+            if wish.unsent {
+                return Err(ToolError::NotSent(format!("{} sent nothing", wish.n)));
+            }
             if wish.fails {
                 return Err(ToolError::ToModel(format!("{} failed {}", wish.n, wish.text)));
             }

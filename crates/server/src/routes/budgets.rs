@@ -1,0 +1,116 @@
+//! `/v1/budgets`: what the runs of an organization may cost in a day or a month.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use http::StatusCode;
+use sortie_api::{Budget, BudgetScope, PutBudget};
+
+use crate::{
+    app::App,
+    kit::{Admin, ApiError, ApiResult, Json, JsonBody, Member, Path},
+};
+
+/// List budgets
+///
+/// The organization's budgets by scope, each with its window now.
+#[utoipa::path(
+    get, path = "/v1/budgets", tag = "budgets",
+    responses((status = 200, description = "The budgets.", body = [Budget], example = json!([{
+        "scope": "organization", "limit_micros": 50_000_000, "period": "month", "spent_micros": 12_500_000,
+        "held_micros": 2_000_000, "available_micros": 35_500_000, "resets_at": "2026-12-01T00:00:00.000Z",
+        "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
+    }]))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn list_budgets(State(app): State<Arc<App>>, who: Member) -> ApiResult<Json<Vec<Budget>>> {
+    Ok(Json(app.engine.list_budgets(who.org).await?))
+}
+
+/// Get a budget
+///
+/// The budget with its window now: what is spent, held and left.
+#[utoipa::path(
+    get, path = "/v1/budgets/{scope}", tag = "budgets",
+    params(("scope" = BudgetScope, Path, description = "The budget's scope.", example = "workflow:nightly-report")),
+    responses((status = 200, description = "The budget.", body = Budget, example = json!({
+        "scope": "workflow:nightly-report", "limit_micros": 5_000_000, "period": "day", "spent_micros": 1_250_000,
+        "held_micros": 0, "available_micros": 3_750_000, "resets_at": "2026-11-21T00:00:00.000Z",
+        "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn get_budget(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(scope): Path<BudgetScope>,
+) -> ApiResult<Json<Budget>> {
+    Ok(Json(app.engine.get_budget(who.org, scope).await?))
+}
+
+/// Set a budget
+///
+/// Creates the budget or changes it. From then on a run is made only if its `max_cost_micros` fits in what is left of every
+/// budget that applies to it: otherwise 402, and nothing is made. What the scope names need not exist. A changed limit counts
+/// at once and leaves runs alone that are made already; a changed period begins to count anew.
+#[utoipa::path(
+    put, path = "/v1/budgets/{scope}", tag = "budgets",
+    params(("scope" = BudgetScope, Path, description = "The budget's scope.", example = "workflow:nightly-report")),
+    request_body(content = PutBudget, description = "The limit and what it is counted by.",
+        example = json!({"limit_micros": 5_000_000, "period": "day"})),
+    responses(
+        (status = 201, description = "The new budget.", body = Budget, links(
+            ("get_budget" = (operation_id = "get_budget", parameters(("scope" = "$response.body#/scope")))),
+            ("delete_budget" = (operation_id = "delete_budget", parameters(("scope" = "$response.body#/scope")))),
+        ), example = json!({
+            "scope": "workflow:nightly-report", "limit_micros": 5_000_000, "period": "day", "spent_micros": 0,
+            "held_micros": 0, "available_micros": 5_000_000, "resets_at": "2026-11-21T00:00:00.000Z",
+            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
+        })),
+        (status = 200, description = "The budget as it was changed.", body = Budget, example = json!({
+            "scope": "workflow:nightly-report", "limit_micros": 8_000_000, "period": "day", "spent_micros": 1_250_000,
+            "held_micros": 0, "available_micros": 6_750_000, "resets_at": "2026-11-21T00:00:00.000Z",
+            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T22:00:00.000Z"
+        })),
+        (status = 409, description = "The organization has as many budgets as it may.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the organization has as many budgets as it may", "code": "conflict"})),
+    ),
+    security(("api_key" = ["admin"])),
+)]
+pub(crate) async fn put_budget(
+    State(app): State<Arc<App>>,
+    who: Admin,
+    Path(scope): Path<String>,
+    JsonBody(put, _room): JsonBody<PutBudget>,
+) -> ApiResult<(StatusCode, Json<Budget>)> {
+    let scope: BudgetScope = scope
+        .parse()
+        .map_err(|rule| ApiError::invalid_request(format!("scope: {rule}")))?;
+    let (budget, is_new) = app.engine.put_budget(&who.caller(), scope, put).await?;
+    tracing::info!(budget = %budget.scope, by = %who.key, "budget set");
+    let status = if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, Json(budget)))
+}
+
+/// Delete a budget
+///
+/// Runs that hold something of it go on. Setting it again begins to count anew.
+#[utoipa::path(
+    delete, path = "/v1/budgets/{scope}", tag = "budgets",
+    params(("scope" = BudgetScope, Path, description = "The budget's scope.", example = "workflow:nightly-report")),
+    responses((status = 204, description = "The budget is gone.")),
+    security(("api_key" = ["admin"])),
+)]
+pub(crate) async fn delete_budget(
+    State(app): State<Arc<App>>,
+    who: Admin,
+    Path(scope): Path<BudgetScope>,
+) -> ApiResult<StatusCode> {
+    app.engine.delete_budget(&who.caller(), scope.clone()).await?;
+    tracing::info!(budget = %scope, by = %who.key, "budget deleted");
+    Ok(StatusCode::NO_CONTENT)
+}
