@@ -121,13 +121,15 @@ async fn a_deleted_workflow_is_gone_and_its_runs_are_not() {
     assert_eq!(kept.workflow.as_deref(), Some("daily"));
 }
 
+/// A definition with one more field.
+fn with(field: &str, value: Value) -> Value {
+    let mut body = json!({"prompt": "x"});
+    body[field] = value;
+    body
+}
+
 /// Definitions that cannot be saved, and how their refusals begin.
 fn refused() -> Vec<(Value, &'static str)> {
-    let with = |field: &str, value: Value| {
-        let mut body = json!({"prompt": "x"});
-        body[field] = value;
-        body
-    };
     let secret =
         json!({"type": "http", "url": "https://a.example", "auth": {"type": "bearer", "token": "hush"}});
     vec![
