@@ -9,6 +9,7 @@ mod audit;
 mod authorizations;
 mod connections;
 mod db;
+mod deliveries;
 mod keys;
 mod nodes;
 mod runs;
@@ -20,10 +21,11 @@ mod types;
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
+pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use types::{
     Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
-    InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
-    Origin, Progress, Result, RunFilter, StoredDefinition, Sweep, Swept,
+    InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent, NewKey, NewNode,
+    NewRun, NodeId, Origin, Progress, Receiver, Result, RunFilter, StoredDefinition, Sweep, Swept,
 };
 
 use self::db::{Db, vals};
