@@ -3,6 +3,7 @@
 //! [`Engine`] is the handle that the server and the command line hold. It is cheap to clone; every clone is the same
 //! node. Channels carry hints only: what is true is in the store, and is read again from there.
 
+mod callbacks;
 mod caller;
 mod clock;
 mod connections;
@@ -43,6 +44,7 @@ pub use options::{Options, Serves};
 pub use sealing::{InvalidKey, MasterKey};
 
 use crate::{
+    callbacks::{Callbacks, Courier, Hints},
     clock::random,
     connections::secrets::Secrets,
     hub::Hub,
@@ -69,6 +71,9 @@ struct Inner {
     models: Arc<Models>,
     web: NodeWeb,
     connections: Connections,
+    callbacks: Callbacks,
+    /// What wakes the courier.
+    due: Hints,
     hub: Hub,
     active: Active,
     places: Places,
@@ -104,6 +109,8 @@ impl Engine {
         let web = NodeWeb::new(&options)?;
         let tracker = TaskTracker::new();
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
+        let due = Hints::default();
+        let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let active = Active::default();
         let worker = Arc::new(Worker {
             store: store.clone(),
@@ -111,6 +118,7 @@ impl Engine {
             clock: options.clock.clone(),
             models: Arc::clone(&models),
             connections: connections.clone(),
+            callbacks: due.clone(),
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
@@ -123,10 +131,13 @@ impl Engine {
             options: Arc::clone(&options),
             hub: hub.clone(),
             places: places.clone(),
+            callbacks: due.clone(),
         };
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
             connections,
+            callbacks,
+            due,
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
             web,
@@ -163,6 +174,11 @@ impl Engine {
             stop: node.closing.clone(),
         };
         node.tracker.spawn(dispatcher.run());
+        if node.options.serves == Serves::Everyone {
+            let (store, callbacks) = (node.store.clone(), node.callbacks.clone());
+            let courier = Courier::new(&node.options, store, callbacks, node.closed.clone());
+            node.tracker.spawn(courier.run());
+        }
         node.tracker.spawn(lifeline.run(node.closed.clone()));
         node.tracker.spawn(node::clean_up(
             node.store.clone(),
@@ -279,17 +295,23 @@ impl Engine {
             web: &node.web,
             commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
             connections: &node.connections,
+            callbacks: &node.callbacks,
             org,
         };
         let accepted = intake.accept(request).await?;
         let now = node.options.clock.now();
         let id = RunId::new(now, random()?);
+        let callback = match accepted.callback {
+            Some(callback) => Some(node.callbacks.seal((org, id), callback).await?),
+            None => None,
+        };
         Ok(NewRun {
             id,
             org,
             idempotency_key: None,
             definition: accepted.definition,
             inline: self.sealed((org, id), &accepted.inline).await?,
+            callback,
             max_cost: accepted.max_cost,
             timeout_seconds: accepted.timeout_seconds,
             labels: Labels {
@@ -329,6 +351,7 @@ impl Engine {
             Cancelled::Now(run) => {
                 self.0.active.stop(id, StopReason::NotOurs);
                 self.0.hub.ended(id);
+                self.0.due.look();
                 Ok(run)
             }
             Cancelled::AlreadyFinal(run) => Ok(run),
