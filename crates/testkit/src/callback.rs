@@ -142,7 +142,8 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
     let genuine = delivery.refused.is_none();
     shared.received.send_modify(|all| all.push(delivery));
     // An error would mean that the receiver is gone, and nobody waits for its answer.
-    let _open = shared.held.subscribe().wait_for(|held| !held).await;
+    let mut held = shared.held.subscribe();
+    drop(held.wait_for(|held| !held).await);
     let next = shared
         .answers
         .lock()

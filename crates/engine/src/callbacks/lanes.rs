@@ -44,7 +44,7 @@ struct Lane {
 /// What is under way to each host, and which hosts have something waiting.
 #[derive(Default)]
 pub(super) struct Lanes {
-    lanes: HashMap<String, Lane>,
+    by_host: HashMap<String, Lane>,
     /// Hosts with something that is due, or soon will be.
     waiting: BTreeMap<String, Timestamp>,
     under_way: u32,
@@ -63,7 +63,7 @@ impl Lanes {
 
     /// How many more may be sent to a host, whatever the others do.
     fn free(&self, host: &str) -> u32 {
-        match self.lanes.get(host) {
+        match self.by_host.get(host) {
             None => PER_HOST,
             Some(lane) if lane.failing => {
                 let left = FAILING.saturating_sub(self.failing);
@@ -92,7 +92,7 @@ impl Lanes {
             .chain(self.waiting.range::<str, _>(before));
         for (host, _) in in_turn.filter(|(_, due_at)| **due_at <= now) {
             let mut limit = self.free(host).min(left);
-            if self.lanes.get(host).is_some_and(|lane| lane.failing) {
+            if self.by_host.get(host).is_some_and(|lane| lane.failing) {
                 limit = limit.min(failing_left);
                 failing_left -= limit;
             }
@@ -119,7 +119,7 @@ impl Lanes {
             self.waiting.remove(&order.host);
         }
         if claimed > 0 {
-            let lane = self.lanes.entry(order.host.clone()).or_default();
+            let lane = self.by_host.entry(order.host.clone()).or_default();
             lane.under_way += claimed;
             self.under_way += claimed;
             self.failing += if lane.failing { claimed } else { 0 };
@@ -128,7 +128,7 @@ impl Lanes {
 
     /// An attempt has ended.
     pub(super) fn ended(&mut self, host: &str, health: Health) {
-        let Some(lane) = self.lanes.get_mut(host) else {
+        let Some(lane) = self.by_host.get_mut(host) else {
             return;
         };
         self.under_way = self.under_way.saturating_sub(1);
@@ -144,10 +144,10 @@ impl Lanes {
         if lane.failing {
             self.failing += lane.under_way;
         } else if lane.under_way == 0 {
-            self.lanes.remove(host);
+            self.by_host.remove(host);
         }
-        if self.lanes.len() > REMEMBERED {
-            self.lanes.retain(|_, lane| lane.under_way > 0);
+        if self.by_host.len() > REMEMBERED {
+            self.by_host.retain(|_, lane| lane.under_way > 0);
         }
     }
 
@@ -236,7 +236,7 @@ mod tests {
             .collect();
         let mut lanes = lanes(&[]);
         for host in &dead {
-            lanes.lanes.insert(
+            lanes.by_host.insert(
                 host.clone(),
                 Lane {
                     under_way: 0,
@@ -282,9 +282,9 @@ mod tests {
                 }
                 prop_assert_eq!(lanes.under_way as usize, under_way.len());
                 prop_assert!(lanes.under_way <= OVERALL);
-                let failing: u32 = lanes.lanes.values().filter(|lane| lane.failing).map(|lane| lane.under_way).sum();
+                let failing: u32 = lanes.by_host.values().filter(|lane| lane.failing).map(|lane| lane.under_way).sum();
                 prop_assert_eq!(lanes.failing, failing);
-                prop_assert!(lanes.lanes.values().all(|lane| lane.under_way <= PER_HOST));
+                prop_assert!(lanes.by_host.values().all(|lane| lane.under_way <= PER_HOST));
             }
         }
 

@@ -198,7 +198,93 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use sortie_api::{Mode, Timestamp};
+    use sortie_net::Reach;
+    use sortie_store::Store;
+    use tokio_util::task::TaskTracker;
+
     use super::*;
+    use crate::MasterKey;
+
+    /// Callbacks as an engine of this mode and reach has them.
+    async fn callbacks(mode: Mode, callbacks_reach: Reach) -> (Callbacks, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&format!("sqlite:{}", dir.path().join("test.db").display()))
+            .await
+            .unwrap();
+        let options = Options {
+            mode,
+            callbacks_reach,
+            master_keys: vec![MasterKey::new([7; 32])],
+            ..Options::default()
+        };
+        let no_sandbox = Err("a test".to_owned());
+        let connections = Connections::new(&options, store, TaskTracker::new(), &no_sandbox).unwrap();
+        (
+            Callbacks::new(&options, connections, Hints::default()).unwrap(),
+            dir,
+        )
+    }
+
+    fn to(url: &str) -> Callback {
+        Callback {
+            url: url.to_owned(),
+            secret: "geheim".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_hosted_service_takes_no_address_that_is_not_public() {
+        let (hosted, _dir) = callbacks(Mode::Hosted, Reach::Public).await;
+        let (own, _dir) = callbacks(Mode::SelfHosted, Reach::Private).await;
+        for url in [
+            "http://127.0.0.1:8080/",
+            "http://0x7f.1/",
+            "http://[::ffff:10.0.0.1]/",
+            "https://192.168.1.1/hook",
+        ] {
+            let refused = hosted.check(&to(url)).unwrap_err().to_string();
+            assert!(
+                refused.starts_with("callback.url: ") && refused.ends_with("is not a public address"),
+                "{refused}"
+            );
+            assert!(own.check(&to(url)).is_ok(), "{url}");
+        }
+        for url in ["http://169.254.169.254/latest", "http://[fd00:ec2::254]/"] {
+            assert!(
+                hosted.check(&to(url)).is_err() && own.check(&to(url)).is_err(),
+                "{url}"
+            );
+        }
+        assert!(hosted.check(&to("https://example.com:8443/hook?x=1")).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_sealed_callback_opens_for_its_own_run_alone() {
+        let (callbacks, _dir) = callbacks(Mode::SelfHosted, Reach::Private).await;
+        let at = Timestamp::from_micros(1_700_000_000_000_000);
+        let (org, run) = (OrgId::new(at, [1; 10]), RunId::new(at, [2; 10]));
+        let sealed = callbacks
+            .seal((org, run), to("https://Example.com/?token=hush"))
+            .await
+            .unwrap();
+        assert_eq!(sealed.host, "example.com:443");
+        let target = callbacks.open((org, run), &sealed.target).unwrap();
+        assert_eq!(
+            (target.url.as_str(), target.secret.as_str()),
+            ("https://Example.com/?token=hush", "geheim")
+        );
+        assert!(
+            callbacks
+                .open((org, RunId::new(at, [3; 10])), &sealed.target)
+                .is_err()
+        );
+        assert!(
+            callbacks
+                .open((OrgId::new(at, [3; 10]), run), &sealed.target)
+                .is_err()
+        );
+    }
 
     fn host(url: &str) -> Option<String> {
         host_of(&url.parse().unwrap())

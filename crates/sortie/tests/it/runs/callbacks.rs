@@ -317,7 +317,8 @@ async fn the_command_line_lists_deliveries_and_sends_again() -> Checked {
 /// As long as none dies, two nodes send nothing twice.
 #[tokio::test]
 async fn two_nodes_share_the_deliveries() -> Checked {
-    let first = node(Database::Postgres).await?;
+    let options = NodeOptions::default().env("SORTIE_MASTER_KEY", &"5a".repeat(32));
+    let first = node_with(Database::Postgres, options).await?;
     let second = first.beside().await?;
     let nodes: [Client; 2] = [first.client()?, second.client()?];
     let receiver = CallbackReceiver::start(SECRET).await?;
