@@ -6,6 +6,7 @@
 pub mod budget;
 pub mod connection;
 mod credential;
+pub mod delivery;
 pub mod error;
 pub mod event;
 pub mod id;
@@ -26,6 +27,7 @@ pub mod workflow;
 pub use budget::{Budget, BudgetPeriod, BudgetScope, PutBudget};
 pub use connection::{Connection, ConnectionStatus};
 pub use credential::Credential;
+pub use delivery::{DeliveryAttempt, Redelivery};
 pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use id::{AuditId, ConnectionId, FileId, KeyId, OrgId, RunId, ScheduleId};

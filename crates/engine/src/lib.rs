@@ -4,6 +4,7 @@
 //! node. Channels carry hints only: what is true is in the store, and is read again from there.
 
 mod budgets;
+mod callbacks;
 mod caller;
 mod clock;
 mod connections;
@@ -45,6 +46,7 @@ pub use options::{Options, Serves};
 pub use sealing::{InvalidKey, MasterKey};
 
 use crate::{
+    callbacks::{Callbacks, Courier, Hints},
     clock::random,
     connections::secrets::Secrets,
     hub::Hub,
@@ -71,6 +73,9 @@ struct Inner {
     models: Arc<Models>,
     web: NodeWeb,
     connections: Connections,
+    callbacks: Callbacks,
+    /// What wakes the courier.
+    due: Hints,
     hub: Hub,
     active: Active,
     places: Places,
@@ -106,6 +111,8 @@ impl Engine {
         let web = NodeWeb::new(&options)?;
         let tracker = TaskTracker::new();
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
+        let due = Hints::default();
+        let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let active = Active::default();
         let worker = Arc::new(Worker {
             store: store.clone(),
@@ -113,6 +120,7 @@ impl Engine {
             clock: options.clock.clone(),
             models: Arc::clone(&models),
             connections: connections.clone(),
+            callbacks: due.clone(),
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
@@ -125,10 +133,13 @@ impl Engine {
             options: Arc::clone(&options),
             hub: hub.clone(),
             places: places.clone(),
+            callbacks: due.clone(),
         };
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
             connections,
+            callbacks,
+            due,
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
             web,
@@ -165,6 +176,11 @@ impl Engine {
             stop: node.closing.clone(),
         };
         node.tracker.spawn(dispatcher.run());
+        if node.options.serves == Serves::Everyone {
+            let (store, callbacks) = (node.store.clone(), node.callbacks.clone());
+            let courier = Courier::new(&node.options, store, callbacks, node.closed.clone());
+            node.tracker.spawn(courier.run());
+        }
         node.tracker.spawn(lifeline.run(node.closed.clone()));
         node.tracker.spawn(node::clean_up(
             node.store.clone(),
@@ -278,12 +294,17 @@ impl Engine {
         let accepted = self.intake(org).accept(request).await?;
         let now = node.options.clock.now();
         let id = RunId::new(now, random()?);
+        let callback = match accepted.callback {
+            Some(callback) => Some(node.callbacks.seal((org, id), callback).await?),
+            None => None,
+        };
         Ok(NewRun {
             id,
             org,
             idempotency_key: None,
             definition: accepted.definition,
             inline: self.sealed((org, id), &accepted.inline).await?,
+            callback,
             max_cost: accepted.max_cost,
             timeout_seconds: accepted.timeout_seconds,
             labels: Labels {
@@ -306,6 +327,7 @@ impl Engine {
             web: &node.web,
             commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
             connections: &node.connections,
+            callbacks: &node.callbacks,
             store: &node.store,
             org,
         }
@@ -345,6 +367,7 @@ impl Engine {
             Cancelled::Now(run) => {
                 self.0.active.stop(id, StopReason::NotOurs);
                 self.0.hub.ended(id);
+                self.0.due.look();
                 Ok(run)
             }
             Cancelled::AlreadyFinal(run) => Ok(run),

@@ -8,8 +8,8 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sortie_api::{
-    Budget, BudgetScope, Connection, ErrorBody, ErrorCode, Event, KeyId, PutBudget, Run, RunDefinition,
-    RunId, RunPage,
+    Budget, BudgetScope, Connection, DeliveryAttempt, ErrorBody, ErrorCode, Event, KeyId, PutBudget,
+    Redelivery, Run, RunDefinition, RunId, RunPage,
     connection::{Authorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey},
     limits,
@@ -208,6 +208,14 @@ impl Client {
 
     pub(crate) async fn run_definition(&self, id: RunId) -> Result<RunDefinition> {
         self.get(&format!("v1/runs/{id}/definition")).await
+    }
+
+    pub(crate) async fn list_deliveries(&self, id: RunId) -> Result<Vec<DeliveryAttempt>> {
+        self.get(&format!("v1/runs/{id}/deliveries")).await
+    }
+
+    pub(crate) async fn redeliver_run(&self, id: RunId) -> Result<Redelivery> {
+        self.post(&format!("v1/runs/{id}/deliveries"), None::<&()>).await
     }
 
     pub(crate) async fn models(&self) -> Result<ModelCatalog> {

@@ -210,6 +210,7 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
         robots: config.robots,
         search: config.search.clone(),
         connections_reach: config.connections_reach,
+        callbacks_reach: config.callbacks_reach,
         shutdown_grace: config.shutdown_grace,
         ..sortie_engine::Options::default()
     }

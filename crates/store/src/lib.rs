@@ -10,6 +10,7 @@ mod authorizations;
 mod budgets;
 mod connections;
 mod db;
+mod deliveries;
 mod keys;
 mod nodes;
 mod runs;
@@ -22,10 +23,12 @@ mod workflows;
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
+pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use types::{
     Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
-    InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
-    Origin, OverBudget, Progress, Result, RunFilter, StoredDefinition, Sweep, Swept,
+    InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent, NewKey, NewNode,
+    NewRun, NodeId, Origin, OverBudget, Progress, Receiver, Result, RunFilter, StoredDefinition, Sweep,
+    Swept,
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 

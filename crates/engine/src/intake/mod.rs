@@ -12,12 +12,13 @@ mod web;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sortie_api::{Micros, OrgId, RunRequest, limits, workflow::NOT_SAVED};
+use sortie_api::{Micros, OrgId, RunRequest, limits, request::Callback, workflow::NOT_SAVED};
 use sortie_sandbox::Level;
 use sortie_store::Store;
 
 use crate::{
     Error, Options,
+    callbacks::Callbacks,
     connections::{Connections, secrets::Secrets},
     models::Models,
     web::NodeWeb,
@@ -39,6 +40,8 @@ pub(crate) struct Accepted {
     pub(crate) tags: Vec<String>,
     /// The credentials of inline connections, by name; they are not in the definition.
     pub(crate) inline: BTreeMap<String, Secrets>,
+    /// Where its completion callback goes; it is not in the definition either.
+    pub(crate) callback: Option<Callback>,
 }
 
 /// What intake checks a request against.
@@ -52,6 +55,7 @@ pub(crate) struct Intake<'a> {
     pub(crate) connections: &'a Connections,
     /// Where saved workflows are.
     pub(crate) store: &'a Store,
+    pub(crate) callbacks: &'a Callbacks,
     /// Whose request it is.
     pub(crate) org: OrgId,
 }
@@ -71,7 +75,10 @@ impl Intake<'_> {
         let inline = connections::check(self.connections, self.org, &mut request).await?;
         let (timeout_seconds, max_cost) = self.check_conditions(&mut request)?;
         unavailable::zero_data_retention(&request)?;
-        unavailable::callback(&request)?;
+        let callback = request.callback.take();
+        if let Some(callback) = &callback {
+            self.callbacks.check(callback)?;
+        }
         schemas::check(&request, NoInput::IsMissing).await?;
         let definition = serde_json::to_string(&request)
             .map_err(|error| Error::Internal(format!("a definition cannot be serialized: {error}")))?;
@@ -83,6 +90,7 @@ impl Intake<'_> {
             model,
             tags: request.tags.unwrap_or_default(),
             inline,
+            callback,
         })
     }
 

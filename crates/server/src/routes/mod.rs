@@ -12,6 +12,7 @@ mod budgets;
 mod connections;
 mod connections_oauth;
 mod cursor;
+mod deliveries;
 mod event_stream;
 mod events;
 mod keys;
@@ -42,6 +43,7 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
             workflows::put_workflow,
             workflows::delete_workflow
         ))
+        .routes(routes!(deliveries::list_deliveries, deliveries::redeliver_run))
         .routes(routes!(connections::list_connections))
         .routes(routes!(
             connections::get_connection,

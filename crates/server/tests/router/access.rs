@@ -85,6 +85,14 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         Foreign::NotFound,
     ),
     (
+        "list_deliveries",
+        Method::GET,
+        "/v1/runs/{run}/deliveries",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
         "put_workflow",
         Method::PUT,
         "/v1/workflows/theirs",
@@ -96,6 +104,14 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         "delete_workflow",
         Method::DELETE,
         "/v1/workflows/ours",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "redeliver_run",
+        Method::POST,
+        "/v1/runs/{run}/deliveries",
         "",
         "member",
         Foreign::NotFound,
@@ -242,7 +258,9 @@ struct Resources {
 
 impl Resources {
     async fn of(rig: &Rig) -> Self {
-        let run = rig.admin.create(&waiting()).await.unwrap().id.to_string();
+        let mut request = waiting();
+        request["callback"] = json!({"url": "http://127.0.0.1:9/", "secret": "s"});
+        let run = rig.admin.create(&request).await.unwrap().id.to_string();
         let key = rig
             .admin
             .post("/v1/admin/keys", &json!({"name": "mine"}))

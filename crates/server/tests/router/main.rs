@@ -11,6 +11,7 @@
 
 mod access;
 mod budgets;
+mod deliveries;
 mod refusals;
 mod rig;
 mod runs;

@@ -3,6 +3,7 @@
 mod budgets;
 mod config;
 mod connections;
+mod deliveries;
 mod doctor;
 mod keys;
 mod models;

@@ -56,6 +56,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../../../migrations/0006_schedules.sql"),
     },
     Migration {
+        version: 9,
+        name: "callbacks",
+        text: include_str!("../../../../migrations/0009_callbacks.sql"),
+    },
+    Migration {
         version: 12,
         name: "budgets",
         text: include_str!("../../../../migrations/0012_budgets.sql"),

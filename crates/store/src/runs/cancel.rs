@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Store, budgets,
     db::{Stmt, Tx, batch, vals},
+    deliveries::delivery_of_org_is_due,
     sealed::delete_run_secrets,
     types::{Cancelled, Error, NewEvent, Result},
 };
@@ -36,7 +37,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     let mut change = vals![org, id, RunStatus::Cancelled, event.at];
     change.extend([a, b, c, d]);
     change.extend(held()?);
-    let [_, changed, _, _, released, found] = batch(
+    let [_, changed, _, _, _, released, found] = batch(
         tx,
         &[
             // Nobody can claim it any more, so it stays as free or as held as this statement finds it. Said in this
@@ -66,6 +67,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                  AND (SELECT q.run_id FROM queue q WHERE q.run_id = $2) IS NULL",
                 vals![org, id],
             ),
+            delivery_of_org_is_due(org, id, event.at),
             budgets::release_unqueued(org, id),
             Stmt::new(
                 concat!(select_runs!(), "r.id = $2 AND r.org_id = $1"),

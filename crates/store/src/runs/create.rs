@@ -7,6 +7,7 @@ use super::{run_columns, run_with_output, select_runs, status_event};
 use crate::{
     Store, budgets,
     db::{Stmt, Tx, vals},
+    deliveries::insert_delivery,
     types::{Created, Error, NewEvent, NewRun, Result},
 };
 
@@ -32,8 +33,9 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     let mut statements = vec![
         Stmt::new(
             "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
-             cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags) \
-             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12) \
+             cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
+             callback_host) \
+             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13) \
              ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
             vals![
                 run.id,
@@ -47,7 +49,8 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
                 labels.schedule,
                 labels.model.as_deref(),
                 labels.key,
-                tags.as_deref()
+                tags.as_deref(),
+                run.callback.as_ref().map(|callback| callback.host.as_str())
             ],
         ),
         budgets::applying(run),
@@ -76,6 +79,9 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
             "INSERT INTO run_secret (run_id, credentials) SELECT id, CAST($2 AS {BLOB}) FROM run WHERE id = $1",
             vals![run.id, inline.sealed.as_slice()],
         ));
+    }
+    if let Some(callback) = &run.callback {
+        statements.push(insert_delivery(run.id, callback));
     }
     if let Some(tags) = &tags {
         statements.push(Stmt::new(

@@ -8,6 +8,7 @@ use super::{json_ids, moves::held, status_event, stored, takeover::take_over};
 use crate::{
     Store, budgets,
     db::{Row, Stmt, Tx, Val, batch, vals},
+    deliveries::deliveries_are_due,
     nodes::LOCK,
     types::{Error, Expired, Held, NewEvent, NodeId, Result, Sweep, Swept},
 };
@@ -279,7 +280,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     change.extend(ending.price());
     let mut settle = vals![ids.as_str(), RunStatus::Cancelled];
     settle.extend(ending.price());
-    let [changed, _, _, _, _, _, released] = batch(
+    let [changed, _, _, _, _, _, _, released] = batch(
         tx,
         &[
             Stmt::new(
@@ -311,6 +312,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                 "DELETE FROM run_secret WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
                 vals![ids.as_str()],
             ),
+            deliveries_are_due(&ids, at),
             budgets::release_all(&ids),
         ],
     )?;

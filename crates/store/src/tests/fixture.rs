@@ -94,6 +94,7 @@ impl Fixture {
             idempotency_key: None,
             definition: r#"{"prompt":"hello"}"#.into(),
             inline: None,
+            callback: None,
             max_cost: Micros::new(1_000_000).expect("an amount"),
             timeout_seconds: 300,
             labels: crate::Labels::default(),
@@ -239,6 +240,7 @@ impl Fixture {
             events: vec![self.message("bye"), self.status(status)],
             journal: Journal::Written,
             brought: crate::Brought::Credentials,
+            receiver: crate::Receiver::Nobody,
             at: self.now(),
         }
     }

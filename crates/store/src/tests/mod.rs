@@ -6,6 +6,7 @@ mod budgets_model;
 mod claim;
 mod connections;
 mod create;
+mod deliveries;
 mod fixture;
 mod keys;
 mod model;
