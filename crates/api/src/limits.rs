@@ -64,6 +64,18 @@ pub const BODY_BYTES: usize = 24 * 1024 * 1024;
 pub const PAGE: u32 = 100;
 /// A key's name, in characters.
 pub const KEY_NAME_CHARS: usize = 200;
+/// How long the secret before a rotation works on, in seconds: most, and when nothing is sent.
+pub const GRACE_SECONDS_MAX: i64 = 604_800;
+/// See [`GRACE_SECONDS_MAX`].
+pub const GRACE_SECONDS_DEFAULT: i64 = 3_600;
+/// Days that usage is asked for at once.
+pub const USAGE_DAYS: i64 = 366;
+/// Days that usage is told for when none are named.
+pub const USAGE_DAYS_DEFAULT: i64 = 30;
+/// Rows of one answer about usage.
+pub const USAGE_ROWS: u32 = 10_000;
+/// The action and the target that the audit log is filtered by, in characters.
+pub const AUDIT_FILTER_CHARS: usize = 300;
 /// Requests a minute with a bearer credential.
 pub const REQUESTS_PER_MINUTE: u32 = 600;
 /// Requests a minute without a credential, per client address.

@@ -16,15 +16,17 @@ mod sealed;
 #[cfg(test)]
 mod tests;
 mod types;
+mod usage;
 
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use types::{
-    Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
-    InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
-    Origin, Progress, Result, RunFilter, StoredDefinition, Sweep, Swept,
+    Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish,
+    Held, InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun,
+    NodeId, Origin, Progress, Result, Rotation, RunFilter, StoredDefinition, Sweep, Swept,
 };
+pub use usage::{UsageDue, UsageQuery};
 
 use self::db::{Db, vals};
 

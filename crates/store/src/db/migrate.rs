@@ -45,6 +45,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "run_details",
         text: include_str!("../../../../migrations/0004_run_details.sql"),
     },
+    Migration {
+        version: 11,
+        name: "administration",
+        text: include_str!("../../../../migrations/0011_administration.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

@@ -1,5 +1,6 @@
 //! The tests of the commands. Each is written once and runs on both databases.
 mod atomicity;
+mod audit;
 mod backend;
 mod claim;
 mod connections;
@@ -12,6 +13,7 @@ mod plans;
 mod races;
 mod read;
 mod takeover;
+mod usage;
 mod work;
 
 /// Makes each test two: one on a fresh `SQLite` file, one on a fresh `PostgreSQL` database.
