@@ -60,7 +60,9 @@ pub const CALLBACK_URL_CHARS: usize = 2_048;
 pub const CALLBACK_SECRET_CHARS: usize = 256;
 /// The whole body of a run request, in bytes: what the fields together may hold, with room for JSON escapes.
 pub const BODY_BYTES: usize = 24 * 1024 * 1024;
-/// Runs on one page, most, and without pagination.
+/// `wait` of a read of a run, in seconds, most.
+pub const WAIT_SECONDS: i64 = 60;
+/// Runs, or entries of the audit log, on one page, most, and without pagination.
 pub const PAGE: u32 = 100;
 /// A key's name, in characters.
 pub const KEY_NAME_CHARS: usize = 200;
@@ -74,8 +76,6 @@ pub const USAGE_DAYS: i64 = 366;
 pub const USAGE_DAYS_DEFAULT: i64 = 30;
 /// Rows of one answer about usage.
 pub const USAGE_ROWS: u32 = 10_000;
-/// The action and the target that the audit log is filtered by, in characters.
-pub const AUDIT_FILTER_CHARS: usize = 300;
 /// Requests a minute with a bearer credential.
 pub const REQUESTS_PER_MINUTE: u32 = 600;
 /// Requests a minute without a credential, per client address.

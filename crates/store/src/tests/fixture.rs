@@ -6,7 +6,7 @@ use std::{
 };
 
 use sortie_api::{
-    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, Timestamp, event::EventType, id::KeyId,
+    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, Timestamp, event::EventType, id::KeyId,
 };
 use sortie_testkit::postgres::TestDatabase;
 
@@ -219,6 +219,7 @@ impl Fixture {
             events,
             journal: NewEntries::default(),
             cost,
+            usage: usage(1),
         };
         self.store.append(fence, new).await
     }
@@ -258,6 +259,7 @@ impl Fixture {
             output: output.map(str::to_owned),
             error: error.map(str::to_owned),
             cost: Micros::new(42).expect("an amount"),
+            usage: usage(1),
             events: vec![self.message("bye"), self.status(status)],
             journal: Journal::Written,
             brought: crate::Brought::Credentials,
@@ -395,5 +397,17 @@ pub(super) fn after(fence: Fence, events: i64) -> Fence {
     Fence {
         last_event: fence.last_event + events,
         ..fence
+    }
+}
+
+/// A use in which no two figures are the same.
+pub(super) const fn usage(first: i64) -> RunUsage {
+    RunUsage {
+        input_tokens: first,
+        output_tokens: first + 1,
+        cache_read_tokens: first + 2,
+        cache_write_tokens: first + 3,
+        model_calls: first + 4,
+        tool_calls: first + 5,
     }
 }
