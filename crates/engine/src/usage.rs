@@ -180,6 +180,7 @@ mod tests {
             output: None,
             error: None,
             cost: Micros::ZERO,
+            usage: sortie_api::RunUsage::default(),
             events: vec![NewEvent::new(&sortie_api::EventType::status(ended), made).unwrap()],
             journal: Journal::Empty,
             brought: Brought::Nothing,

@@ -86,7 +86,7 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
         {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
         {"name": "models", "description": "The models runs can use."},
         {"name": "organization", "description": "The organization behind the key."},
-        {"name": "administration", "description": "API keys of a self-hosted engine."},
+        {"name": "administration", "description": "API keys, the audit log, usage, and the license of a self-hosted engine."},
         {"name": "operations", "description": "Health and description of the engine."},
     ]);
     for (path, item) in members(&mut document["paths"]) {
@@ -182,7 +182,10 @@ const FAILURE_EXAMPLES: [(ErrorCode, &str); 4] = [
         ErrorCode::PaymentRequired,
         "available credits do not cover max_cost_micros",
     ),
-    (ErrorCode::Conflict, "the last admin key cannot be revoked"),
+    (
+        ErrorCode::Conflict,
+        "the last admin key that does not expire cannot be deleted",
+    ),
     (ErrorCode::Gone, "a zero-data-retention run keeps no definition"),
 ];
 

@@ -1,5 +1,6 @@
 //! The command line: its commands, flags and help texts.
 
+mod administration;
 mod connections;
 
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use sortie_api::{KeyId, Role, RunId, RunStatus, ScheduleId};
 
+pub(crate) use self::administration::{AuditArgs, Expiry, Grace, UsageArgs};
 pub(crate) use self::connections::{ConnectionName, ConnectionsCommand, PutArgs};
 use crate::config::Flags;
 
@@ -50,9 +52,15 @@ pub(crate) enum Command {
     /// Save, list, test and authorize connections to APIs and MCP servers
     #[command(subcommand)]
     Connections(ConnectionsCommand),
-    /// Make, list and revoke API keys
+    /// Make, list, rotate and revoke API keys
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Show who changed what, when and from where
+    Audit(AuditArgs),
+    /// Show what runs have cost and used
+    Usage(UsageArgs),
+    /// Show the license, and the runs of this month
+    License(ListArgs),
     /// List the models that runs can use
     Models(ListArgs),
     /// Print the OpenAPI document of the API
@@ -247,10 +255,23 @@ pub(crate) enum KeysCommand {
         #[arg(long, value_enum, default_value_t = KeyRole::Member)]
         role: KeyRole,
         #[command(flatten)]
+        expiry: Expiry,
+        #[command(flatten)]
         list: ListArgs,
     },
     /// List the keys, without their secrets
     List(ListArgs),
+    /// Give a key a new secret and print it, this once
+    ///
+    /// The secret before it works on for the grace. Where the data folder holds the key, its file is replaced.
+    Rotate {
+        key: KeyId,
+        /// How long the secret before it works: 0s to 7d [default: 1h]
+        #[arg(long, value_name = "DURATION")]
+        grace: Option<Grace>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Revoke a key
     Revoke {
         key: KeyId,
@@ -455,6 +476,28 @@ mod tests {
             &["sortie", "runs", "list", "--status", "done"],
             &["sortie", "runs", "list", "--limit", "0"],
             &["sortie", "keys", "create", "ci", "--role", "owner"],
+            &[
+                "sortie",
+                "keys",
+                "create",
+                "ci",
+                "--expires-in",
+                "1d",
+                "--expires-at",
+                "2999-01-01T00:00:00Z",
+            ],
+            &["sortie", "keys", "create", "ci", "--expires-in", "-1d"],
+            &[
+                "sortie",
+                "keys",
+                "rotate",
+                "key_01kafs6w1cefkstv6qr1ptb0mp",
+                "--grace",
+                "soon",
+            ],
+            &["sortie", "usage", "--by", "day,user"],
+            &["sortie", "usage", "--from", "20261120"],
+            &["sortie", "audit", "--limit", "0"],
             &["sortie", "connections", "get", "../admin/keys"],
             &["sortie", "connections", "put", "crm"],
             &[

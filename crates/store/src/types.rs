@@ -3,7 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use sortie_api::{
-    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp, event::EventType, id::KeyId,
+    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp, event::EventType,
+    id::KeyId,
 };
 
 /// Result of a store command.

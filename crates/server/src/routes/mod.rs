@@ -8,17 +8,20 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{app::App, kit::ApiError};
 
+mod audit;
 mod connections;
 mod connections_oauth;
 mod cursor;
 mod event_stream;
 mod events;
 mod keys;
+mod license;
 mod models;
 mod operations;
 mod organization;
 mod run_list;
 mod runs;
+mod usage;
 
 /// Liveness: answers while the process serves.
 pub(crate) const HEALTHZ: &str = "/healthz";
@@ -48,6 +51,10 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(models::list_models))
         .routes(routes!(keys::create_key, keys::list_keys))
         .routes(routes!(keys::delete_key))
+        .routes(routes!(keys::rotate_key))
+        .routes(routes!(audit::list_audit))
+        .routes(routes!(usage::get_usage))
+        .routes(routes!(license::get_license))
         .routes(routes!(operations::get_health))
         .routes(routes!(operations::get_readiness))
         .routes(routes!(operations::get_description))

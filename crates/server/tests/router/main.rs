@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod administration;
 mod refusals;
 mod rig;
 mod runs;
