@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_duration_is_a_number_with_its_unit() {
-        let days = |days| Ok(Length(Duration::from_hours(24 * days)));
+        let days = |days: u64| Ok(Length(Duration::from_hours(24 * days)));
         assert_eq!("30d".parse(), days(30));
         assert_eq!("1d 12h".parse(), Ok(Length(Duration::from_hours(36))));
         assert_eq!("0s".parse(), Ok(Grace(Duration::ZERO)));
