@@ -17,6 +17,14 @@ pub struct ApiKey {
     pub role: Role,
     /// When it was made.
     pub created_at: Timestamp,
+    /// When it stops working; absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub expires_at: Option<Timestamp>,
+    /// Until when the secret before the last rotation works, or did; absent where it was never rotated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub previous_until: Option<Timestamp>,
 }
 
 /// The roles a key may have: an owner is a person.
@@ -28,7 +36,7 @@ fn key_role() -> utoipa::openapi::schema::Object {
         .build()
 }
 
-objects!(CreateKey);
+objects!(CreateKey RotateKey);
 
 /// Body of `POST /v1/admin/keys`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -50,9 +58,31 @@ pub struct CreateKey {
     )]
     #[schema(schema_with = key_role)]
     pub role: Option<Role>,
+    /// When it stops working, which is in the future; without it, it works until it is revoked.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub expires_at: Option<Timestamp>,
 }
 
-/// Answer of `POST /v1/admin/keys`: the only time the secret is shown.
+/// Body of `POST /v1/admin/keys/{id}/rotate`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct RotateKey {
+    /// How long the secret before it works on, in seconds: 0 to 604800. Default: 3600.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, minimum = 0, maximum = 604_800, default = 3600)]
+    pub grace_seconds: Option<i64>,
+}
+
+/// Answer of `POST /v1/admin/keys` and of a rotation: the only time the secret is shown.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 pub struct CreatedKey {
     /// The key's id.
@@ -64,4 +94,12 @@ pub struct CreatedKey {
     /// The secret to send as `Authorization: Bearer`.
     #[schema(example = "sts_…")]
     pub key: String,
+    /// When it stops working; absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub expires_at: Option<Timestamp>,
+    /// After a rotation: until when the secret before it works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub previous_until: Option<Timestamp>,
 }

@@ -3,6 +3,7 @@
 //! No I/O, no clock and no randomness of its own: times and random bytes are arguments. The server, the
 //! command line, the store and the tests share these types, so a field exists in one place.
 
+pub mod audit;
 pub mod budget;
 pub mod connection;
 mod credential;
@@ -12,6 +13,7 @@ pub mod event;
 pub mod id;
 pub mod json;
 pub mod key;
+pub mod license;
 pub mod limits;
 pub mod model;
 pub mod money;
@@ -22,8 +24,10 @@ pub mod run;
 pub mod secret;
 pub mod status;
 pub mod time;
+pub mod usage;
 pub mod workflow;
 
+pub use audit::{AuditEntry, AuditPage};
 pub use budget::{Budget, BudgetPeriod, BudgetScope, PutBudget};
 pub use connection::{Connection, ConnectionStatus};
 pub use credential::Credential;
@@ -31,6 +35,7 @@ pub use delivery::{DeliveryAttempt, Redelivery};
 pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use id::{AuditId, ConnectionId, FileId, KeyId, OrgId, RunId, ScheduleId};
+pub use license::License;
 pub use money::Micros;
 pub use organization::{Mode, OrganizationInfo, Role};
 pub use request::RunRequest;

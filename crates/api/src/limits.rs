@@ -72,10 +72,20 @@ pub const CALLBACK_ATTEMPTS: i64 = 200;
 pub const BODY_BYTES: usize = 24 * 1024 * 1024;
 /// `wait` of a read of a run, in seconds, most.
 pub const WAIT_SECONDS: i64 = 60;
-/// Runs on one page, most, and without pagination.
+/// Runs, or entries of the audit log, on one page, most, and without pagination.
 pub const PAGE: u32 = 100;
 /// A key's name, in characters.
 pub const KEY_NAME_CHARS: usize = 200;
+/// How long the secret before a rotation works on, in seconds: most, and when nothing is sent.
+pub const GRACE_SECONDS_MAX: i64 = 604_800;
+/// See [`GRACE_SECONDS_MAX`].
+pub const GRACE_SECONDS_DEFAULT: i64 = 3_600;
+/// Days that usage is asked for at once.
+pub const USAGE_DAYS: i64 = 366;
+/// Days that usage is told for when none are named.
+pub const USAGE_DAYS_DEFAULT: i64 = 30;
+/// Rows of one answer about usage.
+pub const USAGE_ROWS: u32 = 10_000;
 /// Requests a minute with a bearer credential.
 pub const REQUESTS_PER_MINUTE: u32 = 600;
 /// Requests a minute without a credential, per client address.

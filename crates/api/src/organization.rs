@@ -5,7 +5,10 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{id::OrgId, money::Micros};
+use crate::{
+    id::{KeyId, OrgId},
+    money::Micros,
+};
 
 /// How the service is deployed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -79,6 +82,10 @@ pub struct OrganizationInfo {
     pub organization_id: OrgId,
     /// The credential's role.
     pub role: Role,
+    /// The API key that the credential is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub key_id: Option<KeyId>,
     /// The deployment mode.
     pub mode: Mode,
     /// Compute price per second of a run, in micros.

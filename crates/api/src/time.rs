@@ -1,6 +1,6 @@
 //! Points in time: integer microseconds since the Unix epoch inside, RFC 3339 in UTC with milliseconds outside.
 
-use std::{fmt, ops::Add, time::Duration};
+use std::{fmt, ops::Add, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::{
@@ -47,6 +47,21 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = jiff::Timestamp::from_millisecond(self.0.div_euclid(1_000)).map_err(|_| fmt::Error)?;
         write!(f, "{millis:.3}")
+    }
+}
+
+/// A text that is not a point in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be a time as RFC 3339 has it, as in 2026-11-20T21:30:00Z")]
+pub struct InvalidTimestamp;
+
+impl FromStr for Timestamp {
+    type Err = InvalidTimestamp;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTimestamp> {
+        text.parse::<jiff::Timestamp>()
+            .map(|at| Self(at.as_microsecond()))
+            .map_err(|_| InvalidTimestamp)
     }
 }
 

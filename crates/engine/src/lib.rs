@@ -19,6 +19,7 @@ mod options;
 mod sealing;
 #[cfg(test)]
 mod testing;
+mod usage;
 mod web;
 mod worker;
 mod workflows;
@@ -28,12 +29,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures_util::stream::BoxStream;
 use sortie_api::{
     KeyId, Mode, OrgId, OrganizationInfo, Role, Run, RunId, RunRequest,
-    key::{CreateKey, CreatedKey},
+    key::{CreateKey, CreatedKey, RotateKey},
     model::ModelCatalog,
     secret::Secret,
 };
 use sortie_sandbox::{Backend, Level};
-use sortie_store::{Cancelled, Created, Expired, InlineCredentials, KeyRecord, Labels, NewRun, Store};
+use sortie_store::{Actor, Cancelled, Created, Expired, InlineCredentials, KeyRecord, Labels, NewRun, Store};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -51,7 +52,7 @@ use crate::{
     connections::secrets::Secrets,
     hub::Hub,
     intake::{Intake, idempotency_key},
-    keys::Keys,
+    keys::{CheckedKey, Keys},
     models::Models,
     no_sandbox::NoSandbox,
     node::{Identity, Lifeline},
@@ -188,6 +189,14 @@ impl Engine {
             node.active.clone(),
             node.closed.clone(),
         ));
+        if node.options.serves == Serves::Everyone {
+            let counting = usage::keep_counting(
+                node.store.clone(),
+                node.options.clock.clone(),
+                node.closed.clone(),
+            );
+            node.tracker.spawn(counting);
+        }
         node.tracker.spawn(node::watch(
             node.store.clone(),
             node.hub.clone(),
@@ -204,11 +213,14 @@ impl Engine {
     /// not. The caller makes the secret and puts it where it cannot be lost before it becomes valid.
     pub async fn bootstrap(&self, secret: &Secret) -> Result<bool, Error> {
         let org = OrgId::new(self.0.options.clock.now(), random()?);
-        let key = self
-            .0
-            .keys
-            .new_key(org, "first admin key".to_owned(), Role::Admin, secret)?;
-        Ok(self.0.store.bootstrap("default", key).await?)
+        let key = self.0.keys.new_key(org, CheckedKey::first(), secret)?;
+        let nobody = Caller {
+            org,
+            actor: Actor::default(),
+            schedule: None,
+        };
+        let audit = nobody.audit(&self.0.options.clock, "key.create", key.id)?;
+        Ok(self.0.store.bootstrap("default", key, audit).await?)
     }
 
     /// Who stands behind a bearer credential; `None` when it is invalid, unknown, expired or revoked.
@@ -217,20 +229,31 @@ impl Engine {
     }
 
     /// Makes an API key.
-    pub async fn create_key(&self, org: OrgId, request: CreateKey) -> Result<CreatedKey, Error> {
-        self.0.keys.create(org, request).await
+    pub async fn create_key(&self, caller: &Caller, request: CreateKey) -> Result<CreatedKey, Error> {
+        self.0.keys.create(caller, request).await
     }
 
-    /// Revokes an API key.
-    pub async fn delete_key(&self, org: OrgId, id: KeyId) -> Result<(), Error> {
-        self.0.keys.delete(org, id).await
+    /// Gives an API key a new secret; the one before it works for the grace. `Conflict` where the key has expired.
+    pub async fn rotate_key(
+        &self,
+        caller: &Caller,
+        id: KeyId,
+        request: &RotateKey,
+    ) -> Result<CreatedKey, Error> {
+        self.0.keys.rotate(caller, id, request).await
+    }
+
+    /// Revokes an API key. `Conflict` for the last admin key that does not expire.
+    pub async fn delete_key(&self, caller: &Caller, id: KeyId) -> Result<(), Error> {
+        self.0.keys.delete(caller, id).await
     }
 
     /// What `GET /v1/me` answers.
-    pub fn organization_info(&self, org: OrgId, role: Role) -> OrganizationInfo {
+    pub fn organization_info(&self, org: OrgId, role: Role, key: Option<KeyId>) -> OrganizationInfo {
         OrganizationInfo {
             organization_id: org,
             role,
+            key_id: key,
             mode: self.0.options.mode,
             compute_micros_per_second: self.0.options.compute_micros_per_second,
             default_max_cost_micros: self.0.options.default_max_cost,

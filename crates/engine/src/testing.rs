@@ -1,10 +1,10 @@
 //! What unit tests of several modules stand on.
 
 use sortie_api::{
-    KeyId, Micros, OrgId, Role, RunId,
+    AuditId, KeyId, Micros, OrgId, Role, RunId, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_store::{Claim, Created, NewKey, NewNode, NewRun, NodeId, Store};
+use sortie_store::{Actor, Audit, Claim, Created, NewKey, NewNode, NewRun, NodeId, Store};
 use tempfile::TempDir;
 
 use crate::{Clock, Options};
@@ -17,6 +17,28 @@ pub(crate) struct Held {
     pub(crate) dir: TempDir,
 }
 
+/// Makes the first organization of a store.
+pub(crate) async fn organization(store: &Store, org: OrgId, at: Timestamp) {
+    let key = NewKey {
+        id: KeyId::new(at, [1; 10]),
+        org,
+        name: "test".to_owned(),
+        role: Role::Admin,
+        hash: Secret::new(SELF_HOSTED_KEY, [1; 32]).hash(),
+        created_at: at,
+        expires_at: None,
+    };
+    let audit = Audit {
+        id: AuditId::new(at, [1; 10]),
+        org,
+        at,
+        actor: Actor::default(),
+        action: "key.create",
+        target: key.id.to_string(),
+    };
+    assert!(store.bootstrap("test", key, audit).await.unwrap());
+}
+
 /// A claimed run that answers at once, on a node of the default name.
 pub(crate) async fn held() -> Held {
     let dir = tempfile::tempdir().unwrap();
@@ -24,15 +46,7 @@ pub(crate) async fn held() -> Held {
     let store = Store::open(&url).await.unwrap();
     let now = Clock::system().now();
     let org = OrgId::new(now, [1; 10]);
-    let key = NewKey {
-        id: KeyId::new(now, [1; 10]),
-        org,
-        name: "test".to_owned(),
-        role: Role::Admin,
-        hash: Secret::new(SELF_HOSTED_KEY, [1; 32]).hash(),
-        created_at: now,
-    };
-    assert!(store.bootstrap("test", key).await.unwrap());
+    organization(&store, org, now).await;
     let run = NewRun {
         id: RunId::new(now, [2; 10]),
         org,

@@ -10,10 +10,11 @@ use std::{sync::Arc, time::Duration};
 use futures_util::StreamExt;
 use serde_json::Value;
 use sortie_api::{
-    Micros, OrgId, Run, RunRequest, RunStatus,
+    Micros, OrgId, Run, RunRequest, RunStatus, Timestamp,
+    key::{CreateKey, CreatedKey, RotateKey},
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Caller, Deltas, Engine, Error, Frame, Options, Serves};
+use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Frame, Options, Serves};
 use sortie_store::{Actor, Created, Store};
 use tempfile::TempDir;
 
@@ -58,6 +59,15 @@ impl Rig {
             key,
             dir,
         }
+    }
+
+    async fn new_key(&self, name: &str, expires_at: Option<Timestamp>) -> CreatedKey {
+        let request = CreateKey {
+            name: name.to_owned(),
+            role: None,
+            expires_at,
+        };
+        self.engine.create_key(&caller(self.org), request).await.unwrap()
     }
 
     /// The next start of the node, on the same data. The engine before it is shut down already.
@@ -384,21 +394,83 @@ async fn what_is_not_available_is_refused_and_nothing_is_created() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_key_is_refused_at_once() {
     let rig = Rig::start().await;
-    let request = sortie_api::key::CreateKey {
-        name: " second ".to_owned(),
-        role: None,
-    };
-    let second = rig.engine.create_key(rig.org, request).await.unwrap();
+    let second = rig.new_key(" second ", None).await;
     assert_eq!(second.name, "second");
     assert!(rig.engine.authenticate(&second.key).await.unwrap().is_some());
-    rig.engine.delete_key(rig.org, second.id).await.unwrap();
+    let caller = caller(rig.org);
+    rig.engine.delete_key(&caller, second.id).await.unwrap();
     assert!(rig.engine.authenticate(&second.key).await.unwrap().is_none());
     let first = rig.engine.authenticate(rig.key.expose()).await.unwrap().unwrap();
     assert!(matches!(
-        rig.engine.delete_key(rig.org, first.id).await,
+        rig.engine.delete_key(&caller, first.id).await,
         Err(Error::Conflict(_))
     ));
     assert!(rig.dir.path().exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_expires_at_its_moment_though_its_look_up_is_kept() {
+    let clock = Clock::manual(Timestamp::from_micros(1_700_000_000_000_000));
+    let rig = Rig::start_with(|options| options.clock = clock.clone()).await;
+    let ends = clock.now() + Duration::from_secs(2);
+    let key = rig.new_key("short", Some(ends)).await.key;
+    let works = async || rig.engine.authenticate(&key).await.unwrap().is_some();
+    assert!(works().await);
+    clock.set(Timestamp::from_micros(ends.as_micros() - 1));
+    assert!(works().await);
+    clock.set(ends);
+    assert!(!works().await);
+    let again = CreateKey {
+        name: "late".to_owned(),
+        role: None,
+        expires_at: Some(ends),
+    };
+    let refused = rig.engine.create_key(&caller(rig.org), again).await;
+    assert!(matches!(refused, Err(Error::Invalid(rule)) if rule.starts_with("expires_at: ")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_is_rotated_out_works_for_its_grace_and_no_longer() {
+    let clock = Clock::manual(Timestamp::from_micros(1_700_000_000_000_000));
+    let rig = Rig::start_with(|options| options.clock = clock.clone()).await;
+    let first = rig.new_key("rotated", None).await;
+    let works = async |key: &str| {
+        rig.engine
+            .authenticate(key)
+            .await
+            .unwrap()
+            .map(|record| record.id)
+    };
+    let rotate = async |grace_seconds| {
+        let request = RotateKey { grace_seconds };
+        rig.engine.rotate_key(&caller(rig.org), first.id, &request).await
+    };
+    assert_eq!(works(&first.key).await, Some(first.id));
+    let second = rotate(Some(10)).await.unwrap();
+    assert_eq!(second.previous_until, Some(clock.now() + Duration::from_secs(10)));
+    assert_eq!(
+        (works(&first.key).await, works(&second.key).await),
+        (Some(first.id), Some(first.id))
+    );
+    clock.set(clock.now() + Duration::from_secs(10));
+    assert_eq!(
+        (works(&first.key).await, works(&second.key).await),
+        (None, Some(first.id))
+    );
+    let third = rotate(None).await.unwrap();
+    assert_eq!(third.previous_until, Some(clock.now() + Duration::from_hours(1)));
+    let fourth = rotate(Some(0)).await.unwrap();
+    for (key, id) in [
+        (&second.key, None),
+        (&third.key, None),
+        (&fourth.key, Some(first.id)),
+    ] {
+        assert_eq!(works(key).await, id);
+    }
+    for wrong in [-1, 604_801, i64::MAX, i64::MIN] {
+        let refused = rotate(Some(wrong)).await;
+        assert!(matches!(refused, Err(Error::Invalid(rule)) if rule.starts_with("grace_seconds: ")));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,13 +15,14 @@ use sortie_agent::{
     tool::Effect,
 };
 use sortie_api::{
-    KeyId, Micros, OrgId, Role, Run, RunId, RunStatus, Timestamp,
+    AuditId, KeyId, Micros, OrgId, Role, Run, RunId, RunStatus, Timestamp,
     event::EventType,
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Clock, Engine, Frame, Options};
 use sortie_store::{
-    Append, Created, EventRow, Fence, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Store,
+    Actor, Append, Audit, Created, EventRow, Fence, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
+    Store,
 };
 use tempfile::TempDir;
 
@@ -93,8 +94,17 @@ impl Left {
             role: Role::Admin,
             hash: Secret::new(SELF_HOSTED_KEY, [1; 32]).hash(),
             created_at: at,
+            expires_at: None,
         };
-        assert!(store.bootstrap("test", key).await.unwrap());
+        let audit = Audit {
+            id: AuditId::new(at, [1; 10]),
+            org,
+            at,
+            actor: Actor::default(),
+            action: "key.create",
+            target: key.id.to_string(),
+        };
+        assert!(store.bootstrap("test", key, audit).await.unwrap());
         let run = NewRun {
             id: RunId::new(at, [2; 10]),
             org,

@@ -88,7 +88,7 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
         {"name": "budgets", "description": "What runs may cost in a day or a month."},
         {"name": "models", "description": "The models runs can use."},
         {"name": "organization", "description": "The organization behind the key."},
-        {"name": "administration", "description": "API keys of a self-hosted engine."},
+        {"name": "administration", "description": "API keys, the audit log, usage, and the license of a self-hosted engine."},
         {"name": "operations", "description": "Health and description of the engine."},
     ]);
     for (path, item) in members(&mut document["paths"]) {
@@ -185,7 +185,10 @@ const FAILURE_EXAMPLES: [(ErrorCode, &str); 4] = [
         ErrorCode::PaymentRequired,
         "budget organization: max_cost_micros is 2000000, and 1250000 are left until 2026-12-01T00:00:00.000Z",
     ),
-    (ErrorCode::Conflict, "the last admin key cannot be revoked"),
+    (
+        ErrorCode::Conflict,
+        "the last admin key that does not expire cannot be deleted",
+    ),
     (ErrorCode::Gone, "a zero-data-retention run keeps no definition"),
 ];
 

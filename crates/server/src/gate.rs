@@ -335,8 +335,14 @@ mod tests {
         let request = CreateKey {
             name: "new".to_owned(),
             role: None,
+            expires_at: None,
         };
-        let new = gate.engine.create_key(org, request).await.unwrap().key;
+        let caller = sortie_engine::Caller {
+            org,
+            actor: sortie_store::Actor::default(),
+            schedule: None,
+        };
+        let new = gate.engine.create_key(&caller, request).await.unwrap().key;
         let gate = &gate;
         let status = async |last: u8, credential: &str| {
             let request = Request::get("/fine")

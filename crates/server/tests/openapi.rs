@@ -205,6 +205,7 @@ fn request_bodies_refuse_unknown_fields() {
         "Callback",
         "CreateKey",
         "WorkflowDefinition",
+        "RotateKey",
     ] {
         let schema = &document["components"]["schemas"][name];
         assert_eq!(schema["additionalProperties"], json!(false), "{name}");

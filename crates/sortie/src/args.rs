@@ -1,5 +1,6 @@
 //! The command line: its commands, flags and help texts.
 
+mod administration;
 mod budgets;
 mod connections;
 mod name;
@@ -13,6 +14,7 @@ use clap_complete::Shell;
 use sortie_api::{KeyId, Role, RunId, RunStatus, ScheduleId};
 
 pub(crate) use self::{
+    administration::{AuditArgs, Expiry, Grace, UsageArgs},
     budgets::BudgetsCommand,
     connections::{ConnectionsCommand, PutArgs},
     name::Name,
@@ -66,9 +68,15 @@ pub(crate) enum Command {
     /// Limit what runs may cost in a day or a month
     #[command(subcommand)]
     Budgets(BudgetsCommand),
-    /// Make, list and revoke API keys
+    /// Make, list, rotate and revoke API keys
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Show who changed what, when and from where
+    Audit(AuditArgs),
+    /// Show what runs have cost and used
+    Usage(UsageArgs),
+    /// Show the license, and the runs of this month
+    License(ListArgs),
     /// List the models that runs can use
     Models(ListArgs),
     /// Print the OpenAPI document of the API
@@ -280,10 +288,23 @@ pub(crate) enum KeysCommand {
         #[arg(long, value_enum, default_value_t = KeyRole::Member)]
         role: KeyRole,
         #[command(flatten)]
+        expiry: Expiry,
+        #[command(flatten)]
         list: ListArgs,
     },
     /// List the keys, without their secrets
     List(ListArgs),
+    /// Give a key a new secret and print it, this once
+    ///
+    /// The secret before it works on for the grace. Where the data folder holds the key, its file is replaced.
+    Rotate {
+        key: KeyId,
+        /// How long the secret before it works: 0s to 7d [default: 1h]
+        #[arg(long, value_name = "DURATION")]
+        grace: Option<Grace>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Revoke a key
     Revoke {
         key: KeyId,
@@ -490,6 +511,28 @@ mod tests {
             &["sortie", "runs", "list", "--status", "done"],
             &["sortie", "runs", "list", "--limit", "0"],
             &["sortie", "keys", "create", "ci", "--role", "owner"],
+            &[
+                "sortie",
+                "keys",
+                "create",
+                "ci",
+                "--expires-in",
+                "1d",
+                "--expires-at",
+                "2999-01-01T00:00:00Z",
+            ],
+            &["sortie", "keys", "create", "ci", "--expires-in", "-1d"],
+            &[
+                "sortie",
+                "keys",
+                "rotate",
+                "key_01kafs6w1cefkstv6qr1ptb0mp",
+                "--grace",
+                "soon",
+            ],
+            &["sortie", "usage", "--by", "day,user"],
+            &["sortie", "usage", "--from", "20261120"],
+            &["sortie", "audit", "--limit", "0"],
             &["sortie", "connections", "get", "../admin/keys"],
             &["sortie", "connections", "put", "crm"],
             &["sortie", "workflows", "put"],

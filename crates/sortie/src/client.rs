@@ -8,12 +8,13 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sortie_api::{
-    Budget, BudgetScope, Connection, DeliveryAttempt, ErrorBody, ErrorCode, Event, KeyId, PutBudget,
-    Redelivery, Run, RunDefinition, RunId, RunPage,
+    AuditEntry, AuditPage, Budget, BudgetScope, Connection, DeliveryAttempt, ErrorBody, ErrorCode, Event,
+    KeyId, License, OrganizationInfo, PutBudget, Redelivery, Run, RunDefinition, RunId, RunPage,
     connection::{Authorization, ConnectionTest, KnownService},
-    key::{ApiKey, CreateKey, CreatedKey},
+    key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     limits,
     model::ModelCatalog,
+    usage::Usage,
 };
 use sortie_net::{
     EngineClient, Timeouts, read_body,
@@ -68,6 +69,14 @@ impl Client {
         let http = EngineClient::new(timeouts)
             .map_err(|error| Failure::internal(format!("the HTTP client cannot be made: {error}")))?;
         Ok(Self { http, base, key })
+    }
+
+    /// The same engine with another key.
+    pub(crate) fn with_key(&self, key: String) -> Self {
+        Self {
+            key: Some(key),
+            ..self.clone()
+        }
     }
 
     /// Whether requests carry a key.
@@ -230,6 +239,50 @@ impl Client {
         self.post("v1/admin/keys", Some(key)).await
     }
 
+    pub(crate) async fn rotate_key(&self, id: KeyId, request: &RotateKey) -> Result<CreatedKey> {
+        self.post(&format!("v1/admin/keys/{id}/rotate"), Some(request))
+            .await
+    }
+
+    /// The organization, the role and the id of the key in use.
+    pub(crate) async fn me(&self) -> Result<OrganizationInfo> {
+        self.get("v1/me").await
+    }
+
+    /// The newest entries of the audit log that the filters let through, page by page, at most `limit`.
+    pub(crate) async fn list_audit(
+        &self,
+        filters: &[(&'static str, String)],
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>> {
+        let mut entries: Vec<AuditEntry> = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let left = limit.saturating_sub(u32::try_from(entries.len()).unwrap_or(u32::MAX));
+            if left == 0 {
+                return Ok(entries);
+            }
+            let mut query = filters.to_vec();
+            query.push(("limit", left.min(limits::PAGE).to_string()));
+            query.extend((!cursor.is_empty()).then_some(("cursor", cursor)));
+            let page: AuditPage = self.get(&path_of("v1/admin/audit", &query)).await?;
+            entries.extend(page.items);
+            if page.next_cursor.is_empty() {
+                return Ok(entries);
+            }
+            cursor = page.next_cursor;
+        }
+    }
+
+    /// What was used; `query` says on which days, and told apart by what.
+    pub(crate) async fn usage(&self, query: &[(&'static str, String)]) -> Result<Usage> {
+        self.get(&path_of("v1/admin/usage", query)).await
+    }
+
+    pub(crate) async fn license(&self) -> Result<License> {
+        self.get("v1/admin/license").await
+    }
+
     pub(crate) async fn delete_key(&self, id: KeyId) -> Result<()> {
         let request = self.request(Method::DELETE, &format!("v1/admin/keys/{id}"))?;
         self.send(request).await.map(drop)
@@ -314,6 +367,15 @@ fn page_path(which: &WhichRuns, limit: u32, cursor: &str) -> String {
         query.append_pair("cursor", cursor);
     }
     query.finish()
+}
+
+/// A path with its query.
+fn path_of(path: &str, query: &[(&'static str, String)]) -> String {
+    let path = format!("{path}?");
+    let start = path.len();
+    url::form_urlencoded::Serializer::for_suffix(path, start)
+        .extend_pairs(query)
+        .finish()
 }
 
 /// One message of a run's stream.

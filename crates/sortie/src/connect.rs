@@ -26,6 +26,8 @@ pub(crate) enum Need {
 /// An engine, and the client that talks to it.
 pub(crate) struct Connection {
     pub(crate) client: Client,
+    /// The data folder, where the engine is on this machine: its admin key may be shown to that engine.
+    pub(crate) folder: Option<DataDir>,
     node: Option<Node>,
 }
 
@@ -45,10 +47,11 @@ impl Connection {
             (None, None) => None,
         };
         if let Some((url, from)) = told {
-            let key = given_key.or_else(|| data_dir.admin_key().filter(|_| is_this_machine(url)));
+            let folder = is_this_machine(url).then_some(data_dir);
+            let key = given_key.or_else(|| folder.as_ref().and_then(DataDir::admin_key));
             let client = Client::new(url, from, key)?;
             return if client.has_key() {
-                Ok(Self::remote(client))
+                Ok(Self::remote(client, folder))
             } else {
                 Err(Failure::new(
                     Exit::Denied,
@@ -59,17 +62,22 @@ impl Connection {
         if let Some(engine) = data_dir.running_engine().filter(|engine| serves(engine, need)) {
             let key = given_key.or_else(|| data_dir.admin_key());
             let key = key.ok_or_else(|| no_key(&data_dir))?;
-            return Ok(Self::remote(Client::new(&engine.url, "engine.json", Some(key))?));
+            let client = Client::new(&engine.url, "engine.json", Some(key))?;
+            return Ok(Self::remote(client, Some(data_dir)));
         }
-        Self::own(config, &data_dir, given_key, need).await
+        Self::own(config, data_dir, given_key, need).await
     }
 
-    fn remote(client: Client) -> Self {
-        Self { client, node: None }
+    fn remote(client: Client, folder: Option<DataDir>) -> Self {
+        Self {
+            client,
+            folder,
+            node: None,
+        }
     }
 
     /// Starts an engine in this process, for this command alone.
-    async fn own(config: &Config, data_dir: &DataDir, given_key: Option<String>, need: Need) -> Result<Self> {
+    async fn own(config: &Config, data_dir: DataDir, given_key: Option<String>, need: Need) -> Result<Self> {
         let purpose = match need {
             Need::Work => Purpose::OneRun,
             Need::Records => Purpose::OneCommand,
@@ -95,9 +103,10 @@ impl Connection {
         let key = first_key.or(given_key).or_else(|| data_dir.admin_key());
         let Some(key) = key else {
             node.shutdown().await;
-            return Err(no_key(data_dir));
+            return Err(no_key(&data_dir));
         };
         Ok(Self {
+            folder: Some(data_dir),
             client: Client::new(&node.url(), "engine", Some(key))?,
             node: Some(node),
         })

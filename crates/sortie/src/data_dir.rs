@@ -177,6 +177,18 @@ impl DataDir {
         Some(text.trim().to_owned()).filter(|key| !key.is_empty())
     }
 
+    /// Whether the file of the admin key can be replaced: found out before the key in it is rotated.
+    pub(crate) fn check_admin_key_can_be_replaced(&self, held: Secret) -> Result<()> {
+        self.prepare_admin_key(held).map(PreparedKey::discard)
+    }
+
+    /// Puts the new secret of a rotated key in the place of the one before, for its owner alone.
+    pub(crate) fn replace_admin_key(&self, secret: Secret) -> Result<()> {
+        let key = self.prepare_admin_key(secret)?;
+        key.replace()
+            .map_err(|e| failed("cannot replace", &self.key_file(), &e))
+    }
+
     /// Writes `secret` down, durably, before it becomes the first admin key: whenever the process dies, the file or
     /// [`Self::admin_key`] has it. A folder that cannot hold it is found out while nothing is lost yet.
     pub(crate) fn prepare_admin_key(&self, secret: Secret) -> Result<PreparedKey> {
@@ -237,6 +249,12 @@ impl PreparedKey {
                 .unwrap_or_else(|| self.target.with_extension("key.old"));
             fs::rename(&self.target, kept)?;
         }
+        fs::rename(&self.path, &self.target)?;
+        sync_folder(&self.target)
+    }
+
+    /// Puts the key in the place of the one before, durably: whoever reads the file meanwhile finds the one or the other.
+    fn replace(&self) -> io::Result<()> {
         fs::rename(&self.path, &self.target)?;
         sync_folder(&self.target)
     }
@@ -358,6 +376,18 @@ mod tests {
             let kept = data.path.join(format!("admin.key.{number}"));
             assert_eq!(fs::read_to_string(kept).unwrap(), text(number));
         }
+    }
+
+    #[test]
+    fn a_rotated_key_takes_the_place_of_the_one_before_and_nothing_else_is_left() {
+        let (_root, data) = folder();
+        data.prepare_admin_key(secret(1)).unwrap().keep().unwrap();
+        data.check_admin_key_can_be_replaced(secret(1)).unwrap();
+        assert_eq!(data.admin_key().as_deref(), Some(secret(1).expose()));
+        data.replace_admin_key(secret(2)).unwrap();
+        assert_eq!(data.admin_key().as_deref(), Some(secret(2).expose()));
+        assert_eq!(mode(&data.key_file()), 0o600);
+        assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1);
     }
 
     #[test]

@@ -16,9 +16,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use sortie_api::{Micros, OrgId, Role, RunId, RunStatus, Timestamp, event::EventType, id::KeyId};
+use sortie_api::{AuditId, Micros, OrgId, Role, RunId, RunStatus, Timestamp, event::EventType, id::KeyId};
 use sortie_store::{
-    Brought, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId, Receiver, Store,
+    Actor, Audit, Brought, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId,
+    Receiver, Store,
 };
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -190,8 +191,20 @@ async fn main() -> Result<()> {
         role: Role::Admin,
         hash: [1; 32],
         created_at: start,
+        expires_at: None,
     };
-    anyhow::ensure!(store.bootstrap("bench", key).await?, "the database is not empty");
+    let audit = Audit {
+        id: AuditId::new(start, [1; 10]),
+        org,
+        at: start,
+        actor: Actor::default(),
+        action: "key.create",
+        target: key.id.to_string(),
+    };
+    anyhow::ensure!(
+        store.bootstrap("bench", key, audit).await?,
+        "the database is not empty"
+    );
     let node = NodeId(1);
     store
         .register_node(NewNode {

@@ -1,10 +1,11 @@
 //! The audit log: who did what, when, from where. An entry is one more statement of the change it tells of.
 
-use sortie_api::{AuditId, OrgId, Timestamp};
+use sortie_api::{AuditEntry, AuditId, OrgId, Timestamp};
 
 use crate::{
-    db::{Stmt, vals},
-    types::Actor,
+    Store,
+    db::{Row, Stmt, Tx, vals},
+    types::{Actor, AuditFilter, Result},
 };
 
 /// An entry to write with a change.
@@ -40,4 +41,64 @@ pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
             audit.actor.request_id.as_deref()
         ],
     )
+}
+
+/// A list of entries that goes in through an index: `$way` names its columns behind the organization. The other conditions
+/// are met by everything where nothing is asked for.
+macro_rules! list {
+    ($way:literal) => {
+        concat!(
+            "SELECT id, at, action, target, key_id, address, request_id FROM audit WHERE org_id = $1",
+            $way,
+            " AND at >= $2 AND (at, id) < ($3, $4) AND action = COALESCE($6, action) AND target = COALESCE($7, target) \
+             AND COALESCE(key_id, '') = COALESCE($8, key_id, '') ORDER BY at DESC, id DESC LIMIT $5"
+        )
+    };
+}
+
+impl Store {
+    /// Entries of the audit log, newest first.
+    pub async fn list_audit(&self, org: OrgId, filter: AuditFilter) -> Result<Vec<AuditEntry>> {
+        self.db.read(move |tx| list(tx, org, &filter)).await
+    }
+}
+
+fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
+    // Nothing is before the empty id: `until` itself is left out.
+    let until = filter.until.map(|until| (until, String::new()));
+    let before = filter.before.map(|(at, id)| (at, id.to_string()));
+    let (at, id) = [until, before]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or((Timestamp::from_micros(i64::MAX), String::new()));
+    let sql = match filter {
+        AuditFilter { target: Some(_), .. } => list!(" AND target = $7"),
+        AuditFilter { key: Some(_), .. } => list!(" AND key_id = $8"),
+        AuditFilter { action: Some(_), .. } => list!(" AND action = $6"),
+        AuditFilter { .. } => list!(""),
+    };
+    let params = vals![
+        org,
+        filter.since.unwrap_or(Timestamp::from_micros(i64::MIN)),
+        at,
+        id,
+        filter.limit,
+        filter.action.as_deref(),
+        filter.target.as_deref(),
+        filter.key
+    ];
+    tx.query_all(sql, params)?.iter().map(entry_from).collect()
+}
+
+fn entry_from(row: &Row) -> Result<AuditEntry> {
+    Ok(AuditEntry {
+        id: row.parse(0)?,
+        at: row.time(1)?,
+        action: row.text(2)?.to_owned(),
+        target: row.text(3)?.to_owned(),
+        key_id: row.opt_parse(4)?,
+        address: row.opt_parse(5)?,
+        request_id: row.opt_text(6)?.map(str::to_owned),
+    })
 }

@@ -6,9 +6,11 @@
 use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 
 use crate::{
-    Store,
-    db::{Row, Stmt, Tx, batch, vals},
-    types::{Error, Result},
+    Audit, Store,
+    audit::record,
+    connections::CHANGED,
+    db::{Row, Stmt, Tx, vals},
+    types::{Error, Result, unless},
 };
 
 /// An authorization that waits for a person.
@@ -41,8 +43,8 @@ pub struct SeenTokens {
 
 impl Store {
     /// Begins an authorization, and forgets those that nobody ended in time. `NotFound` where the connection has changed.
-    pub async fn begin_authorization(&self, flow: OauthFlow, now: Timestamp) -> Result<()> {
-        self.db.write(move |tx| begin(tx, &flow, now)).await
+    pub async fn begin_authorization(&self, flow: OauthFlow, now: Timestamp, audit: Audit) -> Result<()> {
+        self.db.write(move |tx| begin(tx, &flow, now, &audit)).await
     }
 
     /// Takes an authorization out, by the SHA-256 of its state: once, and in time.
@@ -70,17 +72,21 @@ impl Store {
         org: OrgId,
         (id, revision): (ConnectionId, i64),
         tokens: Vec<u8>,
+        audit: Audit,
     ) -> Result<bool> {
-        self.db
-            .write(move |tx| {
-                tx.exec(
+        let saved = self.db.write(move |tx| {
+            tx.batch(&[
+                Stmt::new(
                     "UPDATE connection SET tokens = $4, tokens_version = tokens_version + 1, refresh_until = 0, \
                      status = $5, error = NULL WHERE id = $1 AND org_id = $2 AND revision = $3",
                     vals![id, org, revision, tokens.as_slice(), ConnectionStatus::Ready],
                 )
-                .map(|changed| changed == 1)
-            })
-            .await
+                .exactly(1, CHANGED),
+                record(&audit),
+            ])
+            .map(drop)
+        });
+        unless(CHANGED, saved.await)
     }
 
     /// Records why an authorization of a connection that is still at `revision` came to nothing. It needs one where it has
@@ -178,9 +184,8 @@ impl Store {
     }
 }
 
-fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp) -> Result<()> {
-    let [_, _] = batch(
-        tx,
+fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Result<()> {
+    tx.batch(
         &[
             Stmt::new("DELETE FROM oauth_flow WHERE expires_at < $1", vals![now]),
             Stmt::new(
@@ -197,9 +202,10 @@ fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp) -> Result<()> {
                 ],
             )
             .exactly(1, Error::NotFound),
+            record(audit),
         ],
-    )?;
-    Ok(())
+    )
+    .map(drop)
 }
 
 fn flow_from(state_hash: [u8; 32], row: &Row) -> Result<OauthFlow> {

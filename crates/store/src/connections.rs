@@ -6,9 +6,10 @@
 use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 
 use crate::{
-    Store,
-    db::{Row, Stmt, Tx, batch, vals},
-    types::{Error, Result},
+    Audit, Store,
+    audit::record,
+    db::{Row, Stmt, Tx, vals},
+    types::{Error, Result, unless},
 };
 
 /// A saved connection as it is stored.
@@ -66,6 +67,12 @@ pub enum OldTokens {
     Drop,
 }
 
+/// Why a connection is not made.
+const TAKEN: Error = Error::Conflict("the name is taken");
+
+/// Why nothing is done to a connection.
+pub(crate) const CHANGED: Error = Error::Conflict("the connection was changed");
+
 /// The columns that [`connection_from`] reads, in its order.
 macro_rules! connection_columns {
     () => {
@@ -75,8 +82,14 @@ macro_rules! connection_columns {
 
 impl Store {
     /// Saves a new connection. False where the name is taken; `Conflict` where the organization has `most` of them.
-    pub async fn create_connection(&self, connection: SaveConnection, most: u32) -> Result<bool> {
-        self.db.write(move |tx| create(tx, &connection, most)).await
+    pub async fn create_connection(
+        &self,
+        connection: SaveConnection,
+        most: u32,
+        audit: Audit,
+    ) -> Result<bool> {
+        let made = self.db.write(move |tx| create(tx, &connection, most, &audit));
+        unless(TAKEN, made.await)
     }
 
     /// Replaces the definition of a connection that is still at `revision`. False where it is not, or not there.
@@ -85,10 +98,12 @@ impl Store {
         connection: SaveConnection,
         revision: i64,
         old_tokens: OldTokens,
+        audit: Audit,
     ) -> Result<bool> {
-        self.db
-            .write(move |tx| replace(tx, &connection, revision, old_tokens))
-            .await
+        let replaced = self
+            .db
+            .write(move |tx| replace(tx, &connection, revision, old_tokens, &audit));
+        unless(CHANGED, replaced.await)
     }
 
     /// A connection by its name.
@@ -166,9 +181,9 @@ impl Store {
     }
 
     /// Deletes a connection with its tokens and with what was under way to authorize it.
-    pub async fn delete_connection(&self, org: OrgId, name: &str) -> Result<()> {
+    pub async fn delete_connection(&self, org: OrgId, name: &str, audit: Audit) -> Result<()> {
         let name = name.to_owned();
-        self.db.write(move |tx| delete(tx, org, &name)).await
+        self.db.write(move |tx| delete(tx, org, &name, &audit)).await
     }
 
     /// Records what became of a connection that is still at `revision`. False where it is not, or not there.
@@ -191,50 +206,52 @@ impl Store {
     }
 }
 
-fn create(tx: &mut dyn Tx, new: &SaveConnection, most: u32) -> Result<bool> {
-    let [_, made, taken] = batch(
-        tx,
-        &[
-            // A lock on the organization, so that the limit is exact.
-            Stmt::new(
-                "UPDATE organization SET name = name WHERE id = $1",
-                vals![new.org],
-            )
-            .exactly(1, Error::NotFound),
-            Stmt::new(
-                "INSERT INTO connection (id, org_id, name, definition, credentials, tokens_version, refresh_until, \
-                 status, revision, created_at, updated_at) \
-                 SELECT $1, id, $3, $4, CAST($5 AS {BLOB}), 0, 0, $6, 1, CAST($7 AS BIGINT), CAST($7 AS BIGINT) \
-                 FROM organization WHERE id = $2 AND (SELECT COUNT(*) FROM \
-                 (SELECT 1 FROM connection c WHERE c.org_id = $2 LIMIT $8) AS counted) < $8 \
-                 ON CONFLICT (org_id, name) DO NOTHING",
-                vals![
-                    new.id,
-                    new.org,
-                    new.name.as_str(),
-                    new.definition.as_str(),
-                    new.credentials.as_slice(),
-                    new.status,
-                    new.at,
-                    most
-                ],
-            ),
-            Stmt::new(
-                "SELECT 1 FROM connection WHERE org_id = $1 AND name = $2",
-                vals![new.org, new.name.as_str()],
-            ),
-        ],
-    )?;
-    match (made.affected, taken.rows.is_empty()) {
-        (1, _) => Ok(true),
-        (_, false) => Ok(false),
-        (_, true) => Err(Error::Conflict(
-            "the organization has as many connections as it may",
-        )),
-    }
+fn create(tx: &mut dyn Tx, new: &SaveConnection, most: u32, audit: &Audit) -> Result<()> {
+    tx.batch(&[
+        // A lock on the organization, so that the limit is exact and nobody else makes one of the name.
+        Stmt::new(
+            "UPDATE organization SET name = name WHERE id = $1",
+            vals![new.org],
+        )
+        .exactly(1, Error::NotFound),
+        Stmt::new(
+            "SELECT 1 FROM connection WHERE org_id = $1 AND name = $2",
+            vals![new.org, new.name.as_str()],
+        )
+        .exactly(0, TAKEN),
+        Stmt::new(
+            "INSERT INTO connection (id, org_id, name, definition, credentials, tokens_version, refresh_until, \
+             status, revision, created_at, updated_at) \
+             SELECT $1, id, $3, $4, CAST($5 AS {BLOB}), 0, 0, $6, 1, CAST($7 AS BIGINT), CAST($7 AS BIGINT) \
+             FROM organization WHERE id = $2 AND (SELECT COUNT(*) FROM \
+             (SELECT 1 FROM connection c WHERE c.org_id = $2 LIMIT $8) AS counted) < $8",
+            vals![
+                new.id,
+                new.org,
+                new.name.as_str(),
+                new.definition.as_str(),
+                new.credentials.as_slice(),
+                new.status,
+                new.at,
+                most
+            ],
+        )
+        .exactly(
+            1,
+            Error::Conflict("the organization has as many connections as it may"),
+        ),
+        record(audit),
+    ])
+    .map(drop)
 }
 
-fn replace(tx: &mut dyn Tx, new: &SaveConnection, revision: i64, old_tokens: OldTokens) -> Result<bool> {
+fn replace(
+    tx: &mut dyn Tx,
+    new: &SaveConnection,
+    revision: i64,
+    old_tokens: OldTokens,
+    audit: &Audit,
+) -> Result<()> {
     let sql = match old_tokens {
         OldTokens::Keep => {
             "UPDATE connection SET definition = $4, credentials = $5, updated_at = $6, revision = revision + 1 \
@@ -257,10 +274,11 @@ fn replace(tx: &mut dyn Tx, new: &SaveConnection, revision: i64, old_tokens: Old
     if old_tokens == OldTokens::Drop {
         params.extend(vals![new.status]);
     }
-    tx.exec(sql, params).map(|changed| changed == 1)
+    tx.batch(&[Stmt::new(sql, params).exactly(1, CHANGED), record(audit)])
+        .map(drop)
 }
 
-fn delete(tx: &mut dyn Tx, org: OrgId, name: &str) -> Result<()> {
+fn delete(tx: &mut dyn Tx, org: OrgId, name: &str, audit: &Audit) -> Result<()> {
     tx.batch(&[
         Stmt::new(
             "DELETE FROM oauth_flow WHERE connection_id {IN}\
@@ -272,6 +290,7 @@ fn delete(tx: &mut dyn Tx, org: OrgId, name: &str) -> Result<()> {
             vals![org, name],
         )
         .exactly(1, Error::NotFound),
+        record(audit),
     ])
     .map(drop)
 }

@@ -1,23 +1,38 @@
 //! Organizations and their API keys. Only the SHA-256 of a key's secret is stored.
+//!
+//! An organization that has an admin key without an expiry always keeps one, so that nobody locks himself out. A key that is
+//! rotated keeps its id; its secret before works on for a while, and only that one.
 
-use sortie_api::{OrgId, Role, id::KeyId, key::ApiKey};
+use sortie_api::{KeyId, OrgId, Role, key::ApiKey};
 
 use crate::{
-    Store,
-    db::{Row, Stmt, Tx, batch, vals},
-    types::{Error, KeyRecord, NewKey, Result},
+    Audit, Store,
+    audit::record,
+    db::{Row, Stmt, Tx, vals},
+    types::{Error, KeyRecord, NewKey, Result, Rotation, unless},
 };
+
+/// Why the first organization is not made.
+const NOT_THE_FIRST: Error = Error::Conflict("there is an organization already");
+
+/// The columns that [`key_from`] reads, in its order.
+macro_rules! key_columns {
+    () => {
+        "id, name, role, created_at, expires_at, previous_until"
+    };
+}
 
 impl Store {
     /// Makes the first organization with its first key, where there is none yet. False when there was one.
-    pub async fn bootstrap(&self, organization_name: &str, key: NewKey) -> Result<bool> {
+    pub async fn bootstrap(&self, organization_name: &str, key: NewKey, audit: Audit) -> Result<bool> {
         let name = organization_name.to_owned();
-        self.db.write(move |tx| first(tx, &name, &key)).await
+        let made = self.db.write(move |tx| first(tx, &name, &key, &audit));
+        unless(NOT_THE_FIRST, made.await)
     }
 
     /// Adds an API key. `NotFound` where there is no such organization.
-    pub async fn create_key(&self, key: NewKey) -> Result<()> {
-        self.db.write(move |tx| create(tx, &key)).await
+    pub async fn create_key(&self, key: NewKey, audit: Audit) -> Result<()> {
+        self.db.write(move |tx| create(tx, &key, &audit)).await
     }
 
     /// The organization's keys, oldest first.
@@ -25,8 +40,11 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    "SELECT id, name, role, created_at FROM api_key WHERE org_id = $1 \
-                     ORDER BY created_at, id",
+                    concat!(
+                        "SELECT ",
+                        key_columns!(),
+                        " FROM api_key WHERE org_id = $1 ORDER BY created_at, id"
+                    ),
                     vals![org],
                 )?
                 .iter()
@@ -36,17 +54,25 @@ impl Store {
             .await
     }
 
-    /// Revokes a key; `Conflict` for the last admin key.
-    pub async fn delete_key(&self, org: OrgId, id: KeyId) -> Result<()> {
-        self.db.write(move |tx| delete(tx, org, id)).await
+    /// Revokes a key; `Conflict` for the last admin key that does not expire.
+    pub async fn delete_key(&self, org: OrgId, id: KeyId, audit: Audit) -> Result<()> {
+        self.db.write(move |tx| delete(tx, org, id, &audit)).await
     }
 
-    /// System: whose key has this SHA-256.
+    /// Gives a key a new secret, and the one before it its end; the one before that ends now. `Conflict` where the key has
+    /// expired.
+    pub async fn rotate_key(&self, org: OrgId, rotation: Rotation, audit: Audit) -> Result<ApiKey> {
+        self.db.write(move |tx| rotate(tx, org, &rotation, &audit)).await
+    }
+
+    /// System: whose secret has this SHA-256, and until when it works. It may have ended.
     pub async fn find_key(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
         self.db
             .read(move |tx| {
                 tx.query_opt(
-                    "SELECT id, org_id, role FROM api_key WHERE hash = $1",
+                    "SELECT id, org_id, role, expires_at, NULL FROM api_key WHERE hash = $1 \
+                     UNION ALL \
+                     SELECT id, org_id, role, expires_at, previous_until FROM api_key WHERE previous_hash = $1",
                     vals![hash.as_slice()],
                 )?
                 .as_ref()
@@ -57,67 +83,95 @@ impl Store {
     }
 }
 
-fn first(tx: &mut dyn Tx, name: &str, key: &NewKey) -> Result<bool> {
-    let [_, made, _] = batch(
-        tx,
-        &[
-            // Two nodes may start on an empty database at once.
-            Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
-            Stmt::new(
-                "INSERT INTO organization (id, name, created_at) \
-                 SELECT $1, $2, CAST($3 AS BIGINT) FROM dispatch \
-                 WHERE id = 1 AND NOT EXISTS (SELECT 1 FROM organization)",
-                vals![key.org, name, key.created_at],
-            ),
-            // The organization's id is new: it exists exactly if it was made here.
-            insert(key),
-        ],
-    )?;
-    Ok(made.affected == 1)
+fn first(tx: &mut dyn Tx, name: &str, key: &NewKey, audit: &Audit) -> Result<()> {
+    tx.batch(&[
+        // Two nodes may start on an empty database at once.
+        Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
+        Stmt::new(
+            "INSERT INTO organization (id, name, created_at) \
+             SELECT $1, $2, CAST($3 AS BIGINT) FROM dispatch \
+             WHERE id = 1 AND NOT EXISTS (SELECT 1 FROM organization)",
+            vals![key.org, name, key.created_at],
+        )
+        .exactly(1, NOT_THE_FIRST),
+        insert(key),
+        record(audit),
+    ])
+    .map(drop)
 }
 
-fn create(tx: &mut dyn Tx, key: &NewKey) -> Result<()> {
-    tx.batch(&[insert(key).exactly(1, Error::NotFound)]).map(drop)
+fn create(tx: &mut dyn Tx, key: &NewKey, audit: &Audit) -> Result<()> {
+    tx.batch(&[insert(key).exactly(1, Error::NotFound), record(audit)])
+        .map(drop)
 }
 
 fn insert(key: &NewKey) -> Stmt<'_> {
     Stmt::new(
-        "INSERT INTO api_key (id, org_id, name, role, hash, created_at) \
-         SELECT $1, id, $3, $4, CAST($5 AS {BLOB}), CAST($6 AS BIGINT) FROM organization WHERE id = $2",
+        "INSERT INTO api_key (id, org_id, name, role, hash, created_at, expires_at) \
+         SELECT $1, id, $3, $4, CAST($5 AS {BLOB}), CAST($6 AS BIGINT), CAST($7 AS BIGINT) FROM organization WHERE id = $2",
         vals![
             key.id,
             key.org,
             key.name.as_str(),
             key.role,
             key.hash.as_slice(),
-            key.created_at
+            key.created_at,
+            key.expires_at
         ],
     )
 }
 
-fn delete(tx: &mut dyn Tx, org: OrgId, id: KeyId) -> Result<()> {
-    let [_, deleted, left] = batch(
-        tx,
-        &[
-            // A lock on the organization: of two that each delete "the last but one", one comes second.
-            Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org])
-                .exactly(1, Error::NotFound),
-            Stmt::new(
-                "DELETE FROM api_key WHERE org_id = $1 AND id = $2 AND (role = $3 OR EXISTS \
-                 (SELECT 1 FROM api_key k WHERE k.org_id = $1 AND k.id <> $2 AND k.role <> $3))",
-                vals![org, id, Role::Member],
+/// Refuses the command where the organization has no such key.
+fn is_there(org: OrgId, id: KeyId) -> Stmt<'static> {
+    Stmt::new(
+        "SELECT 1 FROM api_key WHERE org_id = $1 AND id = $2",
+        vals![org, id],
+    )
+    .exactly(1, Error::NotFound)
+}
+
+fn delete(tx: &mut dyn Tx, org: OrgId, id: KeyId, audit: &Audit) -> Result<()> {
+    tx.batch(&[
+        // A lock on the organization: of two that each delete "the last but one", one comes second.
+        Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org])
+            .exactly(1, Error::NotFound),
+        is_there(org, id),
+        Stmt::new(
+            "DELETE FROM api_key WHERE org_id = $1 AND id = $2 AND (role = $3 OR EXISTS \
+             (SELECT 1 FROM api_key k WHERE k.org_id = $1 AND k.id <> $2 AND k.role <> $3 AND k.expires_at IS NULL))",
+            vals![org, id, Role::Member],
+        )
+        .exactly(
+            1,
+            Error::Conflict("the last admin key that does not expire cannot be deleted"),
+        ),
+        record(audit),
+    ])
+    .map(drop)
+}
+
+fn rotate(tx: &mut dyn Tx, org: OrgId, rotation: &Rotation, audit: &Audit) -> Result<ApiKey> {
+    let answers = tx.batch(&[
+        is_there(org, rotation.id),
+        Stmt::new(
+            concat!(
+                "UPDATE api_key SET previous_hash = hash, previous_until = $5, hash = $4 \
+                 WHERE org_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) RETURNING ",
+                key_columns!()
             ),
-            Stmt::new(
-                "SELECT 1 FROM api_key WHERE org_id = $1 AND id = $2",
-                vals![org, id],
-            ),
-        ],
-    )?;
-    match (deleted.affected, left.rows.is_empty()) {
-        (0, true) => Err(Error::NotFound),
-        (0, false) => Err(Error::Conflict("the last admin key cannot be deleted")),
-        _ => Ok(()),
-    }
+            vals![
+                org,
+                rotation.id,
+                rotation.at,
+                rotation.hash.as_slice(),
+                rotation.previous_until
+            ],
+        )
+        .exactly(1, Error::Conflict("the key has expired: make a new one")),
+        record(audit),
+    ])?;
+    let row = answers.get(1).and_then(|answer| answer.rows.first());
+    key_from(row.ok_or(Error::NotFound)?)
 }
 
 fn key_from(row: &Row) -> Result<ApiKey> {
@@ -126,13 +180,17 @@ fn key_from(row: &Row) -> Result<ApiKey> {
         name: row.text(1)?.to_owned(),
         role: row.parse(2)?,
         created_at: row.time(3)?,
+        expires_at: row.opt_time(4)?,
+        previous_until: row.opt_time(5)?,
     })
 }
 
 fn record_from(row: &Row) -> Result<KeyRecord> {
+    let ends = [row.opt_time(3)?, row.opt_time(4)?];
     Ok(KeyRecord {
         id: row.parse(0)?,
         org: row.parse(1)?,
         role: row.parse(2)?,
+        until: ends.into_iter().flatten().min(),
     })
 }

@@ -18,6 +18,7 @@ mod sealed;
 #[cfg(test)]
 mod tests;
 mod types;
+mod usage;
 mod workflows;
 
 pub use audit::Audit;
@@ -25,11 +26,12 @@ pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use types::{
-    Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
-    InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent, NewKey, NewNode,
-    NewRun, NodeId, Origin, OverBudget, Progress, Receiver, Result, RunFilter, StoredDefinition, Sweep,
-    Swept,
+    Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish,
+    Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent, NewKey, NewNode,
+    NewRun, NodeId, Origin, OverBudget, Progress, Receiver, Result, Rotation, RunFilter, StoredDefinition,
+    Sweep, Swept,
 };
+pub use usage::{UsageDue, UsageQuery};
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
 use self::db::{Db, vals};

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use sortie_api::{
-    BudgetScope, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
+    AuditId, BudgetScope, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
     event::EventType, id::KeyId,
 };
 
@@ -52,6 +52,14 @@ pub struct OverBudget {
     pub available: Micros,
     /// When the next window begins.
     pub resets_at: Timestamp,
+}
+
+/// True where the command was done, false where it was not for this reason.
+pub(crate) fn unless(reason: Error, done: Result<()>) -> Result<bool> {
+    match done {
+        Err(error) if error == reason => Ok(false),
+        done => done.map(|()| true),
+    }
 }
 
 /// A started process of Sortie; a new one at each start.
@@ -130,6 +138,21 @@ pub struct NewKey {
     pub hash: [u8; 32],
     /// When it was made.
     pub created_at: Timestamp,
+    /// When it stops working; never where there is none.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A new secret for a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Rotation {
+    /// The key.
+    pub id: KeyId,
+    /// SHA-256 of the new secret.
+    pub hash: [u8; 32],
+    /// Now: a key that has expired is not rotated.
+    pub at: Timestamp,
+    /// Until when the secret before it works.
+    pub previous_until: Timestamp,
 }
 
 /// Who stands behind a credential.
@@ -141,6 +164,8 @@ pub struct KeyRecord {
     pub org: OrgId,
     /// Its role.
     pub role: Role,
+    /// When this credential stops working; never where there is none.
+    pub until: Option<Timestamp>,
 }
 
 /// A run to record.
@@ -192,6 +217,25 @@ pub struct Actor {
     pub address: Option<IpAddr>,
     /// The request's id.
     pub request_id: Option<String>,
+}
+
+/// Which entries of the audit log to list.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// Only this action.
+    pub action: Option<String>,
+    /// Only this target.
+    pub target: Option<String>,
+    /// Only what was done with this key.
+    pub key: Option<KeyId>,
+    /// Only from this time on.
+    pub since: Option<Timestamp>,
+    /// Only before this time.
+    pub until: Option<Timestamp>,
+    /// Only before this position, exclusive.
+    pub before: Option<(Timestamp, AuditId)>,
+    /// At most so many.
+    pub limit: u32,
 }
 
 /// The credentials of a run's inline connections.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 use sortie_api::{Credential, OrgId, connection::Authorization, limits};
 use sortie_connect::oauth;
-use sortie_store::OauthFlow;
+use sortie_store::{Actor, OauthFlow};
 use url::Url;
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
     tokens::{Held, tokens_at},
 };
 use crate::{
-    Error,
+    Caller, Error,
     sealing::{Place, hex},
 };
 
@@ -40,7 +40,8 @@ pub(super) fn home(base_url: &str) -> Option<oauth::Home> {
 
 impl Connections {
     /// Begins an authorization. `Conflict` where the connection does not use OAuth, or its server not as it should.
-    pub async fn authorize(&self, org: OrgId, name: &str) -> Result<Authorization, Error> {
+    pub async fn authorize(&self, caller: &Caller, name: &str) -> Result<Authorization, Error> {
+        let org = caller.org;
         let row = self.row(org, name).await?;
         let secrets = self.secrets_of(org, &row)?;
         let AuthSecret::OAuth(client) = &secrets.auth else {
@@ -83,7 +84,8 @@ impl Connections {
             pending,
             expires_at,
         };
-        self.0.store.begin_authorization(flow, now).await?;
+        let audit = caller.audit(&self.0.clock, "connection.authorize", row.name)?;
+        self.0.store.begin_authorization(flow, now, audit).await?;
         Ok(Authorization {
             authorization_url: started.authorization_url.into(),
             expires_at,
@@ -92,7 +94,8 @@ impl Connections {
 
     /// Ends an authorization with the query that the browser brought back. The name of the connection, which is ready now.
     /// `Invalid` where the state is nobody's, `Conflict` with a sentence where the person or the server said no.
-    pub async fn finish_authorization(&self, query: &str) -> Result<String, Error> {
+    /// `actor` is who brings it: a browser, without a key.
+    pub async fn finish_authorization(&self, actor: Actor, query: &str) -> Result<String, Error> {
         let states: Vec<_> = url::form_urlencoded::parse(query.as_bytes())
             .filter(|(name, _)| name == "state")
             .collect();
@@ -129,17 +132,28 @@ impl Connections {
         };
         let row = flow.connection.to_string();
         let sealed = self.seal(tokens_at(&row, flow.org), &held).await?;
-        if !self.0.store.save_authorization(flow.org, at, sealed).await? {
-            return Err(Error::Conflict(
-                "the connection was changed meanwhile: start the authorization again".to_owned(),
-            ));
-        }
-        Ok(self
+        let changed = || {
+            Error::Conflict("the connection was changed meanwhile: start the authorization again".to_owned())
+        };
+        let name = match self.0.store.connection_by_id(flow.org, flow.connection).await {
+            Err(sortie_store::Error::NotFound) => return Err(changed()),
+            row => row?.name,
+        };
+        let browser = Caller {
+            org: flow.org,
+            actor,
+            schedule: None,
+        };
+        let audit = browser.audit(&self.0.clock, "connection.authorized", &*name)?;
+        if !self
             .0
             .store
-            .connection_by_id(flow.org, flow.connection)
+            .save_authorization(flow.org, at, sealed, audit)
             .await?
-            .name)
+        {
+            return Err(changed());
+        }
+        Ok(name)
     }
 
     /// What the engine says of itself to authorization servers; none where they could not reach it.

@@ -37,7 +37,7 @@ use self::{
     secrets::{AuthSecret, Secrets},
 };
 use crate::{
-    Clock, Error, Options,
+    Caller, Clock, Error, Options,
     clock::random,
     sealing::{Place, SealError, Sealer},
 };
@@ -130,20 +130,22 @@ impl Connections {
     /// same place and the same client. `Invalid` names the field and the rule.
     pub async fn put(
         &self,
-        org: OrgId,
+        caller: &Caller,
         name: &str,
         definition: ConnectionDefinition,
     ) -> Result<(Connection, Put), Error> {
         check_name(name)?;
         let checked = form::check(At(""), self.rules(Use::Saved), definition)?;
         for _ in 0..PUT_TRIES {
-            let (put, done) = match self.0.store.get_connection(org, name).await {
-                Ok(old) => (Put::Replaced, self.replace(org, &old, &checked).await?),
-                Err(sortie_store::Error::NotFound) => (Put::Created, self.create(org, name, &checked).await?),
+            let (put, done) = match self.0.store.get_connection(caller.org, name).await {
+                Ok(old) => (Put::Replaced, self.replace(caller, &old, &checked).await?),
+                Err(sortie_store::Error::NotFound) => {
+                    (Put::Created, self.create(caller, name, &checked).await?)
+                }
                 Err(error) => return Err(error.into()),
             };
             if done {
-                return Ok((self.get(org, name).await?, put));
+                return Ok((self.get(caller.org, name).await?, put));
             }
         }
         Err(Error::Conflict(
@@ -151,28 +153,31 @@ impl Connections {
         ))
     }
 
-    async fn create(&self, org: OrgId, name: &str, checked: &Checked) -> Result<bool, Error> {
+    async fn create(&self, caller: &Caller, name: &str, checked: &Checked) -> Result<bool, Error> {
         let now = self.0.clock.now();
         let id = ConnectionId::new(now, random()?);
-        let new = self.to_save(org, (id, name), checked).await?;
+        let new = self.to_save(caller.org, (id, name), checked).await?;
+        let audit = caller.audit(&self.0.clock, "connection.put", name)?;
         Ok(self
             .0
             .store
-            .create_connection(new, limits::SAVED_CONNECTIONS)
+            .create_connection(new, limits::SAVED_CONNECTIONS, audit)
             .await?)
     }
 
-    async fn replace(&self, org: OrgId, old: &ConnectionRow, checked: &Checked) -> Result<bool, Error> {
+    async fn replace(&self, caller: &Caller, old: &ConnectionRow, checked: &Checked) -> Result<bool, Error> {
+        let org = caller.org;
         let old_tokens = if self.is_same_client(org, old, checked) {
             OldTokens::Keep
         } else {
             OldTokens::Drop
         };
         let new = self.to_save(org, (old.id, &old.name), checked).await?;
+        let audit = caller.audit(&self.0.clock, "connection.put", &*old.name)?;
         Ok(self
             .0
             .store
-            .replace_connection(new, old.revision, old_tokens)
+            .replace_connection(new, old.revision, old_tokens, audit)
             .await?)
     }
 
@@ -229,9 +234,10 @@ impl Connections {
     }
 
     /// Deletes a connection and forgets its credentials. Runs that name it fail when they start.
-    pub async fn delete(&self, org: OrgId, name: &str) -> Result<(), Error> {
+    pub async fn delete(&self, caller: &Caller, name: &str) -> Result<(), Error> {
         check_name(name).map_err(|_| Error::NotFound)?;
-        Ok(self.0.store.delete_connection(org, name).await?)
+        let audit = caller.audit(&self.0.clock, "connection.delete", name)?;
+        Ok(self.0.store.delete_connection(caller.org, name, audit).await?)
     }
 
     /// Services that are known well enough to be connected by name and credential alone.

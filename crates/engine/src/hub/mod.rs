@@ -204,11 +204,10 @@ impl Hub {
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::{Micros, RunId, Timestamp, secret::Secret};
+    use sortie_api::{Micros, RunId, Timestamp};
     use sortie_store::{Created, NewRun};
 
     use super::*;
-    use crate::{Clock, keys::Keys};
 
     /// A hub over a fresh store with one queued run.
     async fn with_run(dir: &tempfile::TempDir) -> (Hub, OrgId, RunId) {
@@ -216,12 +215,7 @@ mod tests {
         let store = Store::open(&url).await.unwrap();
         let now = Timestamp::from_micros(1_700_000_000_000_000);
         let org = OrgId::new(now, [1; 10]);
-        let keys = Keys::new(store.clone(), Clock::system(), sortie_api::Mode::SelfHosted);
-        let secret = Secret::new(sortie_api::secret::SELF_HOSTED_KEY, [1; 32]);
-        let key = keys
-            .new_key(org, "test".to_owned(), sortie_api::Role::Admin, &secret)
-            .unwrap();
-        assert!(store.bootstrap("test", key).await.unwrap());
+        crate::testing::organization(&store, org, now).await;
         let run = NewRun {
             id: RunId::new(now, [2; 10]),
             org,

@@ -1,7 +1,7 @@
 //! Who asks. The gate looks the credential up once and leaves a [`Credential`] on the request; the extractors
 //! [`Member`] and [`Admin`] turn it into a role or a refusal, and give the handler the organization to work in.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
@@ -84,6 +84,13 @@ impl Admin {
     }
 }
 
+/// Whoever calls a public route that changes something: no key is asked for, and none is written down.
+#[derive(Clone, Debug)]
+pub(crate) struct Anybody {
+    /// Where the request comes from, for what is written down.
+    pub(crate) actor: Actor,
+}
+
 fn caller(org: OrgId, actor: &Actor) -> Caller {
     Caller {
         org,
@@ -92,10 +99,10 @@ fn caller(org: OrgId, actor: &Actor) -> Caller {
     }
 }
 
-fn actor(parts: &Parts, record: KeyRecord) -> Actor {
+fn actor(parts: &Parts, key: Option<KeyId>) -> Actor {
     let whence = parts.extensions.get::<Whence>();
     Actor {
-        key: Some(record.id),
+        key,
         address: whence.map(|whence| whence.address),
         request_id: whence.map(|whence| whence.request_id.as_str().to_owned()),
     }
@@ -130,7 +137,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Member {
         Ok(Self {
             org: record.org,
             role: record.role,
-            actor: actor(parts, record),
+            actor: actor(parts, Some(record.id)),
         })
     }
 }
@@ -146,7 +153,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Admin {
         Ok(Self {
             org: record.org,
             key: record.id,
-            actor: actor(parts, record),
+            actor: actor(parts, Some(record.id)),
+        })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Anybody {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(Self {
+            actor: actor(parts, None),
         })
     }
 }
@@ -196,6 +213,7 @@ mod tests {
             id: KeyId::new(at, [1; 10]),
             org: OrgId::new(at, [2; 10]),
             role,
+            until: None,
         })
     }
 

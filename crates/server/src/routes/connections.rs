@@ -91,7 +91,11 @@ pub(crate) async fn put_connection(
     Path(name): Path<String>,
     JsonBody(definition, _room): JsonBody<ConnectionDefinition>,
 ) -> ApiResult<(StatusCode, Json<Connection>)> {
-    let (connection, put) = app.engine.connections().put(who.org, &name, definition).await?;
+    let (connection, put) = app
+        .engine
+        .connections()
+        .put(&who.caller(), &name, definition)
+        .await?;
     tracing::info!(connection = name, by = %who.key, "connection saved");
     let status = match put {
         Put::Created => StatusCode::CREATED,
@@ -114,7 +118,7 @@ pub(crate) async fn delete_connection(
     who: Admin,
     Path(name): Path<String>,
 ) -> ApiResult<StatusCode> {
-    app.engine.connections().delete(who.org, &name).await?;
+    app.engine.connections().delete(&who.caller(), &name).await?;
     tracing::info!(connection = name, by = %who.key, "connection deleted");
     Ok(StatusCode::NO_CONTENT)
 }
@@ -162,7 +166,7 @@ pub(crate) async fn authorize_connection(
     who: Admin,
     Path(name): Path<String>,
 ) -> ApiResult<Json<Authorization>> {
-    let authorization = app.engine.connections().authorize(who.org, &name).await?;
+    let authorization = app.engine.connections().authorize(&who.caller(), &name).await?;
     tracing::info!(connection = name, by = %who.key, "authorization of a connection begun");
     Ok(Json(authorization))
 }

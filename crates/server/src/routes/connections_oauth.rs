@@ -19,7 +19,7 @@ use sortie_engine::Error;
 
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, Json},
+    kit::{Anybody, ApiError, ApiResult, Json},
 };
 
 /// A page runs nothing, loads nothing, is framed by nobody and tells nobody where it was.
@@ -57,13 +57,14 @@ const PAGE_HEADERS: [(HeaderName, &str); 6] = [
 )]
 pub(crate) async fn finish_authorization(
     State(app): State<Arc<App>>,
+    who: Anybody,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
     let finished = app
         .engine
         .connections()
-        .finish_authorization(query.as_deref().unwrap_or_default())
+        .finish_authorization(who.actor, query.as_deref().unwrap_or_default())
         .await;
     match finished {
         Ok(name) => {

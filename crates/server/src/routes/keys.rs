@@ -9,7 +9,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header::CACHE_CONTROL};
 use sortie_api::{
     KeyId, Mode,
-    key::{ApiKey, CreateKey, CreatedKey},
+    key::{ApiKey, CreateKey, CreatedKey, RotateKey},
 };
 
 use crate::{
@@ -24,14 +24,24 @@ fn self_hosted(app: &App) -> ApiResult<()> {
     }
 }
 
+/// A secret that is shown: nobody on the way keeps it.
+fn shown_once(status: StatusCode, key: CreatedKey) -> Response {
+    let mut response = (status, Json(key)).into_response();
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
 /// List API keys
 ///
-/// The organization's keys, oldest first, without their secrets. Self-hosted engines only.
+/// The organization's keys, oldest first, without their secrets; those that have expired among them. Self-hosted engines
+/// only.
 #[utoipa::path(
     get, path = "/v1/admin/keys", tag = "administration",
     responses((status = 200, description = "The keys.", body = [ApiKey], example = json!([{
         "id": "key_01kafs6w1cefkstv6qr1ptb0mp", "name": "deploy pipeline", "role": "member",
-        "created_at": "2026-11-20T21:30:00.000Z"
+        "created_at": "2026-11-20T21:30:00.000Z", "expires_at": "2027-02-20T00:00:00.000Z"
     }]))),
     security(("api_key" = ["admin"])),
 )]
@@ -46,12 +56,13 @@ pub(crate) async fn list_keys(State(app): State<Arc<App>>, who: Admin) -> ApiRes
 #[utoipa::path(
     post, path = "/v1/admin/keys", tag = "administration",
     request_body(content = CreateKey, description = "What the key is for, and what it may do.",
-        example = json!({"name": "deploy pipeline", "role": "member"})),
+        example = json!({"name": "deploy pipeline", "role": "member", "expires_at": "2999-12-31T00:00:00.000Z"})),
     responses((status = 201, description = "The key with its secret.", body = CreatedKey, links(
+        ("rotate_key" = (operation_id = "rotate_key", parameters(("id" = "$response.body#/id")))),
         ("delete_key" = (operation_id = "delete_key", parameters(("id" = "$response.body#/id")))),
     ), example = json!({
         "id": "key_01kafs6w1cefkstv6qr1ptb0mp", "name": "deploy pipeline", "role": "member",
-        "key": "sts_…"
+        "key": "sts_…", "expires_at": "2999-12-31T00:00:00.000Z"
     }))),
     security(("api_key" = ["admin"])),
 )]
@@ -61,24 +72,51 @@ pub(crate) async fn create_key(
     JsonBody(request, _room): JsonBody<CreateKey>,
 ) -> ApiResult<Response> {
     self_hosted(&app)?;
-    let created = app.engine.create_key(who.org, request).await?;
+    let created = app.engine.create_key(&who.caller(), request).await?;
     tracing::info!(key.id = %created.id, key.role = %created.role, by = %who.key, "API key created");
-    let mut response = (StatusCode::CREATED, Json(created)).into_response();
-    response
-        .headers_mut()
-        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    Ok(shown_once(StatusCode::CREATED, created))
+}
+
+/// Rotate an API key
+///
+/// Gives the key a new secret, which only this answer shows. The secret before it works on for the grace; one that was
+/// still in its grace from an earlier rotation ends at once. Id, role and expiry stay. Self-hosted engines only.
+#[utoipa::path(
+    post, path = "/v1/admin/keys/{id}/rotate", tag = "administration",
+    params(("id" = KeyId, Path, description = "The key's id.", example = "key_01kafs6w1cefkstv6qr1ptb0mp")),
+    request_body(content = RotateKey, description = "How long the secret before it works.", example = json!({"grace_seconds": 3600})),
+    responses(
+        (status = 200, description = "The key with its new secret.", body = CreatedKey, example = json!({
+            "id": "key_01kafs6w1cefkstv6qr1ptb0mp", "name": "deploy pipeline", "role": "member", "key": "sts_…",
+            "previous_until": "2026-11-20T22:30:00.000Z"
+        })),
+        (status = 409, description = "The key has expired.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the key has expired: make a new one", "code": "conflict"})),
+    ),
+    security(("api_key" = ["admin"])),
+)]
+pub(crate) async fn rotate_key(
+    State(app): State<Arc<App>>,
+    who: Admin,
+    Path(id): Path<KeyId>,
+    JsonBody(request, _room): JsonBody<RotateKey>,
+) -> ApiResult<Response> {
+    self_hosted(&app)?;
+    let rotated = app.engine.rotate_key(&who.caller(), id, &request).await?;
+    tracing::info!(key.id = %id, by = %who.key, "API key rotated");
+    Ok(shown_once(StatusCode::OK, rotated))
 }
 
 /// Revoke an API key
 ///
-/// The key is refused from then on. The last admin key cannot be revoked. Self-hosted engines only.
+/// The key is refused from then on. The last admin key that does not expire cannot be revoked, so that nobody locks himself
+/// out. Self-hosted engines only.
 #[utoipa::path(
     delete, path = "/v1/admin/keys/{id}", tag = "administration",
     params(("id" = KeyId, Path, description = "The key's id.", example = "key_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
         (status = 204, description = "The key is revoked."),
-        (status = 409, description = "It is the last admin key.", body = sortie_api::ErrorBody),
+        (status = 409, description = "It is the last admin key that does not expire.", body = sortie_api::ErrorBody),
     ),
     security(("api_key" = ["admin"])),
 )]
@@ -88,7 +126,7 @@ pub(crate) async fn delete_key(
     Path(id): Path<KeyId>,
 ) -> ApiResult<StatusCode> {
     self_hosted(&app)?;
-    app.engine.delete_key(who.org, id).await?;
+    app.engine.delete_key(&who.caller(), id).await?;
     tracing::info!(key.id = %id, by = %who.key, "API key revoked");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -8,6 +8,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{app::App, kit::ApiError};
 
+mod audit;
 mod budgets;
 mod connections;
 mod connections_oauth;
@@ -16,11 +17,13 @@ mod deliveries;
 mod event_stream;
 mod events;
 mod keys;
+mod license;
 mod models;
 mod operations;
 mod organization;
 mod run_list;
 mod runs;
+mod usage;
 pub(crate) mod workflows;
 
 /// Liveness: answers while the process serves.
@@ -64,6 +67,10 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(models::list_models))
         .routes(routes!(keys::create_key, keys::list_keys))
         .routes(routes!(keys::delete_key))
+        .routes(routes!(keys::rotate_key))
+        .routes(routes!(audit::list_audit))
+        .routes(routes!(usage::get_usage))
+        .routes(routes!(license::get_license))
         .routes(routes!(operations::get_health))
         .routes(routes!(operations::get_readiness))
         .routes(routes!(operations::get_description))

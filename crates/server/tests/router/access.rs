@@ -213,6 +213,38 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         Foreign::ItsOwn,
     ),
     (
+        "rotate_key",
+        Method::POST,
+        "/v1/admin/keys/{key}/rotate",
+        "{}",
+        "admin",
+        Foreign::NotFound,
+    ),
+    (
+        "list_audit",
+        Method::GET,
+        "/v1/admin/audit",
+        "",
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
+        "get_usage",
+        Method::GET,
+        "/v1/admin/usage?by=key",
+        "",
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
+        "get_license",
+        Method::GET,
+        "/v1/admin/license",
+        "",
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
         "delete_key",
         Method::DELETE,
         "/v1/admin/keys/{key}",
@@ -306,21 +338,31 @@ impl Resources {
 async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
     let rig = Rig::start().await;
     let resources = Resources::of(&rig).await;
-    let revoked = rig
-        .admin
-        .post("/v1/admin/keys", &json!({"name": "old", "role": "admin"}))
-        .await
-        .unwrap();
-    let revoked = revoked.json().unwrap();
-    let old = rig.admin.with_key(revoked["key"].as_str().unwrap());
-    old.get("/v1/me").await.unwrap().expect(200).unwrap();
-    let path = format!("/v1/admin/keys/{}", revoked["id"].as_str().unwrap());
+    let revoked = rig.new_key("revoked").await;
+    let path = format!("/v1/admin/keys/{}", revoked.id);
     rig.admin
         .send(Method::DELETE, &path, Bytes::new())
         .await
         .unwrap()
         .expect(204)
         .unwrap();
+    let rotated = rig.new_key("rotated").await;
+    rig.admin
+        .post(
+            &format!("/v1/admin/keys/{}/rotate", rotated.id),
+            &json!({"grace_seconds": 0}),
+        )
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap();
+    let expired = rig.expired_key().await;
+    let never = [
+        rig.admin.with_key("sts_guess"),
+        revoked.client,
+        rotated.client,
+        rig.admin.with_key(expired.expose()),
+    ];
 
     let mut lines: Vec<_> = TABLE
         .iter()
@@ -328,12 +370,12 @@ async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
         .collect();
     lines.push((CREATE_KEY.0, Method::POST, CREATE_KEY.1, CREATE_KEY.2));
     for (name, method, path, body) in lines {
-        for (client, challenge) in [
-            (rig.admin.anonymous(), "Bearer"),
-            (rig.admin.with_key("sts_guess"), r#"Bearer error="invalid_token""#),
-            (old.clone(), r#"Bearer error="invalid_token""#),
-        ] {
-            let answer = resources.call(&client, &method, path, body).await;
+        let none = rig.admin.anonymous();
+        let invalid = never
+            .iter()
+            .map(|client| (client, r#"Bearer error="invalid_token""#));
+        for (client, challenge) in [(&none, "Bearer")].into_iter().chain(invalid) {
+            let answer = resources.call(client, &method, path, body).await;
             answer
                 .failure(401, "unauthorized")
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -341,7 +383,7 @@ async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
         }
     }
     for (name, path, status) in PUBLIC {
-        for client in [&rig.admin.anonymous(), &old, &rig.admin] {
+        for client in [&rig.admin.anonymous(), &never[3], &rig.admin] {
             let answer = client.get(path).await.unwrap();
             assert_eq!(answer.status, status, "{name}: {}", answer.text());
         }
@@ -460,13 +502,15 @@ async fn an_idempotency_key_and_a_cursor_are_of_one_organization() {
 }
 
 #[tokio::test]
-async fn a_hosted_engine_has_no_key_administration() {
+async fn a_hosted_engine_has_no_administration_of_keys_and_licenses() {
     let rig = Rig::start_with(Mode::Hosted, options()).await;
     let id = KeyId::new(Timestamp::from_micros(0), [1; 10]);
     for (method, path, body) in [
         (Method::GET, "/v1/admin/keys".to_owned(), ""),
         (Method::POST, "/v1/admin/keys".to_owned(), r#"{"name":"x"}"#),
         (Method::DELETE, format!("/v1/admin/keys/{id}"), ""),
+        (Method::POST, format!("/v1/admin/keys/{id}/rotate"), "{}"),
+        (Method::GET, "/v1/admin/license".to_owned(), ""),
     ] {
         let answer = rig.admin.send(method, &path, Bytes::from(body)).await.unwrap();
         answer.failure(404, "not_found").unwrap();

@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod administration;
 mod budgets;
 mod deliveries;
 mod refusals;

@@ -4,12 +4,12 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use sortie_api::{
-    KeyId, Mode, OrgId, Role, Timestamp,
+    AuditId, KeyId, Mode, OrgId, Role, Timestamp,
     secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Engine, MasterKey};
 use sortie_server::Options;
-use sortie_store::{NewKey, Store};
+use sortie_store::{Actor, Audit, NewKey, Store};
 use sortie_testkit::Client;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -34,6 +34,12 @@ pub(crate) struct Rig {
     pub(crate) stop: CancellationToken,
     serving: TaskTracker,
     _dir: TempDir,
+}
+
+/// A key, and a client that uses it.
+pub(crate) struct FreshKey {
+    pub(crate) id: String,
+    pub(crate) client: Client,
 }
 
 /// Limits far above what a test sends.
@@ -111,6 +117,35 @@ impl Rig {
         }
     }
 
+    /// A new admin key that works.
+    pub(crate) async fn new_key(&self, name: &str) -> FreshKey {
+        let body = json!({"name": name, "role": "admin"});
+        let made = self.admin.post("/v1/admin/keys", &body).await.unwrap();
+        let made = made.expect(201).unwrap().json().unwrap();
+        let client = self.admin.with_key(made["key"].as_str().unwrap());
+        client.get("/v1/me").await.unwrap().expect(200).unwrap();
+        FreshKey {
+            id: made["id"].as_str().unwrap().to_owned(),
+            client,
+        }
+    }
+
+    /// An admin key of the first organization that has expired long ago.
+    pub(crate) async fn expired_key(&self) -> Secret {
+        let secret = Secret::new(SELF_HOSTED_KEY, [3; 32]);
+        let key = NewKey {
+            id: KeyId::new(AT, [3; 10]),
+            org: self.org,
+            name: "expired".to_owned(),
+            role: Role::Admin,
+            hash: secret.hash(),
+            created_at: AT,
+            expires_at: Some(AT + Duration::from_secs(1)),
+        };
+        record(&self.engine, key).await;
+        secret
+    }
+
     /// Waits until `serve` has returned.
     pub(crate) async fn served(&self) {
         tokio::time::timeout(PATIENCE, self.serving.wait())
@@ -132,6 +167,7 @@ fn second_organization(file: &Path) -> OrgId {
     org
 }
 
+/// A key that is written down without being asked for.
 async fn key(engine: &Engine, prefix: &str, org: OrgId, role: Role, number: u8) -> Secret {
     let secret = Secret::new(prefix, [number; 32]);
     let key = NewKey {
@@ -141,7 +177,20 @@ async fn key(engine: &Engine, prefix: &str, org: OrgId, role: Role, number: u8) 
         role,
         hash: secret.hash(),
         created_at: AT,
+        expires_at: None,
     };
-    engine.store().create_key(key).await.unwrap();
+    record(engine, key).await;
     secret
+}
+
+async fn record(engine: &Engine, key: NewKey) {
+    let audit = Audit {
+        id: AuditId::new(AT, [key.hash[0]; 10]),
+        org: key.org,
+        at: AT,
+        actor: Actor::default(),
+        action: "key.create",
+        target: key.id.to_string(),
+    };
+    engine.store().create_key(key, audit).await.unwrap();
 }

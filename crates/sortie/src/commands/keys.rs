@@ -1,62 +1,150 @@
 //! `sortie keys`: the API keys of the engine.
 
-use sortie_api::key::CreateKey;
+use std::path::PathBuf;
+
+use sortie_api::{
+    KeyId,
+    key::{CreateKey, CreatedKey, RotateKey},
+    secret::{SELF_HOSTED_KEY, Secret},
+};
+use sortie_engine::Clock;
 
 use super::{Context, print_json, table};
 use crate::{
-    args::KeysCommand,
-    failure::{Exit, Result},
+    args::{Grace, KeysCommand, ListArgs},
+    connect::Connection,
+    failure::{Exit, Failure, Result},
     terminal,
 };
 
 pub(super) async fn execute(context: &Context, command: KeysCommand) -> Result<Exit> {
     match command {
-        KeysCommand::Create { name, role, list } => {
-            let connection = context.records(&list.engine).await?;
+        KeysCommand::Create {
+            name,
+            role,
+            expiry,
+            list,
+        } => {
             let request = CreateKey {
                 name,
                 role: Some(role.into()),
+                expires_at: expiry.from(Clock::system().now()),
             };
-            let created = connection.client.create_key(&request).await;
-            connection.close().await;
-            let created = created?;
-            if list.json {
-                return print_json(&created);
-            }
-            terminal::print_line(&created.key)?;
-            terminal::note(&format!(
-                "{} key {} made for {}; it is shown this once",
-                created.role,
-                created.id,
-                terminal::harmless(&created.name)
-            ));
+            create(context, &request, &list).await
         }
-        KeysCommand::List(args) => {
-            let connection = context.records(&args.engine).await?;
-            let keys = connection.client.list_keys().await;
-            connection.close().await;
-            let keys = keys?;
-            if args.json {
-                return print_json(&keys);
-            }
-            let mut rows = table::new(["KEY", "ROLE", "CREATED", "NAME"]);
-            for key in keys {
-                rows.add_row([
-                    key.id.to_string(),
-                    key.role.to_string(),
-                    key.created_at.to_string(),
-                    terminal::harmless(&key.name).into_owned(),
-                ]);
-            }
-            terminal::print(&table::text(&rows))?;
-        }
+        KeysCommand::List(args) => list(context, &args).await,
+        KeysCommand::Rotate { key, grace, list } => rotate(context, key, grace, &list).await,
         KeysCommand::Revoke { key, engine } => {
             let connection = context.records(&engine).await?;
             let revoked = connection.client.delete_key(key).await;
             connection.close().await;
             revoked?;
             terminal::note(&format!("{key} is revoked"));
+            Ok(Exit::Success)
         }
     }
+}
+
+async fn create(context: &Context, request: &CreateKey, args: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let created = connection.client.create_key(request).await;
+    connection.close().await;
+    let created = created?;
+    if args.json {
+        return print_json(&created);
+    }
+    terminal::print_line(&created.key)?;
+    let until = created
+        .expires_at
+        .map_or_else(String::new, |at| format!(", works until {at}"));
+    terminal::note(&format!(
+        "{} key {} made for {}{until}; it is shown this once",
+        created.role,
+        created.id,
+        terminal::harmless(&created.name)
+    ));
     Ok(Exit::Success)
+}
+
+async fn list(context: &Context, args: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let keys = connection.client.list_keys().await;
+    connection.close().await;
+    let keys = keys?;
+    if args.json {
+        return print_json(&keys);
+    }
+    let mut rows = table::new(["KEY", "ROLE", "CREATED", "EXPIRES", "NAME"]);
+    for key in keys {
+        rows.add_row([
+            key.id.to_string(),
+            key.role.to_string(),
+            key.created_at.to_string(),
+            key.expires_at
+                .map_or_else(|| "never".to_owned(), |at| at.to_string()),
+            terminal::harmless(&key.name).into_owned(),
+        ]);
+    }
+    terminal::print(&table::text(&rows))?;
+    Ok(Exit::Success)
+}
+
+/// Rotates a key; where the data folder holds its secret, the file gets the new one.
+async fn rotate(context: &Context, key: KeyId, grace: Option<Grace>, args: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let rotated = rotate_on(&connection, key, grace).await;
+    connection.close().await;
+    let (rotated, kept) = rotated?;
+    // Whatever became of the file: nobody sees it again.
+    if args.json {
+        print_json(&rotated)?;
+    } else {
+        terminal::print_line(&rotated.key)?;
+    }
+    let until = rotated
+        .previous_until
+        .map_or_else(String::new, |at| format!("; the one before works until {at}"));
+    terminal::note(&format!(
+        "{key} has a new secret, which is shown this once{until}"
+    ));
+    if let Some(file) = kept? {
+        terminal::note(&format!("{} holds it", file.display()));
+    }
+    Ok(Exit::Success)
+}
+
+/// The rotated key, and what became of the file of the data folder, where that held it.
+async fn rotate_on(
+    connection: &Connection,
+    key: KeyId,
+    grace: Option<Grace>,
+) -> Result<(CreatedKey, Result<Option<PathBuf>>)> {
+    let client = &connection.client;
+    let mut folder = None;
+    if let Some(data_dir) = &connection.folder
+        && let Some(held) = data_dir.admin_key()
+        && let Ok(held) = Secret::parse(SELF_HOSTED_KEY, &held)
+    {
+        let id = match client.with_key(held.expose().to_owned()).me().await {
+            Ok(me) => me.key_id,
+            // It is no key of this engine any more.
+            Err(failure) if failure.exit == Exit::Denied => None,
+            Err(failure) => return Err(failure),
+        };
+        if id == Some(key) {
+            data_dir.check_admin_key_can_be_replaced(held)?;
+            folder = Some(data_dir);
+        }
+    }
+    let request = RotateKey {
+        grace_seconds: grace.map(Grace::seconds),
+    };
+    let rotated = client.rotate_key(key, &request).await?;
+    let kept = folder.map(|data_dir| {
+        let secret = Secret::parse(SELF_HOSTED_KEY, &rotated.key)
+            .map_err(|error| Failure::internal(format!("the engine answers what is no key: {error}")))?;
+        data_dir.replace_admin_key(secret)?;
+        Ok(data_dir.key_file())
+    });
+    Ok((rotated, kept.transpose()))
 }

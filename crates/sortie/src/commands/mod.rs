@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod administration;
 mod budgets;
 mod config;
 mod connections;
@@ -49,6 +50,9 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Connections(command) => connections::execute(&context, command).await,
         Command::Budgets(command) => budgets::execute(&context, command).await,
         Command::Keys(command) => keys::execute(&context, command).await,
+        Command::Audit(args) => administration::audit(&context, &args).await,
+        Command::Usage(args) => administration::usage(&context, &args).await,
+        Command::License(args) => administration::license(&context, &args).await,
         Command::Models(args) => models::list(&context, &args).await,
         Command::Openapi => print_json(&sortie_server::openapi()),
         Command::Doctor(args) => doctor::doctor(&context, &args).await,

@@ -5,6 +5,7 @@
 //! and is listed in `both_databases!`: it then runs once on each.
 #![cfg(test)]
 
+mod administration;
 mod budgets;
 mod cli;
 mod connections;

@@ -61,6 +61,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../../../migrations/0009_callbacks.sql"),
     },
     Migration {
+        version: 11,
+        name: "administration",
+        text: include_str!("../../../../migrations/0011_administration.sql"),
+    },
+    Migration {
         version: 12,
         name: "budgets",
         text: include_str!("../../../../migrations/0012_budgets.sql"),

@@ -10,14 +10,15 @@ use super::{
 };
 use crate::{
     AfterAttempt, Append, Error, InlineCredentials, NewNode, NewRun, NodeId, OauthFlow, OldTokens, Result,
-    SeenTokens, Sweep, db::vals,
+    Rotation, SeenTokens, Sweep, db::vals,
 };
 
 /// Everything that is stored, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
     const TABLES: &[&str] = &[
-        "SELECT id, name FROM organization ORDER BY id",
-        "SELECT id, org_id, role FROM api_key ORDER BY id",
+        "SELECT id, name, usage_until FROM organization ORDER BY id",
+        "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until FROM api_key ORDER BY id",
+        "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
         "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
         "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
          error, resumes FROM run ORDER BY id",
@@ -94,15 +95,33 @@ both! {
     async fn bootstrap_is_one_transaction(fixture: &Fixture) {
         let org = OrgId::new(fixture.now(), [1; 10]);
         let key = fixture.new_key(org, Role::Admin);
-        proves_atomic(fixture, async || fixture.store.bootstrap("home", key.clone()).await).await;
+        proves_atomic(fixture, async || fixture.store.bootstrap("home", key.clone(), fixture.audit(org)).await).await;
     }
 
     async fn create_key_and_delete_key_are_one_transaction_each(fixture: &Fixture) {
         let org = fixture.org().await;
-        fixture.store.create_key(fixture.new_key(org, Role::Admin)).await.unwrap();
+        fixture.store.create_key(fixture.new_key(org, Role::Admin), fixture.audit(org)).await.unwrap();
         let key = fixture.new_key(org, Role::Admin);
-        proves_atomic(fixture, async || fixture.store.create_key(key.clone()).await).await;
-        proves_atomic(fixture, async || fixture.store.delete_key(org, key.id).await).await;
+        proves_atomic(fixture, async || fixture.store.create_key(key.clone(), fixture.audit(key.org)).await).await;
+        proves_atomic(fixture, async || fixture.store.delete_key(org, key.id, fixture.audit(org)).await).await;
+    }
+
+    async fn rotate_key_is_one_transaction(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let key = fixture.key(org, Role::Member).await;
+        let at = fixture.now();
+        let rotation = Rotation { id: key.id, hash: [9; 32], at, previous_until: at };
+        proves_atomic(fixture, async || fixture.store.rotate_key(org, rotation, fixture.audit(org)).await).await;
+    }
+
+    async fn count_usage_is_one_transaction(fixture: &Fixture) {
+        let (org, node) = org_with_run(fixture).await;
+        let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
+        let later = fixture.now() + std::time::Duration::from_hours(2);
+        let due = fixture.store.usage_due(later, None, 10).await.unwrap();
+        let due = due.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
+        assert!(proves_atomic(fixture, async || fixture.store.count_usage(due).await).await);
     }
 
     async fn create_run_is_one_transaction(fixture: &Fixture) {
@@ -122,18 +141,18 @@ both! {
     async fn the_commands_of_connections_are_one_transaction_each(fixture: &Fixture) {
         let (org, store) = (fixture.org().await, &fixture.store);
         let new = fixture.new_connection(org, "a");
-        proves_atomic(fixture, async || store.create_connection(new.clone(), 5).await).await;
+        proves_atomic(fixture, async || store.create_connection(new.clone(), 5, fixture.audit(org)).await).await;
         let old = Fixture::flow(&new, 1);
-        store.begin_authorization(old.clone(), new.at).await.unwrap();
+        store.begin_authorization(old.clone(), new.at, fixture.audit(org)).await.unwrap();
         let flow = Fixture::flow(&new, 2);
         let later = old.expires_at + std::time::Duration::from_secs(1);
-        proves_atomic(fixture, async || store.begin_authorization(flow.clone(), later).await).await;
+        proves_atomic(fixture, async || store.begin_authorization(flow.clone(), later, fixture.audit(org)).await).await;
         proves_atomic(fixture, async || store.take_authorization([2; 32], later).await).await;
         proves_atomic(fixture, async || {
             store.record_failed_authorization(org, (new.id, 1), "x".to_owned()).await
         })
         .await;
-        proves_atomic(fixture, async || store.save_authorization(org, (new.id, 1), b"x".to_vec()).await).await;
+        proves_atomic(fixture, async || store.save_authorization(org, (new.id, 1), b"x".to_vec(), fixture.audit(org)).await).await;
         let seen = SeenTokens { org, connection: new.id, version: 1 };
         proves_atomic(fixture, async || store.lease_refresh(seen, later, later).await).await;
         proves_atomic(fixture, async || store.save_refreshed(seen, b"y".to_vec()).await).await;
@@ -143,9 +162,9 @@ both! {
             store.set_connection_status(org, (new.id, 1), ConnectionStatus::Error, None).await
         })
         .await;
-        proves_atomic(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop).await).await;
-        store.begin_authorization(OauthFlow { revision: 2, ..old.clone() }, new.at).await.unwrap();
-        proves_atomic(fixture, async || store.delete_connection(org, "a").await).await;
+        proves_atomic(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop, fixture.audit(org)).await).await;
+        store.begin_authorization(OauthFlow { revision: 2, ..old.clone() }, new.at, fixture.audit(org)).await.unwrap();
+        proves_atomic(fixture, async || store.delete_connection(org, "a", fixture.audit(org)).await).await;
     }
 
     async fn the_commands_of_budgets_and_the_ends_of_their_runs_are_one_transaction_each(fixture: &Fixture) {

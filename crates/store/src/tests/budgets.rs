@@ -43,7 +43,7 @@ impl Fixture {
     pub(super) fn audit_at(&self, org: OrgId, action: &'static str, at: Timestamp) -> Audit {
         Audit {
             at,
-            ..self.audit(org, action, "a target")
+            ..self.audit_of(org, action, "a target")
         }
     }
 

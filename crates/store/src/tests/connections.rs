@@ -24,7 +24,12 @@ impl Fixture {
     /// A saved connection without tokens.
     pub(super) async fn connection(&self, org: OrgId, name: &str) -> SaveConnection {
         let new = self.new_connection(org, name);
-        assert!(self.store.create_connection(new.clone(), 100).await.unwrap());
+        assert!(
+            self.store
+                .create_connection(new.clone(), 100, self.audit(org))
+                .await
+                .unwrap()
+        );
         new
     }
 
@@ -33,7 +38,7 @@ impl Fixture {
         let new = self.connection(org, name).await;
         let saved = self
             .store
-            .save_authorization(org, (new.id, 1), b"first".to_vec())
+            .save_authorization(org, (new.id, 1), b"first".to_vec(), self.audit(org))
             .await;
         assert!(saved.unwrap());
         SeenTokens {
@@ -73,8 +78,8 @@ both! {
         assert_eq!(store.connection_by_id(org, a.id).await.unwrap().name, "a");
         assert_eq!(store.connection_by_id(other, a.id).await.unwrap_err(), Error::NotFound);
         assert_eq!(store.get_connection(other, "b").await.unwrap_err(), Error::NotFound);
-        assert_eq!(store.delete_connection(other, "b").await.unwrap_err(), Error::NotFound);
-        store.delete_connection(org, "b").await.unwrap();
+        assert_eq!(store.delete_connection(other, "b", fixture.audit(other)).await.unwrap_err(), Error::NotFound);
+        store.delete_connection(org, "b", fixture.audit(org)).await.unwrap();
         assert_eq!(store.get_connection(org, "b").await.unwrap_err(), Error::NotFound);
         assert_eq!(names(store.list_connections(org).await.unwrap()), [a.id]);
     }
@@ -83,15 +88,15 @@ both! {
         let (org, other) = (fixture.org().await, fixture.org().await);
         let store = &fixture.store;
         for name in ["a", "b"] {
-            assert!(store.create_connection(fixture.new_connection(org, name), 2).await.unwrap());
+            assert!(store.create_connection(fixture.new_connection(org, name), 2, fixture.audit(org)).await.unwrap());
         }
-        assert!(!store.create_connection(fixture.new_connection(org, "a"), 3).await.unwrap());
-        assert!(!store.create_connection(fixture.new_connection(org, "a"), 2).await.unwrap());
-        let refused = store.create_connection(fixture.new_connection(org, "c"), 2).await.unwrap_err();
+        assert!(!store.create_connection(fixture.new_connection(org, "a"), 3, fixture.audit(org)).await.unwrap());
+        assert!(!store.create_connection(fixture.new_connection(org, "a"), 2, fixture.audit(org)).await.unwrap());
+        let refused = store.create_connection(fixture.new_connection(org, "c"), 2, fixture.audit(org)).await.unwrap_err();
         assert_eq!(refused, Error::Conflict("the organization has as many connections as it may"));
-        assert!(store.create_connection(fixture.new_connection(other, "c"), 2).await.unwrap());
+        assert!(store.create_connection(fixture.new_connection(other, "c"), 2, fixture.audit(org)).await.unwrap());
         let nobody = OrgId::new(fixture.now(), [1; 10]);
-        let refused = store.create_connection(fixture.new_connection(nobody, "c"), 2).await.unwrap_err();
+        let refused = store.create_connection(fixture.new_connection(nobody, "c"), 2, fixture.audit(org)).await.unwrap_err();
         assert_eq!(refused, Error::NotFound);
     }
 
@@ -102,13 +107,13 @@ both! {
         let mut new = fixture.new_connection(org, "a");
         new.id = seen.connection;
         new.definition = "{}".to_owned();
-        assert!(store.replace_connection(new.clone(), 1, OldTokens::Keep).await.unwrap());
-        assert!(!store.replace_connection(new.clone(), 1, OldTokens::Drop).await.unwrap());
+        assert!(store.replace_connection(new.clone(), 1, OldTokens::Keep, fixture.audit(org)).await.unwrap());
+        assert!(!store.replace_connection(new.clone(), 1, OldTokens::Drop, fixture.audit(org)).await.unwrap());
         let found = store.get_connection(org, "a").await.unwrap();
         assert_eq!((found.revision, found.status, &*found.definition), (2, ConnectionStatus::Ready, "{}"));
         assert_eq!((found.tokens.as_deref(), found.tokens_version), (Some(&b"first"[..]), 1));
         assert_eq!(found.updated_at, new.at);
-        assert!(store.replace_connection(new, 2, OldTokens::Drop).await.unwrap());
+        assert!(store.replace_connection(new, 2, OldTokens::Drop, fixture.audit(org)).await.unwrap());
         let found = store.get_connection(org, "a").await.unwrap();
         assert_eq!((found.revision, found.status), (3, ConnectionStatus::NeedsAuthorization));
         assert_eq!((found.tokens, found.tokens_version), (None, 2));
@@ -147,8 +152,8 @@ both! {
         let new = fixture.connection(org, "a").await;
         let store = &fixture.store;
         let (first, second) = (Fixture::flow(&new, 1), Fixture::flow(&new, 2));
-        store.begin_authorization(first.clone(), new.at).await.unwrap();
-        store.begin_authorization(second.clone(), new.at).await.unwrap();
+        store.begin_authorization(first.clone(), new.at, fixture.audit(org)).await.unwrap();
+        store.begin_authorization(second.clone(), new.at, fixture.audit(org)).await.unwrap();
         assert_eq!(store.take_authorization([9; 32], new.at).await.unwrap(), None);
         assert_eq!(store.take_authorization([1; 32], new.at).await.unwrap(), Some(first.clone()));
         assert_eq!(store.take_authorization([1; 32], new.at).await.unwrap(), None);
@@ -156,22 +161,22 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 0);
 
         // Those that nobody ended go when the next one begins.
-        store.begin_authorization(first.clone(), new.at).await.unwrap();
+        store.begin_authorization(first.clone(), new.at, fixture.audit(org)).await.unwrap();
         let much_later = new.at + Duration::from_hours(1);
         let third = OauthFlow { expires_at: much_later + Duration::from_mins(10), ..Fixture::flow(&new, 3) };
-        store.begin_authorization(third, much_later).await.unwrap();
+        store.begin_authorization(third, much_later, fixture.audit(org)).await.unwrap();
         assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 1);
-        store.delete_connection(org, "a").await.unwrap();
+        store.delete_connection(org, "a", fixture.audit(org)).await.unwrap();
         assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 0);
-        assert_eq!(store.begin_authorization(first, new.at).await.unwrap_err(), Error::NotFound);
+        assert_eq!(store.begin_authorization(first, new.at, fixture.audit(org)).await.unwrap_err(), Error::NotFound);
     }
 
     async fn tokens_are_stored_of_the_definition_they_are_for(fixture: &Fixture) {
         let org = fixture.org().await;
         let new = fixture.connection(org, "a").await;
         let store = &fixture.store;
-        assert!(!store.save_authorization(org, (new.id, 2), b"x".to_vec()).await.unwrap());
-        assert!(store.save_authorization(org, (new.id, 1), b"x".to_vec()).await.unwrap());
+        assert!(!store.save_authorization(org, (new.id, 2), b"x".to_vec(), fixture.audit(org)).await.unwrap());
+        assert!(store.save_authorization(org, (new.id, 1), b"x".to_vec(), fixture.audit(org)).await.unwrap());
         let found = store.get_connection(org, "a").await.unwrap();
         assert_eq!((found.status, found.tokens_version), (ConnectionStatus::Ready, 1));
     }

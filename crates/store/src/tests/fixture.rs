@@ -6,13 +6,13 @@ use std::{
 };
 
 use sortie_api::{
-    Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, Timestamp, event::EventType, id::KeyId,
+    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, Timestamp, event::EventType, id::KeyId,
 };
 use sortie_testkit::postgres::TestDatabase;
 
 use crate::{
-    Append, Claim, Created, EventRow, Expired, Fence, Finish, Journal, NewEntries, NewEvent, NewKey, NewNode,
-    NewRun, NodeId, Result, Store, Sweep, Swept, db::vals,
+    Actor, Append, Audit, Claim, Created, EventRow, Expired, Fence, Finish, Journal, NewEntries, NewEvent,
+    NewKey, NewNode, NewRun, NodeId, Result, Store, Sweep, Swept, db::vals,
 };
 
 pub(super) struct Fixture {
@@ -84,6 +84,30 @@ impl Fixture {
             role,
             hash,
             created_at: self.now(),
+            expires_at: None,
+        }
+    }
+
+    /// A key that works.
+    pub(super) async fn key(&self, org: OrgId, role: Role) -> NewKey {
+        let key = self.new_key(org, role);
+        self.store
+            .create_key(key.clone(), self.audit(org))
+            .await
+            .expect("a key");
+        key
+    }
+
+    /// An entry of the audit log.
+    pub(super) fn audit(&self, org: OrgId) -> Audit {
+        let at = self.now();
+        Audit {
+            id: AuditId::new(at, self.random()),
+            org,
+            at,
+            actor: Actor::default(),
+            action: "test.change",
+            target: "x".to_owned(),
         }
     }
 

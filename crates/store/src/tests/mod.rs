@@ -1,5 +1,6 @@
 //! The tests of the commands. Each is written once and runs on both databases.
 mod atomicity;
+mod audit;
 mod backend;
 mod budgets;
 mod budgets_model;
@@ -15,6 +16,7 @@ mod plans;
 mod races;
 mod read;
 mod takeover;
+mod usage;
 mod work;
 mod workflows;
 

@@ -2,14 +2,18 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use sortie_api::{BudgetScope, ConnectionStatus, Micros, OrgId, Role, RunStatus};
+use sortie_api::{
+    BudgetScope, ConnectionStatus, Micros, OrgId, Role, RunStatus, Timestamp,
+    usage::{Day, UsageDimension},
+};
 
 use super::{
     deliveries::made,
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, InlineCredentials, OldTokens, RunFilter, SeenTokens,
+    AfterAttempt, Append, AuditFilter, InlineCredentials, NewKey, OldTokens, Rotation, RunFilter, SeenTokens,
+    UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -17,9 +21,14 @@ use crate::{
 async fn use_everything(fixture: &Fixture) {
     let org = fixture.org().await;
     let key = fixture.new_key(org, Role::Admin);
-    fixture.store.create_key(key.clone()).await.unwrap();
+    fixture
+        .store
+        .create_key(key.clone(), fixture.audit(key.org))
+        .await
+        .unwrap();
     fixture.store.find_key(key.hash).await.unwrap();
     fixture.store.list_keys(org).await.unwrap();
+    administer(fixture, org, &key).await;
     let node = fixture.node().await;
     let mut keyed = fixture.new_run(org);
     keyed.idempotency_key = Some("once".to_owned());
@@ -134,14 +143,60 @@ async fn use_deliveries(fixture: &Fixture, org: OrgId) {
         .unwrap();
 }
 
+async fn administer(fixture: &Fixture, org: OrgId, key: &NewKey) {
+    let store = &fixture.store;
+    let at = fixture.now();
+    let rotation = Rotation {
+        id: key.id,
+        hash: [9; 32],
+        at,
+        previous_until: at,
+    };
+    store.rotate_key(org, rotation, fixture.audit(org)).await.unwrap();
+    let (target, action) = (Some("x".to_owned()), Some("test.change".to_owned()));
+    for (target, key, action) in [
+        (None, None, None),
+        (target, None, None),
+        (None, Some(key.id), None),
+        (None, None, action),
+    ] {
+        let filter = AuditFilter {
+            target,
+            key,
+            action,
+            limit: 10,
+            ..AuditFilter::default()
+        };
+        store.list_audit(org, filter).await.unwrap();
+    }
+    let day = Day::of(at);
+    let query = UsageQuery {
+        from: day,
+        to: day,
+        by: vec![UsageDimension::Day],
+        limit: 10,
+    };
+    store.usage(org, query).await.unwrap();
+    store.usage_due(at, None, 10).await.unwrap();
+    let due = UsageDue {
+        org,
+        counted_until: Timestamp::from_micros(0),
+        next_run: Timestamp::from_micros(0),
+    };
+    assert!(store.count_usage(due).await.unwrap());
+}
+
 async fn use_connections(fixture: &Fixture, org: OrgId) {
     let store = &fixture.store;
     let new = fixture.connection(org, "a").await;
     let flow = Fixture::flow(&new, 1);
-    store.begin_authorization(flow.clone(), new.at).await.unwrap();
+    store
+        .begin_authorization(flow.clone(), new.at, fixture.audit(org))
+        .await
+        .unwrap();
     store.take_authorization(flow.state_hash, new.at).await.unwrap();
     store
-        .save_authorization(org, (new.id, 1), b"x".to_vec())
+        .save_authorization(org, (new.id, 1), b"x".to_vec(), fixture.audit(org))
         .await
         .unwrap();
     let failed = store.record_failed_authorization(org, (new.id, 1), "x".to_owned());
@@ -163,18 +218,21 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
         .await
         .unwrap();
     store
-        .replace_connection(new.clone(), 1, OldTokens::Keep)
+        .replace_connection(new.clone(), 1, OldTokens::Keep, fixture.audit(org))
         .await
         .unwrap();
     store
-        .replace_connection(new.clone(), 2, OldTokens::Drop)
+        .replace_connection(new.clone(), 2, OldTokens::Drop, fixture.audit(org))
         .await
         .unwrap();
     store.get_connection(org, "a").await.unwrap();
     store.connection_by_id(org, new.id).await.unwrap();
     store.list_connections(org).await.unwrap();
     store.connections_named(org, vec!["a".to_owned()]).await.unwrap();
-    store.delete_connection(org, "a").await.unwrap();
+    store
+        .delete_connection(org, "a", fixture.audit(org))
+        .await
+        .unwrap();
     let mut run = fixture.new_run(org);
     run.inline = Some(InlineCredentials {
         sealed: b"x".to_vec(),
@@ -250,13 +308,15 @@ async fn query(fixture: &Fixture, statements: Vec<(String, usize)>) -> Vec<Row> 
 
 #[tokio::test]
 async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
-    const SMALL: [&str; 11] = [
+    const SMALL: [&str; 13] = [
         "n",
         "node",
         "w",
         "h",
         "found",
         "counted",
+        "made",
+        "used",
         "json_each",
         "CONSTANT ROW",
         "organization",
@@ -270,7 +330,8 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         let explain = (format!("EXPLAIN QUERY PLAN {sql}"), parameters(sql));
         for step in query(&fixture, vec![explain]).await {
             let step = step.text(3).unwrap();
-            // `n` is the few nodes, `h` those that hold runs, `w` and `found` the organizations found so far, `counted` ends at its limit,
+            // `n` is the few nodes, `h` those that hold runs, `w` and `found` the organizations found so far, `counted` ends at its limit, `made` and `used` are what
+            // usage has found already,
             // `json_each` is a parameter. Only runs that were named are put in order.
             let is_small = SMALL
                 .iter()

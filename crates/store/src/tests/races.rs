@@ -11,7 +11,7 @@ use super::{
     fixture::{Fixture, entries},
 };
 use crate::{
-    AfterAttempt, Append, Cancelled, Created, Error, Order, SavedWorkflow,
+    AfterAttempt, Append, Cancelled, Created, Error, Order, Rotation, SavedWorkflow,
     db::{Tx, vals},
 };
 
@@ -410,11 +410,11 @@ both! {
             let org = fixture.org().await;
             let keys = [fixture.new_key(org, Role::Admin), fixture.new_key(org, Role::Admin)];
             for key in keys.clone() {
-                fixture.store.create_key(key).await.unwrap();
+                fixture.store.create_key(key.clone(), fixture.audit(key.org)).await.unwrap();
             }
             let (one, two) = join(
-                fixture.store.delete_key(org, keys[0].id),
-                fixture.store.delete_key(org, keys[1].id),
+                fixture.store.delete_key(org, keys[0].id, fixture.audit(org)),
+                fixture.store.delete_key(org, keys[1].id, fixture.audit(org)),
             )
             .await;
             assert_ne!(one.is_ok(), two.is_ok(), "{one:?} {two:?}");
@@ -459,10 +459,41 @@ both! {
         }
     }
 
+    async fn of_rotations_at_once_the_last_two_secrets_work(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let key = fixture.key(org, Role::Admin).await;
+        let at = fixture.now();
+        let rotations = (1..=12_u8).map(|number| {
+            let rotation = Rotation { id: key.id, hash: [number; 32], at, previous_until: at + Duration::from_hours(1) };
+            fixture.store.rotate_key(org, rotation, fixture.audit(org))
+        });
+        for rotated in join_all(rotations).await {
+            rotated.unwrap();
+        }
+        let hashes = (1..=12_u8).map(|number| [number; 32]).chain([key.hash]);
+        let found = join_all(hashes.map(|hash| fixture.store.find_key(hash))).await;
+        let ends: Vec<_> = found.into_iter().filter_map(Result::unwrap).map(|record| record.until).collect();
+        assert_eq!(ends.len(), 2, "{ends:?}");
+        assert!(ends.contains(&None));
+    }
+
+    async fn of_two_that_count_the_same_hour_one_does(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
+        let later = fixture.now() + Duration::from_hours(2);
+        let due = fixture.store.usage_due(later, None, 10).await.unwrap();
+        let due = due[0].1.unwrap();
+        let counted = join_all((0..8).map(|_| fixture.store.count_usage(due))).await;
+        assert_eq!(counted.into_iter().filter(|counted| counted == &Ok(true)).count(), 1);
+        assert_eq!(fixture.count("SELECT CAST(SUM(runs) AS BIGINT) FROM usage_day").await, 1);
+    }
+
     async fn many_nodes_that_start_together_make_one_organization(fixture: &Fixture) {
         let starts = (0..5_u8).map(|number| {
             let org = sortie_api::OrgId::new(fixture.now(), [number; 10]);
-            fixture.store.bootstrap("home", fixture.new_key(org, Role::Admin))
+            fixture.store.bootstrap("home", fixture.new_key(org, Role::Admin), fixture.audit(org))
         });
         let made = join_all(starts).await.into_iter().filter(|made| *made.as_ref().unwrap()).count();
         assert_eq!(made, 1);

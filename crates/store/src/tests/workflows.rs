@@ -1,21 +1,15 @@
-use sortie_api::{AuditId, OrgId, Timestamp};
+use sortie_api::{OrgId, Timestamp};
 
 use super::{both, fixture::Fixture};
-use crate::{Actor, Audit, Error, PutWorkflow, SavedWorkflow, WorkflowRow, db::vals};
+use crate::{Audit, Error, PutWorkflow, SavedWorkflow, WorkflowRow, db::vals};
 
 impl Fixture {
     /// An entry of the audit log for what is done now.
-    pub(super) fn audit(&self, org: OrgId, action: &'static str, target: &str) -> Audit {
-        let at = self.now();
-        let mut random = [0; 10];
-        random[2..].copy_from_slice(&self.number().to_be_bytes());
+    pub(super) fn audit_of(&self, org: OrgId, action: &'static str, target: &str) -> Audit {
         Audit {
-            id: AuditId::new(at, random),
-            org,
-            at,
-            actor: Actor::default(),
             action,
             target: target.to_owned(),
+            ..self.audit(org)
         }
     }
 
@@ -34,14 +28,14 @@ impl Fixture {
         name: &str,
         prompt: &str,
     ) -> crate::Result<SavedWorkflow> {
-        let audit = self.audit(org, "workflow.put", name);
+        let audit = self.audit_of(org, "workflow.put", name);
         self.store
             .put_workflow(org, Self::new_workflow(name, prompt), 10, audit)
             .await
     }
 
     pub(super) async fn delete_workflow(&self, org: OrgId, name: &str) -> crate::Result<()> {
-        let audit = self.audit(org, "workflow.delete", name);
+        let audit = self.audit_of(org, "workflow.delete", name);
         self.store.delete_workflow(org, name, audit).await
     }
 
@@ -121,7 +115,7 @@ both! {
     async fn each_change_raises_the_revision_and_the_same_again_is_none(fixture: &Fixture) {
         let (org, store) = (fixture.org().await, &fixture.store);
         let put = async |prompt| {
-            let audit = fixture.audit(org, "workflow.put", "a");
+            let audit = fixture.audit_of(org, "workflow.put", "a");
             let at = audit.at;
             (store.put_workflow(org, Fixture::new_workflow("a", prompt), 10, audit).await.unwrap(), at)
         };

@@ -109,6 +109,18 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
             .contains("frame-ancestors 'none'")
     );
     assert_eq!(status(&client).await?, "ready");
+    let log = client
+        .get("/v1/admin/audit?target=crm")
+        .await?
+        .expect(200)?
+        .json()?;
+    let entry = &log["items"][0];
+    assert_eq!(entry["action"], "connection.authorized");
+    ensure!(
+        entry["address"] == "127.0.0.1" && entry.get("key_id").is_none(),
+        "{log}"
+    );
+    assert_eq!(log["items"][1]["action"], "connection.authorize");
     // Good once.
     client
         .anonymous()

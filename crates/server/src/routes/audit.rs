@@ -1,0 +1,119 @@
+//! `GET /v1/admin/audit`: who changed what, when, from where.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use sortie_api::{AuditPage, KeyId, OrgId, Timestamp, limits};
+use sortie_store::AuditFilter;
+
+use super::cursor;
+use crate::{
+    app::App,
+    kit::{Admin, ApiError, ApiResult, FromQuery, Json, Pairs, Query},
+};
+
+pub(crate) struct AuditQuery {
+    limit: u32,
+    cursor: Option<String>,
+    action: Option<String>,
+    target: Option<String>,
+    key: Option<KeyId>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+}
+
+impl FromQuery for AuditQuery {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let text = |name| Ok::<_, ApiError>(pairs.get(name)?.map(std::borrow::Cow::into_owned));
+        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
+        Ok(Self {
+            limit: limit
+                .and_then(|limit| u32::try_from(limit).ok())
+                .unwrap_or(limits::PAGE),
+            cursor: text("cursor")?,
+            action: text("action")?,
+            target: text("target")?,
+            key: pairs.parse("key")?,
+            since: pairs.parse("since")?,
+            until: pairs.parse("until")?,
+        })
+    }
+}
+
+impl AuditQuery {
+    /// What tells its list from all others, for the cursors.
+    fn parts(&self, org: OrgId) -> Vec<String> {
+        let time = |at: Option<Timestamp>| at.map(|at| at.as_micros().to_string());
+        let mut parts = vec!["audit".to_owned(), org.to_string()];
+        parts.extend(
+            [
+                self.action.clone(),
+                self.target.clone(),
+                self.key.map(|key| key.to_string()),
+                time(self.since),
+                time(self.until),
+            ]
+            .map(Option::unwrap_or_default),
+        );
+        parts
+    }
+}
+
+/// List the audit log
+///
+/// Every change of a resource with the key, the address and the request it was made with, newest first. Runs are no
+/// changes: they have their own list. Entries are written in the transaction of the change and are never deleted.
+#[utoipa::path(
+    get, path = "/v1/admin/audit", tag = "administration",
+    params(
+        ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Entries on a page. Default: 100.", example = 20),
+        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before; valid only with the same filters."),
+        ("action" = Option<String>, Query, nullable = false, description = "Only this action.", example = "key.create"),
+        ("target" = Option<String>, Query, nullable = false, description = "Only what was done to this name or id."),
+        ("key" = Option<KeyId>, Query, nullable = false, description = "Only what was done with this API key."),
+        ("since" = Option<Timestamp>, Query, nullable = false, description = "Only from this time on."),
+        ("until" = Option<Timestamp>, Query, nullable = false, description = "Only before this time."),
+    ),
+    responses((status = 200, description = "A page of entries.", body = AuditPage, example = json!({
+        "items": [{
+            "id": "aud_01kafs6w1cefkstv6qr1ptb0mq", "at": "2026-11-20T21:30:00.000Z", "action": "key.create",
+            "target": "key_01kafs6w1cefkstv6qr1ptb0mp", "key_id": "key_01kafs6w1cefkstv6qr1ptb0mn",
+            "address": "192.0.2.7", "request_id": "5f0c1a528d3b4c8e00000017"
+        }],
+        "next_cursor": ""
+    }))),
+    security(("api_key" = ["admin"])),
+)]
+pub(crate) async fn list_audit(
+    State(app): State<Arc<App>>,
+    who: Admin,
+    Query(query): Query<AuditQuery>,
+) -> ApiResult<Json<AuditPage>> {
+    let list = query.parts(who.org);
+    let before = query
+        .cursor
+        .as_deref()
+        .map(|cursor| cursor::position(&list, cursor))
+        .transpose()
+        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
+    let filter = AuditFilter {
+        action: query.action,
+        target: query.target,
+        key: query.key,
+        since: query.since,
+        until: query.until,
+        before,
+        // One more than is shown tells whether there is another page.
+        limit: query.limit + 1,
+    };
+    let mut items = app.engine.store().list_audit(who.org, filter).await?;
+    let shown = usize::try_from(query.limit).unwrap_or(usize::MAX);
+    let has_more = items.len() > shown;
+    items.truncate(shown);
+    let next_cursor = items
+        .last()
+        .filter(|_| has_more)
+        .map(|last| cursor::cursor_after(&list, (last.at, last.id)))
+        .unwrap_or_default();
+    Ok(Json(AuditPage { items, next_cursor }))
+}

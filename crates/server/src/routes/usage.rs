@@ -1,0 +1,103 @@
+//! `GET /v1/admin/usage`: what runs have cost and used, by day and by what they were started from.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use sortie_api::usage::{Day, Usage, UsageDimension};
+
+use crate::{
+    app::App,
+    kit::{Admin, ApiError, ApiResult, FromQuery, Json, Pairs, Query},
+};
+
+pub(crate) struct UsageQuery {
+    from: Option<Day>,
+    to: Option<Day>,
+    by: Vec<UsageDimension>,
+}
+
+impl FromQuery for UsageQuery {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let by = match pairs.get("by")? {
+            None => vec![UsageDimension::Day],
+            Some(names) => dimensions(&names)?,
+        };
+        Ok(Self {
+            from: pairs.parse("from")?,
+            to: pairs.parse("to")?,
+            by,
+        })
+    }
+}
+
+/// `day,model`: each name at most once.
+fn dimensions(names: &str) -> ApiResult<Vec<UsageDimension>> {
+    let mut by = Vec::new();
+    for name in names.split(',') {
+        let dimension = name
+            .parse()
+            .map_err(|rule| ApiError::invalid_request(format!("by: {rule}")))?;
+        if by.contains(&dimension) {
+            return Err(ApiError::invalid_request(format!("by: {name} is named twice")));
+        }
+        by.push(dimension);
+    }
+    Ok(by)
+}
+
+/// Get usage
+///
+/// Sums over the runs that were created on these days, in UTC: how many, what they have cost, and the tokens and calls
+/// they have used. Runs that are deleted by now are counted. One that is still open counts with what it has cost so far.
+#[utoipa::path(
+    get, path = "/v1/admin/usage", tag = "administration",
+    params(
+        ("from" = Option<Day>, Query, nullable = false, description = "The first day. Default: 29 days before the last one."),
+        ("to" = Option<Day>, Query, nullable = false, description = "The last day, at most 365 days after the first. Default: today."),
+        ("by" = Option<String>, Query, nullable = false, pattern = "^(day|workflow|model|key)(,(day|workflow|model|key)){0,3}$",
+            description = "What the rows are told apart by: one or more of `day`, `workflow`, `model`, `key`, separated by commas. Default: `day`.",
+            example = "day,model"),
+    ),
+    responses((status = 200, description = "The sums.", body = Usage, example = json!({
+        "from": "2026-11-01", "to": "2026-11-30", "by": ["day", "model"],
+        "rows": [{
+            "day": "2026-11-20", "model": "runbook", "runs": 3, "succeeded": 2, "cost_micros": 1_250, "usage": {
+                "input_tokens": 1_200, "output_tokens": 340, "cache_read_tokens": 0, "cache_write_tokens": 0,
+                "model_calls": 4, "tool_calls": 7
+            }
+        }],
+        "totals": {"runs": 3, "succeeded": 2, "cost_micros": 1_250, "usage": {
+            "input_tokens": 1_200, "output_tokens": 340, "cache_read_tokens": 0, "cache_write_tokens": 0,
+            "model_calls": 4, "tool_calls": 7
+        }}
+    }))),
+    security(("api_key" = ["admin"])),
+)]
+pub(crate) async fn get_usage(
+    State(app): State<Arc<App>>,
+    who: Admin,
+    Query(query): Query<UsageQuery>,
+) -> ApiResult<Json<Usage>> {
+    Ok(Json(
+        app.engine
+            .usage(who.org, (query.from, query.to), query.by)
+            .await?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dimensions_are_named_once_each() {
+        let read = |names: &str| dimensions(names).map_err(|_| ());
+        assert_eq!(
+            read("key,day"),
+            Ok(vec![UsageDimension::Key, UsageDimension::Day])
+        );
+        for wrong in ["", "day,", "day,day", "DAY", "day, key", "month"] {
+            assert_eq!(read(wrong), Err(()), "{wrong:?}");
+        }
+    }
+}

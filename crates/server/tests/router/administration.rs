@@ -1,0 +1,326 @@
+//! The audit log, usage and the license. Every operation that changes something writes its entry: the table is held against
+//! the description document, so that a new one cannot be forgotten.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use sortie_testkit::{Bytes, Client, http::Method};
+
+use crate::rig::{Rig, plain};
+
+/// Operations that change a resource, in an order in which each works: name, method, path, body, action.
+const AUDITED: [(&str, Method, &str, &str, &str); 6] = [
+    (
+        "create_key",
+        Method::POST,
+        "/v1/admin/keys",
+        r#"{"name":"audited"}"#,
+        "key.create",
+    ),
+    (
+        "rotate_key",
+        Method::POST,
+        "/v1/admin/keys/{key}/rotate",
+        "{}",
+        "key.rotate",
+    ),
+    (
+        "delete_key",
+        Method::DELETE,
+        "/v1/admin/keys/{key}",
+        "",
+        "key.delete",
+    ),
+    (
+        "put_connection",
+        Method::PUT,
+        "/v1/connections/audited",
+        r#"{"type":"http","url":"http://127.0.0.1:9/","auth":{"type":"oauth","client_id":"c",
+            "authorization_url":"http://127.0.0.1:9/a","token_url":"http://127.0.0.1:9/t"}}"#,
+        "connection.put",
+    ),
+    (
+        "authorize_connection",
+        Method::POST,
+        "/v1/connections/audited/oauth",
+        "",
+        "connection.authorize",
+    ),
+    (
+        "delete_connection",
+        Method::DELETE,
+        "/v1/connections/audited",
+        "",
+        "connection.delete",
+    ),
+];
+
+/// Operations that are no change of a resource: what they do is told elsewhere.
+const UNAUDITED: [&str; 3] = [
+    // Runs have their own list and events.
+    "create_run",
+    "cancel_run",
+    // It only looks; what it finds is the connection's status.
+    "test_connection",
+];
+
+#[test]
+fn every_operation_that_changes_something_has_a_line_here() {
+    let document = sortie_server::openapi();
+    let mut documented = BTreeSet::new();
+    for item in document["paths"].as_object().unwrap().values() {
+        for (method, operation) in item.as_object().unwrap() {
+            if method != "get" {
+                documented.insert(operation["operationId"].as_str().unwrap());
+            }
+        }
+    }
+    let mut lines: BTreeSet<&str> = AUDITED.iter().map(|line| line.0).collect();
+    lines.extend(UNAUDITED);
+    assert_eq!(documented, lines);
+}
+
+async fn page(client: &Client, query: &str) -> Value {
+    let answer = client.get(&format!("/v1/admin/audit{query}")).await.unwrap();
+    answer.expect(200).unwrap().json().unwrap()
+}
+
+async fn entries(client: &Client, query: &str) -> Vec<Value> {
+    page(client, query).await["items"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn every_change_is_written_down_with_its_key_address_and_request() {
+    let rig = Rig::start().await;
+    let mine = rig.admin.get("/v1/me").await.unwrap().json().unwrap()["key_id"].clone();
+    let mut key = String::new();
+    for (name, method, path, body, action) in AUDITED {
+        let path = path.replace("{key}", &key);
+        let target = if name == "create_key" {
+            None
+        } else {
+            path.split('/')
+                .find(|part| part.starts_with("key_") || *part == "audited")
+        };
+        // Refused without the role: nothing is done and nothing written down.
+        let before = entries(&rig.admin, "").await;
+        let refused = rig
+            .member
+            .send(method.clone(), &path, Bytes::from(body))
+            .await
+            .unwrap();
+        assert!(refused.status >= 400, "{name}: {}", refused.text());
+        assert_eq!(entries(&rig.admin, "").await, before, "{name}");
+
+        let answer = rig.admin.send(method, &path, Bytes::from(body)).await.unwrap();
+        assert!(answer.status < 300, "{name}: {}", answer.text());
+        if name == "create_key" {
+            key = answer.json().unwrap()["id"].as_str().unwrap().to_owned();
+        }
+        let now = entries(&rig.admin, "").await;
+        assert_eq!(now.len(), before.len() + 1, "{name}");
+        let entry = &now[0];
+        assert_eq!(entry["action"], action, "{name}");
+        assert_eq!(entry["target"], target.unwrap_or(&key), "{name}");
+        assert_eq!(
+            (&entry["key_id"], &entry["address"]),
+            (&mine, &json!("127.0.0.1")),
+            "{name}"
+        );
+        assert_eq!(
+            entry["request_id"],
+            answer.header("x-request-id").unwrap(),
+            "{name}"
+        );
+    }
+    let first = entries(&rig.admin, &format!("?target={}", mine.as_str().unwrap())).await;
+    assert_eq!(first.len(), 1);
+    assert_eq!(first[0]["action"], "key.create");
+    assert_eq!(
+        first[0].get("address"),
+        None,
+        "the engine made the first key by itself"
+    );
+}
+
+#[tokio::test]
+async fn a_change_that_is_refused_leaves_no_entry() {
+    let rig = Rig::start().await;
+    let mine = rig.admin.get("/v1/me").await.unwrap().json().unwrap()["key_id"].clone();
+    let mine = mine.as_str().unwrap();
+    let before = entries(&rig.admin, "").await;
+    for (method, path, body, status) in [
+        (Method::POST, "/v1/admin/keys".to_owned(), r#"{"name":""}"#, 400),
+        (
+            Method::POST,
+            "/v1/admin/keys".to_owned(),
+            r#"{"name":"x","expires_at":"2001-01-01T00:00:00Z"}"#,
+            400,
+        ),
+        (Method::DELETE, format!("/v1/admin/keys/{mine}"), "", 409),
+        (
+            Method::POST,
+            format!("/v1/admin/keys/{mine}/rotate"),
+            r#"{"grace_seconds":604801}"#,
+            400,
+        ),
+        (Method::PUT, "/v1/connections/a".to_owned(), "{}", 400),
+        (Method::DELETE, "/v1/connections/a".to_owned(), "", 404),
+        (Method::POST, "/v1/connections/a/oauth".to_owned(), "", 404),
+    ] {
+        let answer = rig.admin.send(method, &path, Bytes::from(body)).await.unwrap();
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+    }
+    assert_eq!(entries(&rig.admin, "").await, before);
+}
+
+#[tokio::test]
+async fn the_audit_log_has_pages_and_filters() {
+    let rig = Rig::start().await;
+    let keys = [rig.new_key("a").await, rig.new_key("b").await];
+    for key in &keys {
+        let path = format!("/v1/admin/keys/{}/rotate", key.id);
+        keys[0]
+            .client
+            .post(&path, &json!({}))
+            .await
+            .unwrap()
+            .expect(200)
+            .unwrap();
+    }
+    let all = entries(&rig.admin, "").await;
+    let mut paged = Vec::new();
+    let mut query = "?limit=2".to_owned();
+    loop {
+        let page = page(&rig.admin, &query).await;
+        paged.extend(page["items"].as_array().unwrap().clone());
+        let next = page["next_cursor"].as_str().unwrap().to_owned();
+        if next.is_empty() {
+            break;
+        }
+        for wrong in ["action=key.create&", "key=key_01kafs6w1cefkstv6qr1ptb0mp&"] {
+            let other = rig
+                .admin
+                .get(&format!("/v1/admin/audit?{wrong}cursor={next}"))
+                .await
+                .unwrap();
+            other.failure(400, "invalid_request").unwrap();
+        }
+        let stranger = rig
+            .stranger
+            .get(&format!("/v1/admin/audit?cursor={next}"))
+            .await
+            .unwrap();
+        stranger.failure(400, "invalid_request").unwrap();
+        query = format!("?limit=2&cursor={next}");
+    }
+    assert_eq!(paged, all);
+    assert_eq!(entries(&rig.admin, "?action=key.rotate").await, all[..2]);
+    assert_eq!(
+        entries(&rig.admin, &format!("?key={}", keys[0].id)).await,
+        all[..2]
+    );
+    let of_b = entries(&rig.admin, &format!("?target={}", keys[1].id)).await;
+    assert_eq!(
+        of_b.iter().map(|entry| &entry["action"]).collect::<Vec<_>>(),
+        ["key.rotate", "key.create"]
+    );
+    assert_eq!(
+        entries(&rig.admin, "?until=2000-01-01T00:00:00Z").await,
+        [json!(null); 0]
+    );
+    assert_eq!(entries(&rig.admin, "?since=2000-01-01T00:00:00Z").await, all);
+    for (wrong, field) in [
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("cursor=x", "cursor"),
+        ("key=x", "key"),
+        ("since=yesterday", "since"),
+        ("until=2026-11-20", "until"),
+    ] {
+        let answer = rig.admin.get(&format!("/v1/admin/audit?{wrong}")).await.unwrap();
+        let refusal = answer.failure(400, "invalid_request").unwrap();
+        assert!(refusal.error.starts_with(field), "{}", refusal.error);
+    }
+}
+
+#[tokio::test]
+async fn usage_is_told_apart_by_what_is_asked() {
+    let rig = Rig::start().await;
+    let mine = rig.admin.get("/v1/me").await.unwrap().json().unwrap()["key_id"].clone();
+    for (client, prompt) in [
+        (&rig.admin, "a"),
+        (&rig.admin, "b"),
+        (&rig.member, "c"),
+        (&rig.stranger, "d"),
+    ] {
+        client.complete(&plain(prompt)).await.unwrap();
+    }
+    let ask = async |query: &str| {
+        let answer = rig.admin.get(&format!("/v1/admin/usage{query}")).await.unwrap();
+        answer.expect(200).unwrap().json().unwrap()
+    };
+    let usage = ask("").await;
+    assert_eq!(
+        (&usage["totals"]["runs"], &usage["totals"]["succeeded"]),
+        (&json!(3), &json!(3))
+    );
+    assert_eq!(usage["totals"]["usage"]["model_calls"], 3);
+    assert_eq!(usage["by"], json!(["day"]));
+    let usage = ask("?by=model,key").await;
+    let rows = usage["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{usage}");
+    assert!(
+        rows.iter()
+            .all(|row| row["model"] == "runbook" && row.get("day").is_none()),
+        "{usage}"
+    );
+    let of_mine = rows.iter().find(|row| row["key_id"] == mine).unwrap();
+    assert_eq!(of_mine["runs"], 2);
+    let early = ask("?from=2001-01-01&to=2001-12-31").await;
+    assert_eq!(
+        (&early["rows"], &early["totals"]["runs"]),
+        (&json!([]), &json!(0))
+    );
+    for (wrong, field) in [
+        ("from=2001-01-02&to=2001-01-01", "from"),
+        ("from=2001-01-01&to=2002-01-02", "from"),
+        ("from=yesterday", "from"),
+        ("to=2001-1-1", "to"),
+        ("by=", "by"),
+        ("by=day,day", "by"),
+        ("by=user", "by"),
+    ] {
+        let answer = rig.admin.get(&format!("/v1/admin/usage?{wrong}")).await.unwrap();
+        let refusal = answer.failure(400, "invalid_request").unwrap();
+        assert!(refusal.error.starts_with(field), "{}", refusal.error);
+    }
+    ask("?from=2001-01-01&to=2002-01-01").await;
+}
+
+#[tokio::test]
+async fn an_engine_without_a_license_says_so_and_counts_the_month() {
+    let rig = Rig::start().await;
+    rig.admin.complete(&plain("a")).await.unwrap();
+    let license = rig
+        .admin
+        .get("/v1/admin/license")
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(
+        (&license["licensed"], &license["runs_used"]),
+        (&json!(false), &json!(1))
+    );
+    assert_eq!(license["machine_id"].as_str().unwrap().len(), 32);
+    assert!(
+        license["resets_at"]
+            .as_str()
+            .unwrap()
+            .ends_with("-01T00:00:00.000Z")
+    );
+    assert_eq!(license.as_object().unwrap().len(), 4);
+}

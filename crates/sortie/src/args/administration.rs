@@ -1,0 +1,188 @@
+//! Arguments of the commands that administer an engine.
+
+use std::{str::FromStr, time::Duration};
+
+use clap::Args;
+use jiff::{Span, SpanRelativeTo};
+use sortie_api::{
+    KeyId, Timestamp,
+    usage::{Day, UsageDimension},
+};
+
+use super::ListArgs;
+
+/// When a key stops working.
+#[derive(Clone, Copy, Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct Expiry {
+    /// It stops working after this time, as in 30d or 12h
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) expires_in: Option<Length>,
+    /// It stops working at this time, as in 2026-11-20T21:30:00Z
+    #[arg(long, value_name = "TIME")]
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+impl Expiry {
+    /// The time, seen from `now`.
+    pub(crate) fn from(self, now: Timestamp) -> Option<Timestamp> {
+        self.expires_in.map(|length| now + length.0).or(self.expires_at)
+    }
+}
+
+/// A time from now on: longer than nothing, at most a hundred years.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Length(Duration);
+
+/// How long a secret works that is rotated out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grace(Duration);
+
+impl Grace {
+    /// In seconds.
+    pub(crate) fn seconds(self) -> i64 {
+        i64::try_from(self.0.as_secs()).unwrap_or(i64::MAX)
+    }
+}
+
+/// A text that is not a duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be a duration, as in 30d, 12h or 90m")]
+pub(crate) struct InvalidLength;
+
+/// A span in its friendly form, with days of 24 hours.
+fn duration(text: &str) -> Result<Duration, InvalidLength> {
+    let span: Span = text.parse().map_err(|_| InvalidLength)?;
+    span.to_duration(SpanRelativeTo::days_are_24_hours())
+        .ok()
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .filter(|duration| *duration <= Duration::from_hours(24 * 36_525))
+        .ok_or(InvalidLength)
+}
+
+impl FromStr for Length {
+    type Err = InvalidLength;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLength> {
+        let length = duration(text)?;
+        if length.is_zero() {
+            Err(InvalidLength)
+        } else {
+            Ok(Self(length))
+        }
+    }
+}
+
+impl FromStr for Grace {
+    type Err = InvalidLength;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLength> {
+        duration(text).map(Self)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// How many entries at most
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+    /// Only this action, as in key.create
+    #[arg(long)]
+    action: Option<String>,
+    /// Only what was done to this name or id
+    #[arg(long)]
+    target: Option<String>,
+    /// Only what was done with this key
+    #[arg(long)]
+    key: Option<KeyId>,
+    /// Only from this time on
+    #[arg(long, value_name = "TIME")]
+    since: Option<Timestamp>,
+    /// Only before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<Timestamp>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+}
+
+impl AuditArgs {
+    /// The filters as the API takes them.
+    pub(crate) fn filters(&self) -> Vec<(&'static str, String)> {
+        let filters = [
+            ("action", self.action.clone()),
+            ("target", self.target.clone()),
+            ("key", self.key.map(|key| key.to_string())),
+            ("since", self.since.map(|at| at.to_string())),
+            ("until", self.until.map(|at| at.to_string())),
+        ];
+        given(filters)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UsageArgs {
+    /// The first day, in UTC [default: 29 days before the last one]
+    #[arg(long, value_name = "DAY")]
+    from: Option<Day>,
+    /// The last day, in UTC [default: today]
+    #[arg(long, value_name = "DAY")]
+    to: Option<Day>,
+    /// What to tell it apart by: day, workflow, model, key, or several with commas between them
+    #[arg(long, value_delimiter = ',', default_value = "day")]
+    by: Vec<UsageDimension>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+}
+
+impl UsageArgs {
+    /// The query as the API takes it.
+    pub(crate) fn query(&self) -> Vec<(&'static str, String)> {
+        let by: Vec<&str> = self.by.iter().map(|dimension| dimension.as_str()).collect();
+        given([
+            ("from", self.from.map(|day| day.to_string())),
+            ("to", self.to.map(|day| day.to_string())),
+            ("by", Some(by.join(","))),
+        ])
+    }
+}
+
+fn given<const N: usize>(pairs: [(&'static str, Option<String>); N]) -> Vec<(&'static str, String)> {
+    pairs
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_duration_is_a_number_with_its_unit() {
+        let days = |days: u64| Ok(Length(Duration::from_hours(24 * days)));
+        assert_eq!("30d".parse(), days(30));
+        assert_eq!("1d 12h".parse(), Ok(Length(Duration::from_hours(36))));
+        assert_eq!("0s".parse(), Ok(Grace(Duration::ZERO)));
+        assert_eq!("90m".parse::<Grace>().map(Grace::seconds), Ok(5_400));
+        for wrong in ["", "30", "d", "-1d", "1d ago", "1000000d", "soon", "0s", "1mo"] {
+            assert_eq!(wrong.parse::<Length>(), Err(InvalidLength), "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_duration_panic(text in "\\PC{0,20}") {
+            let _read = text.parse::<Length>();
+        }
+
+        #[test]
+        fn a_key_expires_so_many_hours_from_now(hours in 1_u64..100_000) {
+            let length = format!("{hours}h").parse().map_err(|e: InvalidLength| TestCaseError::fail(e.to_string()))?;
+            let expiry = Expiry { expires_in: Some(length), expires_at: None };
+            let now = Timestamp::from_micros(5);
+            prop_assert_eq!(expiry.from(now), Some(now + Duration::from_hours(hours)));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `/v1/admin` (decisions 4): keys that end and rotate, the audit log, usage and the license, and their commands.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
+use sortie_engine::Clock;
+use sortie_testkit::{Client, Database};
+
+use crate::{
+    Checked, both_databases,
+    kit::{exits, json_said, said, text},
+    kit::plain,
+    node,
+};
+
+both_databases![
+    a_key_ends_at_its_time,
+    a_key_is_rotated_while_it_is_in_use,
+    usage_and_the_license_count_what_was_run,
+];
+
+async fn made(client: &Client, body: &Value) -> Result<Value> {
+    client.post("/v1/admin/keys", body).await?.expect(201)?.json()
+}
+
+fn field<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}
+
+async fn a_key_ends_at_its_time(database: Database) -> Checked {
+    let node = node(database).await?;
+    let admin = node.client()?;
+    let ends = Clock::system().now() + Duration::from_secs(3);
+    let key = made(&admin, &json!({"name": "short", "expires_at": ends})).await?;
+    assert_eq!(key["expires_at"], json!(ends));
+    let short = admin.with_key(field(&key, "key"));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while short.get("/v1/me").await?.status == 200 {
+        ensure!(Instant::now() < deadline, "it works on");
+        // Nothing tells of it: time has to pass.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    short.get("/v1/me").await?.failure(401, "unauthorized")?;
+    ensure!(Clock::system().now() >= ends, "it ended early");
+    let listed = admin.get("/v1/admin/keys").await?.expect(200)?.json()?;
+    assert_eq!(listed[1]["expires_at"], json!(ends));
+    let path = format!("/v1/admin/keys/{}/rotate", field(&key, "id"));
+    admin.post(&path, &json!({})).await?.failure(409, "conflict")?;
+    Ok(())
+}
+
+async fn a_key_is_rotated_while_it_is_in_use(database: Database) -> Checked {
+    let node = node(database).await?;
+    let first = node.client()?;
+    let id = first.get("/v1/me").await?.json()?["key_id"].clone();
+    let path = format!("/v1/admin/keys/{}/rotate", id.as_str().unwrap_or_default());
+    let rotate = async |client: &Client, body: Value| -> Result<Client> {
+        let answer = client.post(&path, &body).await?.expect(200)?;
+        assert_eq!(answer.header("cache-control")?, "no-store");
+        let rotated = answer.json()?;
+        ensure!(rotated["id"] == id && rotated["role"] == "admin", "{rotated}");
+        Ok(client.with_key(field(&rotated, "key")))
+    };
+    // The one in use, with itself.
+    let second = rotate(&first, json!({})).await?;
+    for client in [&first, &second] {
+        client.get("/v1/me").await?.expect(200)?;
+    }
+    let third = rotate(&first, json!({"grace_seconds": 600})).await?;
+    first.get("/v1/me").await?.failure(401, "unauthorized")?;
+    second.get("/v1/me").await?.expect(200)?;
+    let fourth = rotate(&second, json!({"grace_seconds": 0})).await?;
+    third.get("/v1/me").await?.failure(401, "unauthorized")?;
+    second.get("/v1/me").await?.failure(401, "unauthorized")?;
+    let log = fourth
+        .get("/v1/admin/audit?action=key.rotate")
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(log["items"].as_array().map(Vec::len), Some(3));
+    ensure!(
+        log["items"][0]["target"] == id && log["items"][0]["key_id"] == id,
+        "{log}"
+    );
+    Ok(())
+}
+
+async fn usage_and_the_license_count_what_was_run(database: Database) -> Checked {
+    let node = node(database).await?;
+    let admin = node.client()?;
+    let member = made(&admin, &json!({"name": "member"})).await?;
+    admin.complete(&plain("a")).await?;
+    admin.complete(&json!({"prompt": "```sh\nexit 1\n```\n"})).await?;
+    admin
+        .with_key(field(&member, "key"))
+        .complete(&plain("b"))
+        .await?;
+    let usage = admin
+        .get("/v1/admin/usage?by=key,model")
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(
+        (&usage["totals"]["runs"], &usage["totals"]["succeeded"]),
+        (&json!(3), &json!(2))
+    );
+    let rows = usage["rows"].as_array().cloned().unwrap_or_default();
+    let of_member: Vec<_> = rows.iter().filter(|row| row["key_id"] == member["id"]).collect();
+    assert_eq!(rows.len(), 2, "{usage}");
+    assert_eq!(
+        (&of_member[0]["runs"], &of_member[0]["model"]),
+        (&json!(1), &json!("runbook"))
+    );
+    let license = admin.get("/v1/admin/license").await?.expect(200)?.json()?;
+    assert_eq!(
+        (&license["licensed"], &license["runs_used"]),
+        (&json!(false), &json!(3))
+    );
+    Ok(())
+}
+
+/// Every node of a database is the same installation, and a rotation on one is a rotation on all.
+#[tokio::test]
+async fn two_nodes_agree_on_keys_and_on_who_they_are() -> Checked {
+    let one = node(Database::Postgres).await?;
+    let two = one.beside().await?;
+    let (here, there) = (one.client()?, two.client()?);
+    let machine = async |client: &Client| -> Result<Value> {
+        Ok(client.get("/v1/admin/license").await?.expect(200)?.json()?["machine_id"].clone())
+    };
+    assert_eq!(machine(&here).await?, machine(&there).await?);
+    let key = made(&here, &json!({"name": "shared"})).await?;
+    let old = there.with_key(field(&key, "key"));
+    old.get("/v1/me").await?.expect(200)?;
+    let path = format!("/v1/admin/keys/{}/rotate", field(&key, "id"));
+    let rotated = here
+        .post(&path, &json!({"grace_seconds": 0}))
+        .await?
+        .expect(200)?
+        .json()?;
+    there
+        .with_key(field(&rotated, "key"))
+        .get("/v1/me")
+        .await?
+        .expect(200)?;
+    // The other node believes what it has looked up for five seconds at most.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while old.get("/v1/me").await?.status == 200 {
+        ensure!(Instant::now() < deadline, "the old secret works on");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_key_of_the_data_folder_is_rotated_with_its_file() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let path = node.data_dir().join("admin.key");
+    let before = fs::read_to_string(&path)?;
+    let id = node.client()?.get("/v1/me").await?.json()?["key_id"].clone();
+    let id = id.as_str().unwrap_or_default();
+    let output = exits(node.sortie(&["keys", "rotate", id, "--grace", "0s"]), 0)?;
+    let after = fs::read_to_string(&path)?;
+    ensure!(
+        after != before && text(&output.stdout) == after,
+        "{}",
+        text(&output.stdout)
+    );
+    ensure!(
+        text(&output.stderr).contains("admin.key holds it"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o600);
+    let keys: Vec<_> = fs::read_dir(node.data_dir())?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with("admin.key"))
+        .collect();
+    assert_eq!(keys, ["admin.key"]);
+    node.client()?.get("/v1/me").await?.failure(401, "unauthorized")?;
+    // The commands beside the node go on with the new one.
+    said(&node, &["keys", "list"])?;
+
+    // Another key leaves the file alone, whoever rotates it.
+    let other = json_said(
+        &node,
+        &["keys", "create", "other", "--json", "--expires-in", "30d"],
+    )?;
+    let rotated = json_said(&node, &["keys", "rotate", field(&other, "id"), "--json"])?;
+    ensure!(
+        rotated["key"] != other["key"] && rotated["expires_at"] == other["expires_at"],
+        "{rotated}"
+    );
+    assert_eq!(fs::read_to_string(&path)?, after);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_log_usage_and_the_license_are_printed() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    exits(node.sortie(&["run", "hello"]), 0)?;
+    json_said(&node, &["keys", "create", "deploy", "--json"])?;
+    let log = said(&node, &["audit", "--limit", "1"])?;
+    ensure!(log.lines().count() == 2 && log.contains("key.create"), "{log}");
+    let log = json_said(&node, &["audit", "--json", "--action", "key.create"])?;
+    assert_eq!(log.as_array().map(Vec::len), Some(2));
+    let usage = said(&node, &["usage", "--by", "model,day"])?;
+    ensure!(usage.lines().count() == 3 && usage.contains("runbook"), "{usage}");
+    let usage = json_said(&node, &["usage", "--json"])?;
+    assert_eq!(usage["totals"]["runs"], 1);
+    let license = said(&node, &["license"])?;
+    ensure!(
+        license.contains("licensed  no") && license.contains("1 this month"),
+        "{license}"
+    );
+    Ok(())
+}
+
+/// What is in the file is a key, but none of this engine.
+#[tokio::test]
+async fn a_file_that_holds_another_key_is_left_alone() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let path = node.data_dir().join("admin.key");
+    let stale = format!("{}\n", Secret::new(SELF_HOSTED_KEY, [5; 32]).expose());
+    fs::write(&path, &stale)?;
+    let id = node.client()?.get("/v1/me").await?.json()?["key_id"].clone();
+    let mut command = node.sortie(&["keys", "rotate", id.as_str().unwrap_or_default()]);
+    command.env("SORTIE_API_KEY", node.key());
+    let output = exits(command, 0)?;
+    ensure!(
+        !text(&output.stderr).contains("holds it"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(fs::read_to_string(&path)?, stale);
+    Ok(())
+}

@@ -1,0 +1,401 @@
+//! Usage against a model: the sums over what was run, whatever of it is counted and deleted meanwhile.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::{
+    prelude::*,
+    strategy::ValueTree as _,
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+use sortie_api::{
+    KeyId, Micros, OrgId, RunId, RunUsage, Timestamp,
+    usage::{Day, UsageDimension, UsageFigures, UsageRow},
+};
+
+use super::{both, fixture::Fixture};
+use crate::{Created, Labels, NewRun, Result, UsageQuery, db::vals};
+
+const HOUR: i64 = 3_600_000_000;
+
+/// 2026-11-20, 00:00.
+const START: i64 = 1_795_132_800_000_000;
+
+/// A run of the model.
+#[derive(Clone, Debug)]
+struct Used {
+    id: RunId,
+    org: OrgId,
+    at: Timestamp,
+    labels: Labels,
+    figures: UsageFigures,
+    settled: bool,
+    deleted: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A run so many minutes from the start: organization, workflow, key, whether it succeeds and is settled.
+    Run {
+        org: usize,
+        minute: i64,
+        label: usize,
+        succeeded: bool,
+        settled: bool,
+        amount: i64,
+    },
+    /// Every run is settled.
+    Settle,
+    /// What was created before this hour is counted.
+    Count { hour: i64 },
+    /// What is counted is deleted.
+    Delete,
+    /// Usage is asked for.
+    Ask {
+        org: usize,
+        from: i64,
+        days: i64,
+        by: usize,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let run = (
+        0..2_usize,
+        0..4_320_i64,
+        0..4_usize,
+        any::<bool>(),
+        prop::bool::weighted(0.9),
+        0..1_000_i64,
+    )
+        .prop_map(|(org, minute, label, succeeded, settled, amount)| Step::Run {
+            org,
+            minute,
+            label,
+            succeeded,
+            settled,
+            amount,
+        });
+    prop_oneof![
+        12 => run,
+        2 => Just(Step::Settle),
+        3 => (1..72_i64).prop_map(|hour| Step::Count { hour }),
+        2 => Just(Step::Delete),
+        5 => (0..2_usize, 0..3_i64, 0..3_i64, 0..16_usize).prop_map(|(org, from, days, by)| Step::Ask { org, from, days, by }),
+    ]
+}
+
+struct Model<'a> {
+    fixture: &'a Fixture,
+    orgs: [OrgId; 2],
+    keys: [KeyId; 2],
+    runs: Vec<Used>,
+    /// No run is created before it any more.
+    counted: i64,
+}
+
+impl Model<'_> {
+    async fn run(&mut self, step: Step) {
+        match step {
+            Step::Run {
+                org,
+                minute,
+                label,
+                succeeded,
+                settled,
+                amount,
+            } => {
+                let at = (START + minute * 60_000_000).max(self.counted);
+                self.create(self.orgs[org], at, label, (succeeded, settled, amount))
+                    .await;
+            }
+            Step::Settle => {
+                for used in self.runs.iter_mut().filter(|used| !used.settled) {
+                    used.settled = true;
+                    settle(self.fixture, used.id).await;
+                }
+            }
+            Step::Count { hour } => {
+                let before = START + hour * HOUR;
+                self.counted = self.counted.max(before);
+                count(self.fixture, Timestamp::from_micros(before)).await;
+            }
+            Step::Delete => {
+                self.fixture.delete_counted().await;
+                let left = self.fixture.run_ids().await;
+                for used in &mut self.runs {
+                    used.deleted = !left.contains(&used.id);
+                    assert!(
+                        used.settled || !used.deleted,
+                        "what is not settled is not counted"
+                    );
+                }
+            }
+            Step::Ask { org, from, days, by } => self.ask(self.orgs[org], from, days, by).await,
+        }
+    }
+
+    async fn create(
+        &mut self,
+        org: OrgId,
+        at: i64,
+        label: usize,
+        (succeeded, settled, amount): (bool, bool, i64),
+    ) {
+        let at = Timestamp::from_micros(at);
+        let labels = Labels {
+            workflow: (label % 2 == 1).then(|| "report".to_owned()),
+            model: (label > 0).then(|| format!("model-{}", label / 2)),
+            key: self.keys.get(label).copied(),
+            ..Labels::default()
+        };
+        let new = NewRun {
+            created_at: at,
+            labels: labels.clone(),
+            ..self.fixture.new_run(org)
+        };
+        let Created::New(run) = self.fixture.store.create_run(new).await.unwrap() else {
+            panic!("it is new")
+        };
+        let figures = UsageFigures {
+            runs: 1,
+            succeeded: i64::from(succeeded),
+            cost_micros: Micros::try_from(amount * 7).unwrap(),
+            usage: RunUsage {
+                input_tokens: amount,
+                output_tokens: amount + 1,
+                cache_read_tokens: amount + 2,
+                cache_write_tokens: amount + 3,
+                model_calls: amount + 4,
+                tool_calls: amount + 5,
+            },
+        };
+        self.fixture.use_up(run.id, &figures).await;
+        if settled {
+            settle(self.fixture, run.id).await;
+        }
+        self.runs.push(Used {
+            id: run.id,
+            org,
+            at,
+            labels,
+            figures,
+            settled,
+            deleted: false,
+        });
+    }
+
+    async fn ask(&self, org: OrgId, from: i64, days: i64, by: usize) {
+        let from = Day::of(Timestamp::from_micros(START)).plus(from);
+        let to = from.plus(days);
+        let all = [
+            UsageDimension::Day,
+            UsageDimension::Workflow,
+            UsageDimension::Model,
+            UsageDimension::Key,
+        ];
+        let by: Vec<_> = all
+            .into_iter()
+            .enumerate()
+            .filter(|(at, _)| by >> at & 1 == 1)
+            .map(|(_, one)| one)
+            .collect();
+        let asked = |dimension| by.contains(&dimension);
+        let mut expected: BTreeMap<_, UsageFigures> = BTreeMap::new();
+        for used in self.runs.iter().filter(|used| used.org == org) {
+            let day = Day::of(used.at);
+            if day < from || day > to {
+                continue;
+            }
+            let row = (
+                asked(UsageDimension::Day).then_some(day),
+                used.labels
+                    .workflow
+                    .clone()
+                    .filter(|_| asked(UsageDimension::Workflow)),
+                used.labels.model.clone().filter(|_| asked(UsageDimension::Model)),
+                used.labels.key.filter(|_| asked(UsageDimension::Key)),
+            );
+            expected.entry(row).or_default().add(&used.figures);
+        }
+        let query = UsageQuery {
+            from,
+            to,
+            by: by.clone(),
+            limit: 1_000,
+        };
+        let rows = self.fixture.store.usage(org, query).await.unwrap();
+        let count = rows.len();
+        let found: BTreeMap<_, _> = rows
+            .into_iter()
+            .map(|row: UsageRow| {
+                let figures = row.figures();
+                ((row.day, row.workflow, row.model, row.key_id), figures)
+            })
+            .collect();
+        assert_eq!(found.len(), count, "no row comes twice");
+        assert_eq!(found, expected, "{from} to {to} by {by:?}");
+    }
+}
+
+async fn settle(fixture: &Fixture, run: RunId) {
+    let settled = fixture
+        .store
+        .db
+        .write(move |tx| tx.exec("DELETE FROM queue WHERE run_id = $1", vals![run]));
+    assert_eq!(settled.await, Ok(1));
+}
+
+/// Counts every hour before `before` that can be, as a node does.
+async fn count(fixture: &Fixture, before: Timestamp) {
+    let due = async || -> Vec<_> {
+        let all = fixture.store.usage_due(before, None, 10).await.unwrap();
+        all.into_iter().filter_map(|(_, due)| due).collect()
+    };
+    loop {
+        let mut progress = false;
+        for due in due().await {
+            assert!(due.next_run < before);
+            progress |= due.hour_end() <= before && fixture.store.count_usage(due).await.unwrap();
+        }
+        if !progress {
+            return;
+        }
+    }
+}
+
+impl Fixture {
+    /// Writes down what a run has used.
+    async fn use_up(&self, run: RunId, figures: &UsageFigures) {
+        let outcome = if figures.succeeded == 1 {
+            "succeeded"
+        } else {
+            "failed"
+        };
+        let (cost, usage) = (figures.cost_micros, figures.usage);
+        let used = self.store.db.write(move |tx| {
+            tx.exec(
+                "UPDATE run SET status = $2, outcome = $2, cost_micros = $3, input_tokens = $4, output_tokens = $5, \
+                 cache_read_tokens = $6, cache_write_tokens = $7, model_calls = $8, tool_calls = $9 WHERE id = $1",
+                vals![
+                    run,
+                    outcome,
+                    cost,
+                    usage.input_tokens,
+                    usage.output_tokens,
+                    usage.cache_read_tokens,
+                    usage.cache_write_tokens,
+                    usage.model_calls,
+                    usage.tool_calls
+                ],
+            )
+        });
+        assert_eq!(used.await, Ok(1));
+    }
+
+    /// Deletes the runs that usage does not need any more.
+    async fn delete_counted(&self) {
+        let delete = |tx: &mut dyn crate::db::Tx| -> Result<u64> {
+            tx.exec(
+                "DELETE FROM run WHERE created_at < (SELECT o.usage_until FROM organization o WHERE o.id = run.org_id)",
+                vals![],
+            )
+        };
+        self.store.db.write(delete).await.unwrap();
+    }
+
+    async fn run_ids(&self) -> Vec<RunId> {
+        let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<RunId>> {
+            tx.query_all("SELECT id FROM run", vals![])?
+                .iter()
+                .map(|row| row.parse(0))
+                .collect()
+        };
+        self.store.db.read(read).await.unwrap()
+    }
+}
+
+async fn usage_is_the_sum_of_what_was_run(fixture: &Fixture) {
+    let mut model = Model {
+        orgs: [fixture.org().await, fixture.org().await],
+        keys: [
+            KeyId::new(fixture.now(), [1; 10]),
+            KeyId::new(fixture.now(), [2; 10]),
+        ],
+        fixture,
+        runs: Vec::new(),
+        counted: START,
+    };
+    let mut runner = TestRunner::new_with_rng(
+        Config::default(),
+        TestRng::deterministic_rng(RngAlgorithm::ChaCha),
+    );
+    let steps = prop::collection::vec(step(), 250)
+        .new_tree(&mut runner)
+        .unwrap()
+        .current();
+    for step in steps {
+        model.run(step).await;
+    }
+    assert!(
+        model.runs.iter().any(|used| used.deleted),
+        "something was counted and deleted"
+    );
+    model.run(Step::Settle).await;
+    count(fixture, Timestamp::from_micros(START + 80 * HOUR)).await;
+    fixture.delete_counted().await;
+    assert_eq!(fixture.run_ids().await, []);
+    for by in 0..16 {
+        model.ask(model.orgs[0], 0, 2, by).await;
+    }
+}
+
+#[tokio::test]
+async fn usage_is_the_sum_of_what_was_run_on_sqlite() {
+    usage_is_the_sum_of_what_was_run(&Fixture::sqlite().await).await;
+}
+
+#[tokio::test]
+async fn usage_is_the_sum_of_what_was_run_on_postgres() {
+    usage_is_the_sum_of_what_was_run(&Fixture::postgres().await).await;
+}
+
+both! {
+    async fn an_hour_waits_for_its_runs_to_be_settled_and_those_behind_wait_for_it(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let waiting = fixture.queued(org).await;
+        let later = fixture.now() + Duration::from_hours(30);
+        let due = fixture.store.usage_due(later, None, 10).await.unwrap()[0].1.unwrap();
+        assert!(!fixture.store.count_usage(due).await.unwrap(), "it waits");
+        let claim = fixture.claim_one(node).await;
+        assert_eq!(claim.fence.run, waiting);
+        let fence = fixture.start(claim.fence).await.unwrap();
+        assert!(!fixture.store.count_usage(due).await.unwrap(), "it is at work");
+        fixture.store.cancel_run(org, waiting, fixture.now()).await.unwrap();
+        assert!(!fixture.store.count_usage(due).await.unwrap(), "its cost is not known");
+        fixture.store.settle_run(waiting, fence.attempt, Micros::new(9).unwrap(), sortie_api::RunUsage::default()).await.unwrap();
+        assert!(fixture.store.count_usage(due).await.unwrap());
+        assert!(!fixture.store.count_usage(due).await.unwrap(), "it is counted once");
+        assert_eq!(fixture.store.usage_due(later, None, 10).await.unwrap(), [(org, None)]);
+        assert_eq!(fixture.count("SELECT cost_micros FROM usage_day").await, 9);
+    }
+
+    async fn usage_is_of_one_organization_and_its_rows_are_limited(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        let mut new = fixture.new_run(org);
+        let day = Day::of(new.created_at);
+        for number in 0..5 {
+            new = NewRun { labels: Labels { workflow: Some(format!("w{number}")), ..Labels::default() }, ..fixture.new_run(org) };
+            fixture.store.create_run(new).await.unwrap();
+        }
+        let query = UsageQuery { from: day, to: day, by: vec![UsageDimension::Workflow], limit: 3 };
+        assert_eq!(fixture.store.usage(org, query.clone()).await.unwrap().len(), 3);
+        assert_eq!(fixture.store.usage(other, query.clone()).await.unwrap(), []);
+        let all = fixture.store.usage(org, UsageQuery { by: Vec::new(), ..query }).await.unwrap();
+        assert_eq!(all.iter().map(|row| row.runs).collect::<Vec<_>>(), [5]);
+        let due = fixture.store.usage_due(fixture.now(), None, 1).await.unwrap();
+        assert_eq!(due.iter().map(|(of, _)| *of).collect::<Vec<_>>(), [org.min(other)]);
+        let due = fixture.store.usage_due(fixture.now(), Some(org.min(other)), 5).await.unwrap();
+        assert_eq!(due.iter().map(|(of, _)| *of).collect::<Vec<_>>(), [org.max(other)]);
+    }
+}

@@ -1,0 +1,230 @@
+//! What runs have used: counted hour by hour into `usage_day` once an hour is over and its runs are settled, and from the
+//! runs themselves for what came after.
+//!
+//! `organization.usage_until` is where the one ends and the other begins: a run counts exactly once, and one that is older
+//! may be deleted without being missed. Nothing is written when a run is created or ends.
+
+use std::time::Duration;
+
+use sortie_api::{
+    OrgId, RunUsage, Timestamp,
+    usage::{Day, UsageDimension, UsageRow},
+};
+
+use crate::{
+    Store,
+    db::{Row, Stmt, Tx, vals},
+    types::{Error, Result, unless},
+};
+
+/// What is counted in one transaction.
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Why an hour is not counted.
+const NOT_NOW: Error = Error::Conflict("the hour cannot be counted now");
+
+/// Which usage to sum up.
+#[derive(Clone, Debug)]
+pub struct UsageQuery {
+    /// The first day.
+    pub from: Day,
+    /// The last day.
+    pub to: Day,
+    /// What to tell it apart by.
+    pub by: Vec<UsageDimension>,
+    /// At most so many rows, whichever.
+    pub limit: u32,
+}
+
+/// Runs that are to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsageDue {
+    /// Whose.
+    pub org: OrgId,
+    /// Runs before are counted.
+    pub counted_until: Timestamp,
+    /// The first run after that.
+    pub next_run: Timestamp,
+}
+
+impl UsageDue {
+    /// The end of the hour that is counted next.
+    pub fn hour_end(&self) -> Timestamp {
+        self.hour() + HOUR
+    }
+
+    fn hour(&self) -> Timestamp {
+        let at = self.next_run.as_micros();
+        let hour = i64::try_from(HOUR.as_micros()).unwrap_or(i64::MAX);
+        Timestamp::from_micros(at - at.rem_euclid(hour))
+    }
+}
+
+impl Store {
+    /// Sums over the runs that were created on these days, in no order.
+    pub async fn usage(&self, org: OrgId, query: UsageQuery) -> Result<Vec<UsageRow>> {
+        self.db.read(move |tx| usage(tx, org, &query)).await
+    }
+
+    /// System: the organizations behind `after` in the order of their ids, at most `limit`, and what of them was created before
+    /// `before` and is not counted yet, if anything.
+    pub async fn usage_due(
+        &self,
+        before: Timestamp,
+        after: Option<OrgId>,
+        limit: u32,
+    ) -> Result<Vec<(OrgId, Option<UsageDue>)>> {
+        self.db.read(move |tx| due(tx, before, after, limit)).await
+    }
+
+    /// System: counts the hour of the next run that is not counted. False where runs of it are not settled yet, or somebody
+    /// else was faster. No run may be created in that hour any more.
+    pub async fn count_usage(&self, due: UsageDue) -> Result<bool> {
+        let counted = self.db.write(move |tx| count(tx, due));
+        unless(NOT_NOW, counted.await)
+    }
+}
+
+// One statement, so that where the two halves meet is the same for both. The order of the runs binds the planner to their
+// list.
+fn usage(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<Vec<UsageRow>> {
+    let asked = |dimension| i64::from(query.by.contains(&dimension));
+    let params = vals![
+        org,
+        query.from.number(),
+        query.to.number(),
+        query.from.start(),
+        query.to.end(),
+        asked(UsageDimension::Day),
+        asked(UsageDimension::Workflow),
+        asked(UsageDimension::Model),
+        asked(UsageDimension::Key),
+        query.limit
+    ];
+    tx.query_all(
+        "SELECT day, workflow, model, key_id, CAST(SUM(runs) AS BIGINT), CAST(SUM(succeeded) AS BIGINT), \
+         CAST(SUM(cost_micros) AS BIGINT), CAST(SUM(input_tokens) AS BIGINT), CAST(SUM(output_tokens) AS BIGINT), \
+         CAST(SUM(cache_read_tokens) AS BIGINT), CAST(SUM(cache_write_tokens) AS BIGINT), \
+         CAST(SUM(model_calls) AS BIGINT), CAST(SUM(tool_calls) AS BIGINT) FROM (\
+         SELECT CASE WHEN CAST($6 AS BIGINT) = 1 THEN d.day ELSE 0 END AS day, \
+         CASE WHEN CAST($7 AS BIGINT) = 1 THEN d.workflow ELSE '' END AS workflow, \
+         CASE WHEN CAST($8 AS BIGINT) = 1 THEN d.model ELSE '' END AS model, \
+         CASE WHEN CAST($9 AS BIGINT) = 1 THEN d.key_id ELSE '' END AS key_id, d.runs, d.succeeded, d.cost_micros, \
+         d.input_tokens, d.output_tokens, d.cache_read_tokens, d.cache_write_tokens, d.model_calls, d.tool_calls \
+         FROM usage_day d WHERE d.org_id = $1 AND d.day >= $2 AND d.day <= $3 \
+         UNION ALL \
+         SELECT CASE WHEN CAST($6 AS BIGINT) = 1 THEN made.created_at / 86400000000 ELSE 0 END, \
+         CASE WHEN CAST($7 AS BIGINT) = 1 THEN COALESCE(made.workflow, '') ELSE '' END, \
+         CASE WHEN CAST($8 AS BIGINT) = 1 THEN COALESCE(made.model, '') ELSE '' END, \
+         CASE WHEN CAST($9 AS BIGINT) = 1 THEN COALESCE(made.key_id, '') ELSE '' END, 1, \
+         CASE WHEN made.outcome = 'succeeded' THEN 1 ELSE 0 END, made.cost_micros, made.input_tokens, made.output_tokens, \
+         made.cache_read_tokens, made.cache_write_tokens, made.model_calls, made.tool_calls \
+         FROM (SELECT r.* FROM run r WHERE r.org_id = $1 AND r.created_at >= 0 \
+         AND r.created_at >= {GREATEST}(CAST($4 AS BIGINT), (SELECT o.usage_until FROM organization o WHERE o.id = $1)) \
+         AND r.created_at < $5 ORDER BY r.created_at, r.id) AS made\
+         ) AS used GROUP BY day, workflow, model, key_id LIMIT $10",
+        params,
+    )?
+    .iter()
+    .map(|row| row_from(row, &query.by))
+    .collect()
+}
+
+fn due(
+    tx: &mut dyn Tx,
+    before: Timestamp,
+    after: Option<OrgId>,
+    limit: u32,
+) -> Result<Vec<(OrgId, Option<UsageDue>)>> {
+    let after = after.map(|org| org.to_string()).unwrap_or_default();
+    tx.query_all(
+        "SELECT o.id, o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id AND r.created_at >= 0 \
+         AND r.created_at >= o.usage_until AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1) \
+         FROM organization o WHERE o.id > $2 ORDER BY o.id LIMIT $3",
+        vals![before, after, limit],
+    )?
+    .iter()
+    .map(|row| {
+        let org = row.parse(0)?;
+        let counted_until = row.time(1)?;
+        let due = row.opt_time(2)?.map(|next_run| UsageDue {
+            org,
+            counted_until,
+            next_run,
+        });
+        Ok((org, due))
+    })
+    .collect()
+}
+
+fn count(tx: &mut dyn Tx, due: UsageDue) -> Result<()> {
+    tx.batch(&[
+        // Every run that is not settled has its row in the queue.
+        Stmt::new(
+            "UPDATE organization SET usage_until = $3 WHERE id = $1 AND usage_until = $2 AND NOT EXISTS \
+             (SELECT 1 FROM queue w WHERE w.org_id = $1 AND w.enqueued_at < $3 AND w.node_id IS NULL) AND NOT EXISTS \
+             (SELECT 1 FROM queue h WHERE h.org_id = $1 AND h.enqueued_at < $3 AND h.node_id IS NOT NULL)",
+            vals![due.org, due.counted_until, due.hour_end()],
+        )
+        .exactly(1, NOT_NOW),
+        Stmt::new(
+            "INSERT INTO usage_day (org_id, day, workflow, model, key_id, runs, succeeded, cost_micros, input_tokens, \
+             output_tokens, cache_read_tokens, cache_write_tokens, model_calls, tool_calls) \
+             SELECT $1, CAST($4 AS BIGINT), COALESCE(made.workflow, ''), COALESCE(made.model, ''), COALESCE(made.key_id, ''), \
+             COUNT(*), COUNT(CASE WHEN made.outcome = 'succeeded' THEN 1 END), CAST(SUM(made.cost_micros) AS BIGINT), \
+             CAST(SUM(made.input_tokens) AS BIGINT), CAST(SUM(made.output_tokens) AS BIGINT), \
+             CAST(SUM(made.cache_read_tokens) AS BIGINT), CAST(SUM(made.cache_write_tokens) AS BIGINT), \
+             CAST(SUM(made.model_calls) AS BIGINT), CAST(SUM(made.tool_calls) AS BIGINT) \
+             FROM (SELECT * FROM run WHERE org_id = $1 AND created_at >= 0 AND created_at >= $2 AND created_at < $3 \
+             ORDER BY created_at, id) AS made \
+             WHERE 1 = 1 GROUP BY COALESCE(made.workflow, ''), COALESCE(made.model, ''), COALESCE(made.key_id, '') \
+             ON CONFLICT (org_id, day, workflow, model, key_id) DO UPDATE SET runs = usage_day.runs + excluded.runs, \
+             succeeded = usage_day.succeeded + excluded.succeeded, \
+             cost_micros = usage_day.cost_micros + excluded.cost_micros, \
+             input_tokens = usage_day.input_tokens + excluded.input_tokens, \
+             output_tokens = usage_day.output_tokens + excluded.output_tokens, \
+             cache_read_tokens = usage_day.cache_read_tokens + excluded.cache_read_tokens, \
+             cache_write_tokens = usage_day.cache_write_tokens + excluded.cache_write_tokens, \
+             model_calls = usage_day.model_calls + excluded.model_calls, \
+             tool_calls = usage_day.tool_calls + excluded.tool_calls",
+            vals![
+                due.org,
+                due.counted_until,
+                due.hour_end(),
+                Day::of(due.next_run).number()
+            ],
+        ),
+    ])
+    .map(drop)
+}
+
+fn row_from(row: &Row, by: &[UsageDimension]) -> Result<UsageRow> {
+    let day = if by.contains(&UsageDimension::Day) {
+        let day = Day::from_number(row.int(0)?).map_err(|error| Error::Corrupt(error.to_string()))?;
+        Some(day)
+    } else {
+        None
+    };
+    let named = |column| {
+        row.text(column)
+            .map(|text| Some(text).filter(|text| !text.is_empty()))
+    };
+    let key_id = named(3)?.map(str::parse).transpose();
+    Ok(UsageRow {
+        day,
+        workflow: named(1)?.map(str::to_owned),
+        model: named(2)?.map(str::to_owned),
+        key_id: key_id.map_err(|_| Error::Corrupt("usage of what is no key".to_owned()))?,
+        runs: row.int(4)?,
+        succeeded: row.int(5)?,
+        cost_micros: row.micros(6)?,
+        usage: RunUsage {
+            input_tokens: row.int(7)?,
+            output_tokens: row.int(8)?,
+            cache_read_tokens: row.int(9)?,
+            cache_write_tokens: row.int(10)?,
+            model_calls: row.int(11)?,
+            tool_calls: row.int(12)?,
+        },
+    })
+}
