@@ -20,10 +20,11 @@ mod types;
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
+pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};
 pub use types::{
-    Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
-    InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
-    Origin, Progress, Result, RunFilter, StoredDefinition, Sweep, Swept,
+    Actor, Append, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Expired, Fence, Finish,
+    Held, InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun,
+    NodeId, Origin, Progress, Result, Retention, RunFilter, StoredDefinition, Sweep, Swept, Unretained,
 };
 
 use self::db::{Db, vals};

@@ -45,6 +45,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "run_details",
         text: include_str!("../../../../migrations/0004_run_details.sql"),
     },
+    Migration {
+        version: 10,
+        name: "zero_data_retention",
+        text: include_str!("../../../../migrations/0010_zero_data_retention.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

@@ -1,9 +1,10 @@
 //! `finish_run`: the final status with output, cost and last events; the run leaves the queue.
 
-use sortie_api::Run;
+use sortie_api::{Micros, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
-    insert_events, journal::delete_journal, moves, run_columns, run_from, usage_params, work::count,
+    insert_events, journal::delete_journal, moves, run_columns, run_from, surcharge, usage_params,
+    work::count,
 };
 use crate::{
     Store,
@@ -32,36 +33,72 @@ impl Store {
     }
 }
 
-fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
-    let mut params = vals![
-        fence.run,
-        fence.attempt,
-        fence.last_event,
-        finish.status,
-        finish.at,
-        finish.cost,
-        finish.error.as_deref(),
-        count(&finish.events)
-    ];
-    params.extend(moves::sources(finish.status)?);
-    params.extend(usage_params(&finish.usage));
-    let mut statements = Vec::with_capacity(4 + finish.events.len());
-    statements.push(Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![fence.run]));
-    statements.push(
-        Stmt::new(
+/// The end of a run as its row tells it.
+pub(super) struct End<'a> {
+    pub(super) status: RunStatus,
+    pub(super) error: Option<&'a str>,
+    pub(super) cost: Micros,
+    pub(super) usage: &'a RunUsage,
+    /// How many events are added with it.
+    pub(super) events: i64,
+    /// Until when an output that is not stored is held.
+    pub(super) output_expires_at: Option<Timestamp>,
+    pub(super) at: Timestamp,
+}
+
+impl<'a> End<'a> {
+    /// The statement that writes it and returns the row of [`run_columns`]; it hits what the fence says, or nothing.
+    pub(super) fn statement(&self, fence: Fence) -> Result<Stmt<'a>> {
+        let mut params = vals![
+            fence.run,
+            fence.attempt,
+            fence.last_event,
+            self.status,
+            self.at,
+            self.cost,
+            self.error,
+            self.events
+        ];
+        params.extend(moves::sources(self.status)?);
+        params.extend(usage_params(self.usage));
+        params.push(self.output_expires_at.into());
+        let statement = Stmt::new(
             concat!(
-                "UPDATE run SET status = $4, outcome = $4, finished_at = $5, cost_micros = $6, \
-                 billing_pending = 0, error = $7, last_event = last_event + $8, \
+                "UPDATE run SET status = $4, outcome = $4, finished_at = $5, cost_micros = CAST($6 AS BIGINT) + ",
+                surcharge!("CAST($6 AS BIGINT)"),
+                ", surcharge_micros = ",
+                surcharge!("CAST($6 AS BIGINT)"),
+                ", billing_pending = 0, error = $7, last_event = last_event + $8, \
                  input_tokens = $13, output_tokens = $14, cache_read_tokens = $15, cache_write_tokens = $16, \
-                 model_calls = $17, tool_calls = $18 \
+                 model_calls = $17, tool_calls = $18, output_expires_at = $19 \
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
                  RETURNING ",
                 run_columns!()
             ),
             params,
-        )
-        .exactly(1, Error::Fenced),
-    );
+        );
+        Ok(statement.exactly(1, Error::Fenced))
+    }
+}
+
+/// The statement by which a run that is settled leaves the queue.
+pub(super) fn leave_queue(run: RunId) -> Stmt<'static> {
+    Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run])
+}
+
+fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
+    let end = End {
+        status: finish.status,
+        error: finish.error.as_deref(),
+        cost: finish.cost,
+        usage: &finish.usage,
+        events: count(&finish.events),
+        output_expires_at: None,
+        at: finish.at,
+    };
+    let mut statements = Vec::with_capacity(4 + finish.events.len());
+    statements.push(leave_queue(fence.run));
+    statements.push(end.statement(fence)?);
     if let Some(output) = &finish.output {
         statements.push(Stmt::new(
             "INSERT INTO run_output (run_id, output) VALUES ($1, $2)",

@@ -12,6 +12,7 @@ mod plans;
 mod races;
 mod read;
 mod takeover;
+mod unretained;
 mod work;
 
 /// Makes each test two: one on a fresh `SQLite` file, one on a fresh `PostgreSQL` database.

@@ -400,14 +400,17 @@ async fn a_node_that_is_replaced_while_its_claim_by_name_waits_for_the_lock_is_f
     let (reached, go_on) = fixture.store.db.faults().pause(2);
     let (_, claimed) = join(fixture.node_named("same"), async {
         reached.await.unwrap();
-        join(fixture.store.claim_named(old, vec![run], fixture.now()), async {
-            let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+        join(
+            fixture.store.claim_named(old, vec![run], None, fixture.now()),
+            async {
+                let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
                            AND datname = current_database()";
-            while fixture.count(waiting).await == 0 {
-                tokio::task::yield_now().await;
-            }
-            go_on.send(()).unwrap();
-        })
+                while fixture.count(waiting).await == 0 {
+                    tokio::task::yield_now().await;
+                }
+                go_on.send(()).unwrap();
+            },
+        )
         .await
         .0
     })
