@@ -1,5 +1,7 @@
 //! What unit tests of several modules stand on.
 
+use std::sync::Arc;
+
 use sortie_api::{
     KeyId, Micros, OrgId, Role, RunId,
     secret::{SELF_HOSTED_KEY, Secret},
@@ -7,7 +9,7 @@ use sortie_api::{
 use sortie_store::{Claim, Created, NewKey, NewNode, NewRun, NodeId, Store};
 use tempfile::TempDir;
 
-use crate::{Clock, Options};
+use crate::{Clock, Options, run_log::Records, unretained::Unretained, worker::Active};
 
 /// A fresh SQLite file with a node, and a run that it has claimed.
 pub(crate) struct Held {
@@ -15,6 +17,20 @@ pub(crate) struct Held {
     pub(crate) node: NodeId,
     pub(crate) claim: Claim,
     pub(crate) dir: TempDir,
+}
+
+impl Held {
+    pub(crate) fn records(&self) -> Records {
+        records(&self.store)
+    }
+}
+
+/// The records of a store, with room for runs without retention.
+pub(crate) fn records(store: &Store) -> Records {
+    Records {
+        store: store.clone(),
+        unretained: Unretained::new(1 << 30, Clock::system(), Active::default(), Arc::default()),
+    }
 }
 
 /// A claimed run that answers at once, on a node of the default name.
@@ -54,9 +70,10 @@ pub(crate) async fn held() -> Held {
         name: options.node_name,
         started_at: now,
         lease_until: now + options.lease,
+        address: None,
     };
     store.register_node(start).await.unwrap();
-    let mut claims = store.claim_named(node, vec![run.id], now).await.unwrap();
+    let mut claims = store.claim_named(node, vec![run.id], None, now).await.unwrap();
     assert_eq!(claims.len(), 1);
     Held {
         store,

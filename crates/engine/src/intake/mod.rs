@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use sortie_api::{Micros, OrgId, RunRequest, limits};
 use sortie_sandbox::Level;
+use sortie_store::Retention;
 
 use crate::{
     Error, Options,
@@ -30,6 +31,8 @@ pub(crate) struct Accepted {
     pub(crate) definition: Arc<str>,
     pub(crate) max_cost: Micros,
     pub(crate) timeout_seconds: u32,
+    /// Whether anything of it is stored.
+    pub(crate) retention: Retention,
     /// The saved workflow it comes from.
     pub(crate) workflow: Option<String>,
     pub(crate) model: String,
@@ -82,8 +85,11 @@ impl Intake<'_> {
         let timeout_seconds = timeout(&mut request)?;
         self.check_shell(&mut request)?;
         web::check(request.web.as_ref(), self.web)?;
-        unavailable::zero_data_retention(&request)?;
-        let max_cost = self.budget(&mut request, timeout_seconds)?;
+        let retention = match request.zero_data_retention {
+            Some(true) => Retention::None,
+            Some(false) | None => Retention::Full,
+        };
+        let max_cost = self.budget(&mut request, timeout_seconds, retention)?;
         text::tags(request.tags.as_deref().unwrap_or_default())?;
         unavailable::callback(&request)?;
         schemas::check(&request).await?;
@@ -93,6 +99,7 @@ impl Intake<'_> {
             definition: definition.into(),
             max_cost,
             timeout_seconds,
+            retention,
             workflow: None,
             model,
             tags: request.tags.unwrap_or_default(),
@@ -127,7 +134,12 @@ impl Intake<'_> {
     }
 
     /// The budget: within its limits and, where time is money, enough for the whole time limit.
-    fn budget(&self, request: &mut RunRequest, timeout_seconds: u32) -> Result<Micros, Error> {
+    fn budget(
+        &self,
+        request: &mut RunRequest,
+        timeout_seconds: u32,
+        retention: Retention,
+    ) -> Result<Micros, Error> {
         let micros = *request
             .max_cost_micros
             .get_or_insert(self.options.default_max_cost.get());
@@ -142,6 +154,11 @@ impl Intake<'_> {
             .compute_micros_per_second
             .get()
             .saturating_mul(i64::from(timeout_seconds));
+        let percent = match retention {
+            Retention::Full => 0,
+            Retention::None => i64::from(self.options.surcharge_percent),
+        };
+        let compute = compute.saturating_add(compute.saturating_mul(percent).saturating_add(99) / 100);
         if self.options.mode == sortie_api::Mode::Hosted && micros < compute {
             return Err(broken(
                 "max_cost_micros",

@@ -17,13 +17,6 @@ pub(super) fn workflow(request: &RunRequest) -> Result<(), Error> {
     Err(broken("workflow", format!("no workflow {name:?}")))
 }
 
-pub(super) fn zero_data_retention(request: &RunRequest) -> Result<(), Error> {
-    if request.zero_data_retention == Some(true) {
-        return Err(broken("zero_data_retention", NOT_YET));
-    }
-    Ok(())
-}
-
 pub(super) fn callback(request: &RunRequest) -> Result<(), Error> {
     let Some(callback) = &request.callback else {
         return Ok(());
