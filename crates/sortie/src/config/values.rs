@@ -61,7 +61,7 @@ pub(super) struct Reader<'a>(pub(super) &'a Layers);
 
 impl Reader<'_> {
     /// The error that says that a key's value breaks a rule.
-    fn wrong(&self, key: &str, rule: &str) -> Error {
+    pub(super) fn wrong(&self, key: &str, rule: &str) -> Error {
         match self.0.get(key) {
             Some(setting) => Error(format!("{key} ({}): {rule}", setting.source)),
             None => Error(format!("{key}: {rule}")),

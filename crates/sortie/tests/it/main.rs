@@ -7,6 +7,7 @@
 
 mod cli;
 mod connections;
+mod documentation;
 mod errors;
 mod keys;
 mod kit;
@@ -18,6 +19,7 @@ mod rate_limit;
 mod recovery;
 mod runs;
 mod shutdown;
+mod versions;
 mod zero_data_retention;
 
 use sortie_testkit::{Database, Node, NodeOptions};

@@ -107,11 +107,6 @@ async fn the_first_read_after_the_end_has_the_output_and_no_other(database: Data
     assert_eq!(held(&first), (Some("deep\n"), Some(false), false));
     let second = client.run(&id).await?;
     assert_eq!(held(&second), (None, Some(false), false));
-    assert_eq!(
-        client.list("?limit=1").await.is_err(),
-        true,
-        "a page is an object"
-    );
     assert_eq!(client.list("").await?, [second]);
     // The stream goes on for a few minutes, from any position.
     let (again, done) = client.finished(&id).await?;
@@ -150,7 +145,7 @@ async fn it_can_be_cancelled_while_it_waits_and_while_it_works(database: Databas
     let waits = client.create(&waiting()).await?.id.to_string();
     assert_eq!(
         client
-            .list("?status=queued")
+            .list("status=queued")
             .await?
             .iter()
             .map(|run| run.id.to_string())
@@ -275,7 +270,7 @@ async fn without_memory_to_work_in_or_to_keep_it_in_it_is_refused() -> Checked {
         "{message}"
     );
 
-    let options = NodeOptions::default().env("SORTIE_ZERO_DATA_RETENTION_MEMORY_BYTES", "1048576");
+    let options = NodeOptions::default().env("SORTIE_ZERO_DATA_RETENTION_MEMORY_BYTES", "1572864");
     let node = node_with(Database::Sqlite, options).await?;
     let client = node.client()?;
     let works = at_work(&client).await?;

@@ -2,7 +2,7 @@
 //! log, the files of the data folder and of the folder for temporary files, the log at its most talkative, and whatever
 //! files the process has open. After the run, and after a kill in the middle of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -96,10 +96,8 @@ impl Planted {
     }
 
     /// Where the node's runs work in memory.
-    fn memory(&self) -> Result<std::path::PathBuf> {
-        let name =
-            std::fs::read_to_string(self.node.data_dir().join("node_name")).context("the node has a name")?;
-        Ok(Path::new("/dev/shm").join(format!("sortie-{}", name.trim())))
+    fn memory(&self) -> Result<PathBuf> {
+        self.node.memory_dir().context("the node has a name")
     }
 }
 
