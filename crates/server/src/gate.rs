@@ -26,13 +26,8 @@ use tracing::Instrument as _;
 use crate::{
     Options,
     kit::{
-<<<<<<< HEAD
-        Advice, ApiError, Credential, Fault, Guesses, Passed, Quota, RateLimits, RequestIds, Standing, Token,
-        Whence, X_REQUEST_ID, bearer, client_address, error_response, network,
-=======
-        Advice, ApiError, Credential, DeprecationHeaders, Fault, Guesses, Quota, RateLimits, RequestIds,
-        Standing, Token, Whence, X_REQUEST_ID, bearer, client_address, error_response, network,
->>>>>>> lead
+        Advice, ApiError, Credential, DeprecationHeaders, Fault, Guesses, Passed, Quota, RateLimits,
+        RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address, error_response, network,
     },
     routes,
 };
