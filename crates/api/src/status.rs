@@ -77,7 +77,8 @@ impl RunStatus {
     pub const fn may_become(self, next: Self) -> bool {
         match self {
             Self::Reserving => matches!(next, Self::Queued | Self::Failed | Self::Cancelled),
-            Self::Queued => matches!(next, Self::Starting | Self::Cancelled),
+            // Interrupted: only a run of which nothing is stored, when its node is gone.
+            Self::Queued => matches!(next, Self::Starting | Self::Cancelled | Self::Interrupted),
             Self::Starting => matches!(
                 next,
                 Self::Running | Self::Failed | Self::TimedOut | Self::Cancelled | Self::Interrupted
@@ -116,7 +117,7 @@ mod tests {
         };
         let moves = [
             (Reserving, vec![Queued, Failed, Cancelled]),
-            (Queued, vec![Starting, Cancelled]),
+            (Queued, vec![Starting, Cancelled, Interrupted]),
             (Starting, vec![Running, Failed, Cancelled, TimedOut, Interrupted]),
             (Running, vec![Succeeded, Failed, Cancelled, TimedOut, Interrupted]),
         ];

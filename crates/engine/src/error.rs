@@ -18,6 +18,9 @@ pub enum Error {
     /// 410: never kept.
     #[error("{0}")]
     Gone(String),
+    /// 410: nothing of the content of the run is stored, and this node does not have it.
+    #[error("nothing of the content of a run with zero data retention is stored, and what was held is gone")]
+    Unretained,
     /// 503: a dependency is away for the moment.
     #[error("{0}")]
     Unavailable(String),
@@ -40,6 +43,7 @@ impl From<sortie_store::Error> for Error {
             Store::NotFound => Self::NotFound,
             Store::OverBudget(refusal) => Self::PaymentRequired(refusal.to_string()),
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
+            Store::Unretained => Self::Unretained,
             Store::Unavailable(_) => Self::Unavailable("the database is unavailable, retry later".to_owned()),
             Store::Fenced | Store::Corrupt(_) | Store::Database(_) => Self::Internal(error.to_string()),
         }

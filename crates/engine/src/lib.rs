@@ -8,6 +8,7 @@ mod callbacks;
 mod caller;
 mod clock;
 mod connections;
+mod content;
 mod error;
 mod hub;
 mod intake;
@@ -16,9 +17,12 @@ mod models;
 mod no_sandbox;
 mod node;
 mod options;
+mod peers;
+mod run_log;
 mod sealing;
 #[cfg(test)]
 mod testing;
+mod unretained;
 mod usage;
 mod web;
 mod worker;
@@ -26,15 +30,17 @@ mod workflows;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures_util::stream::BoxStream;
 use sortie_api::{
-    KeyId, Mode, OrgId, OrganizationInfo, Role, Run, RunId, RunRequest,
+    KeyId, Mode, OrgId, OrganizationInfo, Role, Run, RunId, RunRequest, RunStatus, Timestamp,
     key::{CreateKey, CreatedKey, RotateKey},
     model::ModelCatalog,
     secret::Secret,
 };
 use sortie_sandbox::{Backend, Level};
-use sortie_store::{Actor, Cancelled, Created, Expired, InlineCredentials, KeyRecord, Labels, NewRun, Store};
+use sortie_store::{
+    Actor, Cancelled, Created, Definition, Expired, InlineCredentials, KeyRecord, Labels, NewRun, Retention,
+    Store,
+};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -44,6 +50,7 @@ pub use connections::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH, Connections, Put};
 pub use error::Error;
 pub use hub::{Deltas, Frame};
 pub use options::{Options, Serves};
+pub use peers::{Hop, PEER_HEADER, Peer};
 pub use sealing::{InvalidKey, MasterKey};
 
 use crate::{
@@ -56,6 +63,9 @@ use crate::{
     models::Models,
     no_sandbox::NoSandbox,
     node::{Identity, Lifeline},
+    peers::{Peers, Signer},
+    run_log::Records,
+    unretained::{Admission, Keeper, MemoryDir, Output, Reader, Request, Unretained},
     web::NodeWeb,
     worker::{Active, Dispatcher, Own, Places, Source, StopReason, Worker},
 };
@@ -70,6 +80,12 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     options: Arc<Options>,
     store: Store,
+    records: Records,
+    /// Where runs without retention work.
+    memory_dir: MemoryDir,
+    peers: Peers,
+    /// Who this node is.
+    identity: Identity,
     keys: Keys,
     models: Arc<Models>,
     web: NodeWeb,
@@ -103,7 +119,17 @@ impl Engine {
     ) -> Result<Self, Error> {
         let options = Arc::new(options);
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
-        let hub = Hub::new(store.clone(), closed.clone());
+        let (active, work) = (Active::default(), Arc::new(Notify::new()));
+        let records = Records {
+            store: store.clone(),
+            unretained: Unretained::new(
+                options.memory_bytes,
+                options.clock.clone(),
+                active.clone(),
+                Arc::clone(&work),
+            ),
+        };
+        let hub = Hub::new(records.clone(), closed.clone());
         let commands = sandbox
             .as_ref()
             .map(|backend| backend.capabilities().level)
@@ -114,9 +140,8 @@ impl Engine {
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let due = Hints::default();
         let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
-        let active = Active::default();
         let worker = Arc::new(Worker {
-            store: store.clone(),
+            records: records.clone(),
             hub: hub.clone(),
             clock: options.clock.clone(),
             models: Arc::clone(&models),
@@ -136,6 +161,13 @@ impl Engine {
             places: places.clone(),
             callbacks: due.clone(),
         };
+        let memory_dir = MemoryDir::new(options.memory_dir());
+        match memory_dir.clear().await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "working directories in memory were removed"),
+            // Runs that need it are refused; all others are served.
+            Err(error) => tracing::error!(%error, "working directories in memory cannot be looked after"),
+        }
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
             connections,
@@ -145,7 +177,11 @@ impl Engine {
             models,
             web,
             own: Own::default(),
-            work: Arc::new(Notify::new()),
+            work,
+            identity: lifeline.identity.clone(),
+            peers: Peers::new(Signer::new(&options.master_keys), options.clock.clone())?,
+            records,
+            memory_dir,
             tracker,
             closing,
             closed,
@@ -172,14 +208,20 @@ impl Engine {
             options: Arc::clone(&node.options),
             places: node.places.clone(),
             source,
+            unretained: node.records.unretained.clone(),
             identity: lifeline.identity.clone(),
             work: Arc::clone(&node.work),
             stop: node.closing.clone(),
         };
         node.tracker.spawn(dispatcher.run());
         if node.options.serves == Serves::Everyone {
-            let (store, callbacks) = (node.store.clone(), node.callbacks.clone());
-            let courier = Courier::new(&node.options, store, callbacks, node.closed.clone());
+            let records = (node.records.clone(), node.identity.clone());
+            let courier = Courier::new(
+                &node.options,
+                records,
+                node.callbacks.clone(),
+                node.closed.clone(),
+            );
             node.tracker.spawn(courier.run());
         }
         node.tracker.spawn(lifeline.run(node.closed.clone()));
@@ -197,6 +239,12 @@ impl Engine {
             );
             node.tracker.spawn(counting);
         }
+        let keeper = Keeper::new(
+            node.records.unretained.clone(),
+            node.store.clone(),
+            node.hub.clone(),
+        );
+        node.tracker.spawn(keeper.run(node.closed.clone()));
         node.tracker.spawn(node::watch(
             node.store.clone(),
             node.hub.clone(),
@@ -287,7 +335,7 @@ impl Engine {
         if let Some(key) = &idempotency {
             idempotency_key(key)?;
         }
-        let run = match (self.new_run(caller, request).await, &idempotency) {
+        let (run, admission) = match (self.new_run(caller, request).await, &idempotency) {
             (Err(Error::Invalid(rule)), Some(key)) => {
                 // Only the key is compared: a run that has it answers whatever the body says now.
                 return match node.store.find_idempotent(caller.org, key).await? {
@@ -295,12 +343,20 @@ impl Engine {
                     None => Err(Error::Invalid(rule)),
                 };
             }
-            (run, _) => NewRun {
-                idempotency_key: idempotency,
-                ..run?
-            },
+            (admitted, _) => {
+                let (run, admission) = admitted?;
+                let run = NewRun {
+                    idempotency_key: idempotency,
+                    ..run
+                };
+                (run, admission)
+            }
         };
-        let created = node.store.create_run(run).await?;
+        let created = node.store.create_run(run).await;
+        if let Some(admission) = admission {
+            return recorded(admission, created);
+        }
+        let created = created?;
         if let Created::New(run) = &created {
             if node.options.serves == Serves::OwnRuns {
                 node.own.add(run.id);
@@ -310,10 +366,19 @@ impl Engine {
         Ok(created)
     }
 
-    /// Checks a request against every rule: the run that it makes, not recorded yet.
-    async fn new_run(&self, caller: &Caller, request: RunRequest) -> Result<NewRun, Error> {
+    /// Checks a request against every rule: the run that it makes, not recorded yet. The content of one without retention
+    /// is in memory already: it goes where the admission is refused.
+    async fn new_run(
+        &self,
+        caller: &Caller,
+        request: RunRequest,
+    ) -> Result<(NewRun, Option<Admission>), Error> {
         let node = &self.0;
         let org = caller.org;
+        let reader = match request.callback {
+            Some(_) => Reader::Callback,
+            None => Reader::Get,
+        };
         let accepted = self.intake(org).accept(request).await?;
         let now = node.options.clock.now();
         let id = RunId::new(now, random()?);
@@ -321,12 +386,26 @@ impl Engine {
             Some(callback) => Some(node.callbacks.seal((org, id), callback).await?),
             None => None,
         };
-        Ok(NewRun {
+        let (definition, inline, admission) = match accepted.retention {
+            Retention::Full => {
+                let inline = self.sealed((org, id), &accepted.inline).await?;
+                (accepted.definition.into(), inline, None)
+            }
+            Retention::None => {
+                let request = Request {
+                    definition: accepted.definition,
+                    inline: accepted.inline,
+                };
+                let admission = self.admit((org, id), request, reader, now)?;
+                (Definition::Unretained(self.unretained()), None, Some(admission))
+            }
+        };
+        let run = NewRun {
             id,
             org,
             idempotency_key: None,
-            definition: accepted.definition,
-            inline: self.sealed((org, id), &accepted.inline).await?,
+            definition,
+            inline,
             callback,
             max_cost: accepted.max_cost,
             timeout_seconds: accepted.timeout_seconds,
@@ -338,7 +417,38 @@ impl Engine {
                 tags: accepted.tags,
             },
             created_at: now,
-        })
+        };
+        Ok((run, admission))
+    }
+
+    /// Takes the content of a run without retention into memory, where this node can work on such runs.
+    fn admit(
+        &self,
+        run: (OrgId, RunId),
+        request: Request,
+        reader: Reader,
+        now: Timestamp,
+    ) -> Result<Admission, Error> {
+        let node = &self.0;
+        if node.options.serves == Serves::Nothing {
+            return Err(Error::Unavailable("this engine works on no runs".to_owned()));
+        }
+        node.memory_dir.prepare().map_err(|reason| {
+            Error::Invalid(format!(
+                "zero_data_retention: not available on this engine: {reason}"
+            ))
+        })?;
+        node.records
+            .unretained
+            .admit(run, request, Output::of(reader), now)
+    }
+
+    /// What the store is told of a run whose content is here.
+    fn unretained(&self) -> sortie_store::Unretained {
+        sortie_store::Unretained {
+            node: self.0.identity.get(),
+            surcharge_percent: self.0.options.surcharge_percent,
+        }
     }
 
     /// What requests of an organization are checked against.
@@ -371,14 +481,6 @@ impl Engine {
         Ok(Some(InlineCredentials { sealed, names }))
     }
 
-    /// A run: as soon as it is final, and at the latest after `wait`.
-    pub async fn get_run(&self, org: OrgId, id: RunId, wait: Duration) -> Result<Run, Error> {
-        if !wait.is_zero() {
-            self.0.hub.until_final(org, id, wait).await?;
-        }
-        Ok(self.0.store.get_run(org, id).await?)
-    }
-
     /// Cancels a run and stops its worker; a final run is returned unchanged.
     pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<Run, Error> {
         match self
@@ -389,23 +491,16 @@ impl Engine {
         {
             Cancelled::Now(run) => {
                 self.0.active.stop(id, StopReason::NotOurs);
+                if run.zero_data_retention && !self.0.active.contains(id) {
+                    // A worker that has it closes it itself, behind its last words.
+                    self.0.records.unretained.close(id, run.status)?;
+                }
                 self.0.hub.ended(id);
                 self.0.due.look();
                 Ok(run)
             }
             Cancelled::AlreadyFinal(run) => Ok(run),
         }
-    }
-
-    /// A run's events after `after`, then new ones as they happen, then `done`. Ends early when the node stops.
-    pub async fn follow(
-        &self,
-        org: OrgId,
-        id: RunId,
-        after: i64,
-        deltas: Deltas,
-    ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
-        self.0.hub.follow(org, id, after, deltas).await
     }
 
     /// Whether the node can take runs: the database answers and the node is not stopping.
@@ -454,6 +549,7 @@ impl Engine {
                 tracing::error!("the database does not answer: what is left goes on from what it has stored");
             }
         }
+        self.give_up_content().await;
         node.closed.cancel();
         node.tracker.close();
         if tokio::time::timeout(LAST_WRITES, node.tracker.wait())
@@ -463,4 +559,41 @@ impl Engine {
             tracing::error!("the node's tasks did not end in time and are left behind");
         }
     }
+
+    /// What only this node has goes with it: such runs that are not final end, answers that nobody has read are gone.
+    async fn give_up_content(&self) {
+        let node = &self.0;
+        let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
+        let given_up = node.store.give_up_content(node.identity.get(), at, price);
+        match tokio::time::timeout(LAST_WRITES, given_up).await {
+            Ok(Ok(ended)) => {
+                for (_, run) in ended {
+                    tracing::warn!(%run, "a run with zero data retention is ended as interrupted");
+                    if let Err(error) = node.records.unretained.close(run, RunStatus::Interrupted) {
+                        tracing::error!(%run, %error, "the end of a run could not be told to its readers");
+                    }
+                    node.hub.ended(run);
+                }
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%error, "runs with zero data retention end with the next sweep")
+            }
+            Err(_elapsed) => tracing::error!("runs with zero data retention end with the next sweep"),
+        }
+        if let Err(error) = node.memory_dir.remove().await {
+            tracing::warn!(%error, "the folder for working directories in memory stays");
+        }
+    }
+}
+
+/// What became of a run without retention. Where it is in doubt whether it was recorded it waits for a worker: the store
+/// does not hand out what it does not have.
+fn recorded(admission: Admission, created: Result<Created, sortie_store::Error>) -> Result<Created, Error> {
+    if !matches!(
+        created,
+        Ok(Created::New(_)) | Err(sortie_store::Error::Unavailable(_))
+    ) {
+        admission.refuse();
+    }
+    Ok(created?)
 }

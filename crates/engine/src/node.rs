@@ -53,6 +53,7 @@ async fn register(store: &Store, options: &Options) -> Result<NodeId, Error> {
             name: options.node_name.clone(),
             started_at: now,
             lease_until: now + options.lease,
+            address: options.node_address.clone(),
         })
         .await?;
     Ok(id)
@@ -162,7 +163,7 @@ impl Lifeline {
             self.callbacks.look();
         }
         for (_, run) in ended {
-            tracing::warn!(%run, "a run that was resumed too often is ended as interrupted");
+            tracing::warn!(%run, "a run that cannot go on is ended as interrupted");
             self.hub.ended(*run);
         }
     }
@@ -342,9 +343,10 @@ mod tests {
             data_dir: dir.path().to_owned(),
             ..Options::default()
         });
-        let hub = Hub::new(store.clone(), CancellationToken::new());
+        let records = crate::testing::records(&store);
+        let hub = Hub::new(records.clone(), CancellationToken::new());
         let worker = Worker {
-            store: store.clone(),
+            records,
             hub: hub.clone(),
             clock: options.clock.clone(),
             models: Arc::new(Models::new(&sortie_models::Settings::default()).unwrap()),

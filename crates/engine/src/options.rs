@@ -7,7 +7,7 @@ use sortie_net::{Network, Reach};
 use sortie_sandbox::Limits;
 use sortie_web::{RobotsTxt, SearchSettings};
 
-use crate::{Clock, MasterKey};
+use crate::{Clock, MasterKey, unretained::MemoryDir};
 
 /// Whose runs an engine works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,15 @@ pub struct Options {
     pub callbacks_reach: Reach,
     /// The address that browsers and authorization servers reach this engine under, without a slash at its end.
     pub base_url: Option<String>,
+    /// Where other nodes reach this one, as `http://host:port`; none where they cannot.
+    pub node_address: Option<String>,
+    /// Where runs without retention have their working directories: on a file system in memory. None: below `/dev/shm`,
+    /// by the node's name.
+    pub memory_dir: Option<PathBuf>,
+    /// What the content of runs without retention may take of this node's memory together, in bytes.
+    pub memory_bytes: usize,
+    /// What a run without retention costs more, in percent.
+    pub surcharge_percent: u32,
     /// How long a node may be silent before its runs are given up.
     pub lease: Duration,
     /// How often a node renews its lease.
@@ -88,6 +97,10 @@ impl Default for Options {
             connections_reach: Reach::Private,
             callbacks_reach: Reach::Private,
             base_url: None,
+            node_address: None,
+            memory_dir: None,
+            memory_bytes: 1 << 30,
+            surcharge_percent: 0,
             lease: Duration::from_secs(10),
             heartbeat: Duration::from_secs(3),
             shutdown_grace: Duration::from_secs(30),
@@ -99,5 +112,13 @@ impl Options {
     /// Where the working directories of runs live.
     pub(crate) fn work_dir(&self) -> PathBuf {
         self.data_dir.join("work")
+    }
+
+    /// Where those of runs without retention live.
+    pub(crate) fn memory_dir(&self) -> PathBuf {
+        match &self.memory_dir {
+            Some(path) => path.clone(),
+            None => MemoryDir::default_for(&self.node_name),
+        }
     }
 }

@@ -18,6 +18,7 @@ use chacha20poly1305::{
     XChaCha20Poly1305,
     aead::{Aead as _, KeyInit as _, Payload},
 };
+use hmac::{Hmac, Mac as _, digest::common::Key};
 use sha2::{Digest as _, Sha256};
 use sortie_api::OrgId;
 
@@ -50,6 +51,20 @@ impl MasterKey {
             *to = from;
         }
         Self { bytes, id }
+    }
+
+    /// A key for another purpose, which tells nothing of this one.
+    pub(crate) fn derived(&self, purpose: &[u8]) -> Hmac<Sha256> {
+        let mut block = Key::<Hmac<Sha256>>::default();
+        for (to, from) in block.iter_mut().zip(self.bytes) {
+            *to = from;
+        }
+        let key = Hmac::<Sha256>::new(&block).chain_update(purpose).finalize();
+        let mut block = Key::<Hmac<Sha256>>::default();
+        for (to, from) in block.iter_mut().zip(key.into_bytes()) {
+            *to = from;
+        }
+        Hmac::new(&block)
     }
 
     /// The key as it is kept in a file, in hexadecimal.

@@ -1,5 +1,7 @@
 //! What unit tests of several modules stand on.
 
+use std::sync::Arc;
+
 use sortie_api::{
     AuditId, KeyId, Micros, OrgId, Role, RunId, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
@@ -7,7 +9,7 @@ use sortie_api::{
 use sortie_store::{Actor, Audit, Claim, Created, NewKey, NewNode, NewRun, NodeId, Store};
 use tempfile::TempDir;
 
-use crate::{Clock, Options};
+use crate::{Clock, Options, run_log::Records, unretained::Unretained, worker::Active};
 
 /// A fresh SQLite file with a node, and a run that it has claimed.
 pub(crate) struct Held {
@@ -37,6 +39,20 @@ pub(crate) async fn organization(store: &Store, org: OrgId, at: Timestamp) {
         target: key.id.to_string(),
     };
     assert!(store.bootstrap("test", key, audit).await.unwrap());
+}
+
+impl Held {
+    pub(crate) fn records(&self) -> Records {
+        records(&self.store)
+    }
+}
+
+/// The records of a store, with room for runs without retention.
+pub(crate) fn records(store: &Store) -> Records {
+    Records {
+        store: store.clone(),
+        unretained: Unretained::new(1 << 30, Clock::system(), Active::default(), Arc::default()),
+    }
 }
 
 /// A claimed run that answers at once, on a node of the default name.
@@ -69,9 +85,10 @@ pub(crate) async fn held() -> Held {
         name: options.node_name,
         started_at: now,
         lease_until: now + options.lease,
+        address: None,
     };
     store.register_node(start).await.unwrap();
-    let mut claims = store.claim_named(node, vec![run.id], now).await.unwrap();
+    let mut claims = store.claim_named(node, vec![run.id], None, now).await.unwrap();
     assert_eq!(claims.len(), 1);
     Held {
         store,

@@ -14,7 +14,7 @@ use sortie_api::{
     key::{CreateKey, CreatedKey, RotateKey},
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Frame, Options, Serves};
+use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Frame, Hop, Options, Serves};
 use sortie_store::{Actor, Created, Store};
 use tempfile::TempDir;
 
@@ -99,7 +99,7 @@ impl Rig {
     async fn follow(&self, run: &Run, after: i64) -> (Vec<(i64, String)>, Option<Run>) {
         let mut stream = self
             .engine
-            .follow(self.org, run.id, after, Deltas::Off)
+            .follow(&caller(self.org), run.id, (after, Deltas::Off), Hop::First)
             .await
             .unwrap();
         let (mut events, mut done) = (Vec::new(), None);
@@ -237,7 +237,11 @@ async fn many_readers_of_many_runs_all_see_every_event() {
 async fn cancel_stops_a_working_run_and_ends_its_streams() {
     let rig = Rig::start().await;
     let run = rig.create(prompt(WAITS)).await.unwrap();
-    let mut stream = rig.engine.follow(rig.org, run.id, 0, Deltas::Off).await.unwrap();
+    let mut stream = rig
+        .engine
+        .follow(&caller(rig.org), run.id, (0, Deltas::Off), Hop::First)
+        .await
+        .unwrap();
     let mut seen = Vec::new();
     while !seen.iter().any(|(_, kind)| kind == "worker_started") {
         let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
@@ -305,7 +309,11 @@ async fn what_outlives_the_grace_goes_on_after_the_next_start() {
     let run = shut_down_under_a_run(&rig).await;
     assert_eq!((run.status, run.finished_at), (RunStatus::Running, None));
     let rig = rig.restart(|_| {}).await;
-    let mut stream = rig.engine.follow(rig.org, run.id, 0, Deltas::Off).await.unwrap();
+    let mut stream = rig
+        .engine
+        .follow(&caller(rig.org), run.id, (0, Deltas::Off), Hop::First)
+        .await
+        .unwrap();
     let mut seen = Vec::new();
     while !seen.iter().any(|(_, kind)| kind == "resumed") {
         let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
@@ -349,7 +357,11 @@ async fn an_engine_of_one_command_leaves_lost_runs_to_a_node_that_stays() {
         rig.engine.shutdown().await;
     }
     let rig = rig.restart(|_| {}).await;
-    let mut stream = rig.engine.follow(rig.org, run.id, 4, Deltas::Off).await.unwrap();
+    let mut stream = rig
+        .engine
+        .follow(&caller(rig.org), run.id, (4, Deltas::Off), Hop::First)
+        .await
+        .unwrap();
     let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
         panic!("it goes on")
     };
@@ -542,7 +554,7 @@ async fn a_position_beyond_the_last_event_of_a_working_run_sees_what_follows() {
     }
     let mut stream = rig
         .engine
-        .follow(rig.org, run.id, 1_000, Deltas::Off)
+        .follow(&caller(rig.org), run.id, (1_000, Deltas::Off), Hop::First)
         .await
         .unwrap();
     rig.engine.cancel_run(rig.org, run.id).await.unwrap();

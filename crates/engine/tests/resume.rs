@@ -123,10 +123,11 @@ impl Left {
             name: "local".to_owned(),
             started_at: at,
             lease_until: at + Duration::from_hours(1),
+            address: None,
         };
         store.register_node(node).await.unwrap();
         let claim = store
-            .claim_named(NodeId(1), vec![run.id], at)
+            .claim_named(NodeId(1), vec![run.id], None, at)
             .await
             .unwrap()
             .remove(0);
@@ -168,8 +169,18 @@ impl Left {
         )
         .await
         .unwrap();
+        let caller = sortie_engine::Caller {
+            org: self.org,
+            actor: sortie_store::Actor::default(),
+            schedule: None,
+        };
         let mut stream = engine
-            .follow(self.org, self.run, 0, sortie_engine::Deltas::Off)
+            .follow(
+                &caller,
+                self.run,
+                (0, sortie_engine::Deltas::Off),
+                sortie_engine::Hop::First,
+            )
             .await
             .unwrap();
         while !matches!(

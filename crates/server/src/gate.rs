@@ -17,16 +17,17 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
     header::{RETRY_AFTER, WWW_AUTHENTICATE},
 };
-use sortie_api::{ErrorBody, ErrorCode};
-use sortie_engine::Engine;
+use sortie_api::{ErrorBody, ErrorCode, Role};
+use sortie_engine::{Engine, Hop, PEER_HEADER};
+use sortie_store::KeyRecord;
 use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
 use crate::{
     Options,
     kit::{
-        Advice, ApiError, Credential, DeprecationHeaders, Fault, Guesses, Quota, RateLimits, RequestIds,
-        Standing, Token, Whence, X_REQUEST_ID, bearer, client_address, error_response, network,
+        Advice, ApiError, Credential, DeprecationHeaders, Fault, Guesses, Passed, Quota, RateLimits,
+        RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address, error_response, network,
     },
     routes,
 };
@@ -134,7 +135,11 @@ impl Gate {
         mut request: Request<Body>,
         counted: &mut Option<Counted>,
     ) -> Response {
-        if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ) {
+        if let Some(peer) = self.peer(&request) {
+            // Its client was counted where it came in.
+            request.extensions_mut().insert(Credential::Valid(peer));
+            request.extensions_mut().insert(Passed(Hop::Second));
+        } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ) {
             let credential = self.look_up(request.headers(), network).await;
             let now = (self.clock)();
             let by = match &credential {
@@ -156,6 +161,20 @@ impl Gate {
             .oneshot(request)
             .await
             .unwrap_or_else(|never| match never {})
+    }
+
+    /// On whose behalf another node of this engine asks; none where the request is a client's own. Nodes only read.
+    fn peer(&self, request: &Request<Body>) -> Option<KeyRecord> {
+        let header = request.headers().get(PEER_HEADER)?.to_str().ok()?;
+        let target = request.uri().path_and_query()?.as_str();
+        let method = request.method();
+        let peer = self.engine.peer(method.as_str(), target, header)?;
+        (method == Method::GET).then_some(KeyRecord {
+            id: peer.key,
+            org: peer.org,
+            role: Role::Member,
+            until: None,
+        })
     }
 
     /// None where too many credentials from `network` were nobody's for one more to be looked up.

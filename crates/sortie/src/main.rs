@@ -8,6 +8,7 @@ mod client;
 mod commands;
 mod config;
 mod connect;
+mod core_dumps;
 mod data_dir;
 mod failure;
 mod follow;

@@ -13,6 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::Config,
+    core_dumps,
     data_dir::{DataDir, Owner, PreparedKey, Purpose, RunningEngine},
     failure::{Failure, Result},
     open_files,
@@ -42,6 +43,7 @@ impl Node {
     /// Starts a node that listens on `listen`. It answers as soon as this returns.
     pub(crate) async fn start(config: &Config, listen: SocketAddr, purpose: Purpose) -> Result<Self> {
         open_files::raise_limit();
+        core_dumps::forbid();
         let data_dir = DataDir::new(&config.data_dir);
         data_dir.create()?;
         let owner = data_dir.own()?;
@@ -66,6 +68,7 @@ impl Node {
                 None => vec![data_dir.master_key()?],
             },
             base_url: Some(config.advertise_url.clone().unwrap_or_else(|| url_of(address))),
+            node_address: node_address(config, address),
             ..engine_options(config, node_name, purpose)
         };
         let engine = Engine::start(options, store?, sandbox)
@@ -142,6 +145,16 @@ impl Node {
     }
 }
 
+/// Where other nodes reach this one: the address it listens on says so only where it is one address.
+fn node_address(config: &Config, listens: SocketAddr) -> Option<String> {
+    let own = (!listens.ip().is_unspecified()).then(|| url_of(listens));
+    config
+        .node_url
+        .clone()
+        .or(own)
+        .or_else(|| config.advertise_url.clone())
+}
+
 /// Where a listener answers, seen from this machine.
 fn url_of(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
@@ -212,6 +225,9 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
         connections_reach: config.connections_reach,
         callbacks_reach: config.callbacks_reach,
         shutdown_grace: config.shutdown_grace,
+        surcharge_percent: config.surcharge_percent,
+        memory_bytes: config.memory_bytes,
+        memory_dir: config.memory_dir.clone(),
         ..sortie_engine::Options::default()
     }
 }

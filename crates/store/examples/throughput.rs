@@ -212,6 +212,7 @@ async fn main() -> Result<()> {
             name: "bench".to_owned(),
             started_at: start,
             lease_until: start + Duration::from_hours(1),
+            address: None,
         })
         .await?;
     let bench = Arc::new(Bench {

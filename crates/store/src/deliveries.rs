@@ -4,13 +4,15 @@
 //! due in the same transaction ([`delivery_is_due`] and its kin), so that neither is ever there without the other. A node
 //! claims due deliveries host by host, under a lease: `due_at` moves to its end, so that another node takes over what is
 //! not recorded by then. `claim` is the fence: who lost its claim records nothing.
+//!
+//! Where the content of a run is in the memory of one node only, that node alone claims its delivery for as long.
 
 use sortie_api::{DeliveryAttempt, OrgId, RunId, Timestamp, limits};
 
 use crate::{
     Store,
     db::{Row, Stmt, Tx, batch, vals},
-    types::{Error, NewCallback, Result},
+    types::{Error, NewCallback, NodeId, Result},
 };
 
 /// A host with a delivery that is due, or soon is.
@@ -158,10 +160,11 @@ impl Store {
     }
 
     /// System: takes deliveries that are due at `at`, of each host at most as many as are ordered, the longest due first,
-    /// for the node of this name. They are its own until `leased_until`.
+    /// for the node of this name. They are its own until `leased_until`. Those of runs whose content another node has are
+    /// left to that one.
     pub async fn claim_deliveries(
         &self,
-        node: String,
+        node: (String, NodeId),
         mut orders: Vec<Order>,
         at: Timestamp,
         leased_until: Timestamp,
@@ -169,7 +172,7 @@ impl Store {
         // Two nodes take their locks in the same order.
         orders.sort_by(|a, b| a.host.cmp(&b.host));
         self.db
-            .write(move |tx| claim(tx, &node, &orders, (at, leased_until)))
+            .write(move |tx| claim(tx, (&node.0, node.1), &orders, (at, leased_until)))
             .await
     }
 
@@ -225,7 +228,7 @@ fn known_run(org: OrgId, run: RunId) -> Stmt<'static> {
 
 fn claim(
     tx: &mut dyn Tx,
-    node: &str,
+    (node, id): (&str, NodeId),
     orders: &[Order],
     (at, leased_until): (Timestamp, Timestamp),
 ) -> Result<Vec<ClaimedDelivery>> {
@@ -235,10 +238,11 @@ fn claim(
             Stmt::new(
                 // Due, said a second time, is judged again where another node was faster.
                 "UPDATE delivery SET due_at = $4, node = $5, claim = claim + 1 \
-                 WHERE run_id {IN}SELECT run_id FROM delivery WHERE host = $1 AND due_at >= 0 AND due_at <= $2 \
-                 ORDER BY host, due_at, run_id LIMIT $3{END} AND due_at <= $2 \
+                 WHERE run_id {IN}SELECT d.run_id FROM delivery d WHERE d.host = $1 AND d.due_at >= 0 AND d.due_at <= $2 \
+                 AND COALESCE((SELECT u.node_id FROM unretained u WHERE u.run_id = d.run_id), $6) = $6 \
+                 ORDER BY d.host, d.due_at, d.run_id LIMIT $3{END} AND due_at <= $2 \
                  RETURNING run_id, org_id, host, target, claim, attempts, failures, give_up_at",
-                vals![order.host.as_str(), at, order.limit, leased_until, node],
+                vals![order.host.as_str(), at, order.limit, leased_until, node, id],
             )
         })
         .collect();

@@ -25,11 +25,12 @@ pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
+pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};
 pub use types::{
-    Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish,
-    Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent, NewKey, NewNode,
-    NewRun, NodeId, Origin, OverBudget, Progress, Receiver, Result, Rotation, RunFilter, StoredDefinition,
-    Sweep, Swept,
+    Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Expired,
+    Fence, Finish, Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent,
+    NewKey, NewNode, NewRun, NodeId, Origin, OverBudget, Progress, Receiver, Result, Retention, Rotation,
+    RunFilter, StoredDefinition, Sweep, Swept, Unretained,
 };
 pub use usage::{UsageDue, UsageQuery};
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};

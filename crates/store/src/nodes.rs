@@ -50,8 +50,14 @@ fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
                 vals![node.name.as_str(), node.started_at],
             ),
             Stmt::new(
-                "INSERT INTO node (id, name, started_at, lease_until) VALUES ($1, $2, $3, $4)",
-                vals![node.id, node.name.as_str(), node.started_at, node.lease_until],
+                "INSERT INTO node (id, name, started_at, lease_until, address) VALUES ($1, $2, $3, $4, $5)",
+                vals![
+                    node.id,
+                    node.name.as_str(),
+                    node.started_at,
+                    node.lease_until,
+                    node.address.as_deref()
+                ],
             ),
         ],
     )

@@ -25,6 +25,9 @@ pub enum Error {
     /// The worker no longer owns the run: it was cancelled, taken over or declared lost.
     #[error("the run is no longer this worker's")]
     Fenced,
+    /// Nothing of the run's content is stored: it has zero data retention.
+    #[error("nothing of the content of a run with zero data retention is stored")]
+    Unretained,
     /// The database is away or overloaded for the moment.
     #[error("the database is unavailable: {0}")]
     Unavailable(String),
@@ -77,6 +80,8 @@ pub struct NewNode {
     pub started_at: Timestamp,
     /// When its lease ends unless renewed.
     pub lease_until: Timestamp,
+    /// Where other nodes reach it, as `http://host:port`; none where they cannot.
+    pub address: Option<String>,
 }
 
 /// A run that a node holds.
@@ -177,9 +182,9 @@ pub struct NewRun {
     pub org: OrgId,
     /// The client's idempotency key.
     pub idempotency_key: Option<String>,
-    /// The JSON of the resolved `RunRequest`, without the credentials of its inline connections.
-    pub definition: Arc<str>,
-    /// What was left out of it.
+    /// What it is to do.
+    pub definition: Definition,
+    /// What was left out of the stored definition.
     pub inline: Option<InlineCredentials>,
     /// Where its completion callback goes.
     pub callback: Option<NewCallback>,
@@ -191,6 +196,39 @@ pub struct NewRun {
     pub labels: Labels,
     /// When it was accepted.
     pub created_at: Timestamp,
+}
+
+/// Whether anything of a run's content is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    /// Definition, events and output are.
+    Full,
+    /// Nothing is: it lives in the memory of one node.
+    None,
+}
+
+/// What a run is to do: stored with it, or nowhere in the store.
+#[derive(Clone, Debug)]
+pub enum Definition {
+    /// The JSON of the resolved `RunRequest`, without the credentials of its inline connections.
+    Stored(Arc<str>),
+    /// Zero data retention: its content is in the memory of a node.
+    Unretained(Unretained),
+}
+
+/// What the store knows of a run without retention.
+#[derive(Clone, Copy, Debug)]
+pub struct Unretained {
+    /// The node that has its content, and alone works on it.
+    pub node: NodeId,
+    /// What it costs more, in percent.
+    pub surcharge_percent: u32,
+}
+
+impl<T: Into<Arc<str>>> From<T> for Definition {
+    fn from(text: T) -> Self {
+        Self::Stored(text.into())
+    }
 }
 
 /// What a run is listed and accounted under.
@@ -382,9 +420,9 @@ pub struct Claim {
     pub fence: Fence,
     /// Whose run it is.
     pub org: OrgId,
-    /// The stored definition: the JSON of a resolved `RunRequest`.
-    pub definition: String,
-    /// The budget.
+    /// The stored definition: the JSON of a resolved `RunRequest`. None of a run without retention.
+    pub definition: Option<String>,
+    /// The budget for all but the surcharge, which always fits beside it.
     pub max_cost: Micros,
     /// When it was first claimed: the time limit and the compute cost count from here.
     pub started_at: Timestamp,
@@ -394,6 +432,16 @@ pub struct Claim {
     pub callback_host: Option<String>,
     /// Where it comes from.
     pub origin: Origin,
+}
+
+impl Claim {
+    /// Whether anything of the run's content is stored.
+    pub fn retention(&self) -> Retention {
+        match self.definition {
+            Some(_) => Retention::Full,
+            None => Retention::None,
+        }
+    }
 }
 
 /// Where a claimed run comes from.

@@ -210,6 +210,12 @@ impl Node {
         self.data.path()
     }
 
+    /// Where the runs of this node work of which nothing is stored; none before its first start.
+    pub fn memory_dir(&self) -> Option<PathBuf> {
+        let name = std::fs::read_to_string(self.data_dir().join("node_name")).ok()?;
+        Some(Path::new("/dev/shm").join(format!("sortie-{}", name.trim())))
+    }
+
     /// The first admin key.
     pub fn key(&self) -> &str {
         &self.key
@@ -324,6 +330,10 @@ impl Drop for Node {
             // Already gone is as good.
             let _killed = process.child.kill();
             let _reaped = process.child.wait();
+        }
+        // What a killed node leaves in memory would stay there until its next start, and this one has none.
+        if let Some(folder) = self.memory_dir() {
+            let _removed = std::fs::remove_dir_all(folder);
         }
         if self.options.log == LogOnDrop::Print {
             let log = self.log();

@@ -18,12 +18,12 @@ use reqwest::{
 use sha2::Sha256;
 use sortie_api::{OrgId, RunId, Timestamp};
 use sortie_net::read_head;
-use sortie_store::{AfterAttempt, ClaimedDelivery, Error as StoreError, MadeAttempt, Store};
+use sortie_store::{AfterAttempt, ClaimedDelivery, Error as StoreError, MadeAttempt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
 use super::{ATTEMPT, Callbacks, Target, lanes::Health};
-use crate::{Clock, Error, clock::random, sealing::hex};
+use crate::{Clock, Error, clock::random, run_log::Records, sealing::hex};
 
 /// Bodies under way, in KiB.
 const ROOM_KIB: u32 = 128 << 10;
@@ -48,7 +48,7 @@ const DOUBLINGS: i64 = 8;
 /// Sends callbacks.
 pub(super) struct Sender {
     clock: Clock,
-    store: Store,
+    records: Records,
     callbacks: Callbacks,
     room: Arc<Semaphore>,
 }
@@ -69,10 +69,10 @@ impl Answer {
 }
 
 impl Sender {
-    pub(super) fn new(clock: Clock, store: Store, callbacks: Callbacks) -> Self {
+    pub(super) fn new(clock: Clock, records: Records, callbacks: Callbacks) -> Self {
         Self {
             clock,
-            store,
+            records,
             callbacks,
             room: Arc::new(Semaphore::new(ROOM_KIB as usize)),
         }
@@ -132,6 +132,9 @@ impl Sender {
             tracing::warn!(run = %made.run, host = delivery.host, attempts = made.number, "a callback is abandoned");
         }
         self.record(made, leased_until).await?;
+        if after == AfterAttempt::Delivered {
+            self.records.delivered(delivery.run).await?;
+        }
         Ok(match after {
             AfterAttempt::Delivered => Health::Good,
             AfterAttempt::RetryAt(_) | AfterAttempt::Abandoned => Health::Bad,
@@ -150,11 +153,11 @@ impl Sender {
         if leased_until.since(self.clock.now()) < LATEST {
             return Ok(None);
         }
-        let run = match self.store.get_run(org, run).await {
+        let run = match self.records.to_deliver(org, run).await {
             Ok(run) => run,
             // It was deleted, and its delivery with it.
-            Err(StoreError::NotFound) => return Ok(None),
-            Err(error) => return Err(error.into()),
+            Err(Error::NotFound) => return Ok(None),
+            Err(error) => return Err(error),
         };
         let body = serde_json::to_vec(&run)
             .map_err(|error| Error::Internal(format!("a run cannot be serialized: {error}")))?;
@@ -214,7 +217,7 @@ impl Sender {
     /// Writes an attempt down, again for as long as the database is away and the lease lasts.
     async fn record(&self, made: MadeAttempt, leased_until: Timestamp) -> Result<(), Error> {
         loop {
-            match self.store.record_attempt(made.clone()).await {
+            match self.records.store.record_attempt(made.clone()).await {
                 // Another node has taken it over, or an earlier try came through after all.
                 Ok(()) | Err(StoreError::Fenced) => return Ok(()),
                 Err(StoreError::Unavailable(_)) if self.clock.now() < leased_until => {

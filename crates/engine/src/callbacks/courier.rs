@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sortie_api::Timestamp;
-use sortie_store::{Error as StoreError, Store};
+use sortie_store::Error as StoreError;
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +16,7 @@ use super::{
     attempt::Sender,
     lanes::{Health, Lanes},
 };
-use crate::{Clock, Options};
+use crate::{Clock, Options, node::Identity, run_log::Records};
 
 /// For so long a claimed delivery is this node's: an attempt, and as much again.
 const LEASE: Duration = Duration::from_secs(30);
@@ -39,7 +39,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The task that delivers callbacks.
 pub(crate) struct Courier {
-    store: Store,
+    records: Records,
+    /// Whose content this node has.
+    identity: Identity,
     clock: Clock,
     /// Under which it claims: the same at each start of the node.
     node: String,
@@ -61,7 +63,7 @@ impl Courier {
     /// A courier that stops with `stop`.
     pub(crate) fn new(
         options: &Options,
-        store: Store,
+        (records, identity): (Records, Identity),
         callbacks: Callbacks,
         stop: CancellationToken,
     ) -> Self {
@@ -69,8 +71,9 @@ impl Courier {
             clock: options.clock.clone(),
             node: options.node_name.clone(),
             hints: callbacks.hints.clone(),
-            sender: Arc::new(Sender::new(options.clock.clone(), store.clone(), callbacks)),
-            store,
+            sender: Arc::new(Sender::new(options.clock.clone(), records.clone(), callbacks)),
+            records,
+            identity,
             stop,
         }
     }
@@ -131,7 +134,7 @@ impl Courier {
     /// Finds hosts with something due. How long until the next look.
     async fn look(&self, round: &mut Round, now: Timestamp) -> Result<Duration, StoreError> {
         let after = std::mem::take(&mut round.after);
-        let found = self.store.due_hosts(after, now + LOOK, HOSTS).await?;
+        let found = self.records.store.due_hosts(after, now + LOOK, HOSTS).await?;
         let is_all = found.len() < HOSTS as usize;
         if !is_all && let Some(last) = found.last() {
             round.after.clone_from(&last.host);
@@ -153,8 +156,14 @@ impl Courier {
             }
             let leased_until = now + LEASE;
             let claimed = self
+                .records
                 .store
-                .claim_deliveries(self.node.clone(), orders.clone(), now, leased_until)
+                .claim_deliveries(
+                    (self.node.clone(), self.identity.get()),
+                    orders.clone(),
+                    now,
+                    leased_until,
+                )
                 .await?;
             for order in &orders {
                 let of_host = claimed
@@ -186,6 +195,7 @@ impl Courier {
     /// Makes due what was claimed under this node's name. Where that fails, its lease runs out.
     async fn release(&self) {
         let released = self
+            .records
             .store
             .release_deliveries(self.node.clone(), self.clock.now())
             .await;

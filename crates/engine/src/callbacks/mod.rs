@@ -5,9 +5,9 @@
 //! it reads in the store. [`Callbacks`] checks, seals and opens where a callback goes: URL and secret are sealed together,
 //! for a URL may hold a credential as well, and are never logged or shown.
 //!
-//! What is sent is made in [`attempt`] alone, from the run as it is stored ([`attempt::Sender::body`]). Where a run's output
-//! lives only in the memory of one node, that is the place to add it, the claim is the place to leave such a delivery to that
-//! node, and [`attempt::Sender::deliver`] knows when it was taken.
+//! What is sent is made in [`attempt`] alone ([`attempt::Sender::body`]), from the run as [`Records`](crate::run_log::Records)
+//! has it: the output of a run without retention is added from the memory of this node, which alone may claim its delivery
+//! while it has it, and goes when a receiver has taken it.
 
 mod attempt;
 mod courier;

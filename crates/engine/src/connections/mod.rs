@@ -12,6 +12,8 @@ mod resolve;
 pub(crate) mod secrets;
 mod tokens;
 
+pub(crate) use resolve::InlineSecrets;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, Weak},

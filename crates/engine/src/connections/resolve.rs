@@ -21,19 +21,30 @@ use super::{
 };
 use crate::{Error, sealing::Place, worker::until_read};
 
+/// Where the credentials are that a run brought for its inline connections.
+pub(crate) enum InlineSecrets {
+    /// In the store, sealed.
+    Stored,
+    /// Here, by the names of the connections: nothing of the run is stored.
+    Given(BTreeMap<String, Secrets>),
+}
+
 impl Connections {
     /// Opens the connections of a run. Every credential of theirs is made known to `redactor` before it is used.
     pub(crate) async fn open_for_run(
         &self,
         (org, run): (OrgId, RunId),
         wanted: &BTreeMap<String, RunConnection>,
+        brought: InlineSecrets,
         redactor: &Arc<Redactor>,
     ) -> Result<Opened, String> {
         let saved = self.saved_ones(org, wanted).await?;
-        let mut secrets = if wanted.values().any(|connection| connection.reference.is_none()) {
-            self.inline_secrets(org, run).await?
-        } else {
-            BTreeMap::new()
+        let mut secrets = match brought {
+            InlineSecrets::Given(secrets) => secrets,
+            InlineSecrets::Stored if wanted.values().any(|connection| connection.reference.is_none()) => {
+                self.inline_secrets(org, run).await?
+            }
+            InlineSecrets::Stored => BTreeMap::new(),
         };
         let mut connections = Vec::with_capacity(wanted.len());
         for (name, wants) in wanted {

@@ -17,7 +17,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use sortie_api::{OrgId, Run, RunId};
-use sortie_store::{EventRow, Store};
+use sortie_store::EventRow;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ use self::{
     reader::Reader,
     tail::{Chunk, Tail},
 };
-use crate::Error;
+use crate::{Error, run_log::Records};
 
 /// One message of a run's stream, serialized once for all its readers.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub enum Deltas {
 
 #[derive(Clone)]
 pub(crate) struct Hub {
-    store: Store,
+    records: Records,
     live: Arc<Mutex<HashMap<RunId, Weak<Live>>>>,
     stop: CancellationToken,
 }
@@ -79,9 +79,9 @@ impl Live {
 }
 
 impl Hub {
-    pub(crate) fn new(store: Store, stop: CancellationToken) -> Self {
+    pub(crate) fn new(records: Records, stop: CancellationToken) -> Self {
         Self {
-            store,
+            records,
             live: Arc::default(),
             stop,
         }
@@ -175,7 +175,7 @@ impl Hub {
         let over = tokio::time::sleep(limit);
         tokio::pin!(over);
         loop {
-            if self.store.progress(org, run).await?.status.is_final() {
+            if self.records.progress(org, run).await?.status.is_final() {
                 return Ok(());
             }
             tokio::select! {
@@ -205,7 +205,7 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use sortie_api::{Micros, RunId, Timestamp};
-    use sortie_store::{Created, NewRun};
+    use sortie_store::{Created, NewRun, Store};
 
     use super::*;
 
@@ -231,7 +231,11 @@ mod tests {
         let Created::New(run) = store.create_run(run).await.unwrap() else {
             panic!("the run is new")
         };
-        (Hub::new(store, CancellationToken::new()), org, run.id)
+        (
+            Hub::new(crate::testing::records(&store), CancellationToken::new()),
+            org,
+            run.id,
+        )
     }
 
     fn text(frame: Option<Result<Frame, Error>>) -> String {

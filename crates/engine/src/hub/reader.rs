@@ -66,7 +66,7 @@ impl Reader {
             position: after,
             state: State::Following,
         };
-        let progress = reader.hub.store.progress(org, run).await?;
+        let progress = reader.hub.records.progress(org, run).await?;
         reader.position = after.min(progress.last_event);
         if progress.status.is_final() && reader.position == progress.last_event {
             reader.state = State::Final;
@@ -142,7 +142,7 @@ impl Reader {
         };
         let rows: Vec<EventRow> = self
             .hub
-            .store
+            .records
             .events_after(self.org, self.run, self.position, PAGE)
             .await?;
         let Some(chunk) = Chunk::of(&rows) else {
@@ -160,7 +160,7 @@ impl Reader {
 
     /// More was known than the store shows: the end was handed out already, or nothing is there yet.
     async fn nothing_to_read(&mut self) -> Result<(), Error> {
-        let progress = self.hub.store.progress(self.org, self.run).await?;
+        let progress = self.hub.records.progress(self.org, self.run).await?;
         if progress.last_event > self.position {
             return Ok(());
         }
@@ -179,7 +179,7 @@ impl Reader {
         if let Some(done) = made {
             return Ok(Frame::Done(done));
         }
-        let run = self.hub.store.get_run(self.org, self.run).await?;
+        let run = self.hub.records.run(self.org, self.run).await?;
         let done = frames::done(&run)?;
         self.live.tail().finish(self.position, done.clone());
         Ok(Frame::Done(done))

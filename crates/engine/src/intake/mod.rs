@@ -7,14 +7,13 @@ mod connections;
 mod files;
 mod schemas;
 mod text;
-mod unavailable;
 mod web;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use sortie_api::{Micros, OrgId, RunRequest, limits, request::Callback, workflow::NOT_SAVED};
 use sortie_sandbox::Level;
-use sortie_store::Store;
+use sortie_store::{Retention, Store};
 
 use crate::{
     Error, Options,
@@ -34,6 +33,8 @@ pub(crate) struct Accepted {
     pub(crate) definition: Arc<str>,
     pub(crate) max_cost: Micros,
     pub(crate) timeout_seconds: u32,
+    /// Whether anything of it is stored.
+    pub(crate) retention: Retention,
     /// The saved workflow it comes from.
     pub(crate) workflow: Option<String>,
     pub(crate) model: String,
@@ -74,7 +75,6 @@ impl Intake<'_> {
         files::check(request.files.as_deref().unwrap_or_default())?;
         let inline = connections::check(self.connections, self.org, &mut request).await?;
         let (timeout_seconds, max_cost) = self.check_conditions(&mut request)?;
-        unavailable::zero_data_retention(&request)?;
         let callback = request.callback.take();
         if let Some(callback) = &callback {
             self.callbacks.check(callback)?;
@@ -86,6 +86,7 @@ impl Intake<'_> {
             definition: definition.into(),
             max_cost,
             timeout_seconds,
+            retention: retention(&request),
             workflow,
             model,
             tags: request.tags.unwrap_or_default(),
@@ -155,7 +156,8 @@ impl Intake<'_> {
         let timeout_seconds = timeout(request)?;
         self.check_shell(request)?;
         web::check(request.web.as_ref(), self.web)?;
-        let max_cost = self.budget(request, timeout_seconds)?;
+        let retention = retention(request);
+        let max_cost = self.budget(request, timeout_seconds, retention)?;
         text::tags(request.tags.as_deref().unwrap_or_default())?;
         Ok((timeout_seconds, max_cost))
     }
@@ -187,7 +189,12 @@ impl Intake<'_> {
     }
 
     /// The budget: within its limits and, where time is money, enough for the whole time limit.
-    fn budget(&self, request: &mut RunRequest, timeout_seconds: u32) -> Result<Micros, Error> {
+    fn budget(
+        &self,
+        request: &mut RunRequest,
+        timeout_seconds: u32,
+        retention: Retention,
+    ) -> Result<Micros, Error> {
         let micros = *request
             .max_cost_micros
             .get_or_insert(self.options.default_max_cost.get());
@@ -202,6 +209,11 @@ impl Intake<'_> {
             .compute_micros_per_second
             .get()
             .saturating_mul(i64::from(timeout_seconds));
+        let percent = match retention {
+            Retention::Full => 0,
+            Retention::None => i64::from(self.options.surcharge_percent),
+        };
+        let compute = compute.saturating_add(compute.saturating_mul(percent).saturating_add(99) / 100);
         if self.options.mode == sortie_api::Mode::Hosted && micros < compute {
             return Err(broken(
                 "max_cost_micros",
@@ -209,6 +221,13 @@ impl Intake<'_> {
             ));
         }
         Micros::try_from(micros).map_err(|error| broken("max_cost_micros", error))
+    }
+}
+
+fn retention(request: &RunRequest) -> Retention {
+    match request.zero_data_retention {
+        Some(true) => Retention::None,
+        Some(false) | None => Retention::Full,
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) enum StopReason {
     NotOurs,
     /// The node was declared lost. Nothing more is written; the working directory stays, for the run may come back.
     Lost,
+    /// Nothing of it is stored, and it says more than the node may hold in memory: it fails.
+    TooLarge,
     /// The node stops and its grace is over: the run ends as interrupted.
     Shutdown,
     /// The node stops and its grace is over: everything is written down, and whoever comes next goes on.

@@ -15,7 +15,11 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::places::Places;
-use crate::{Options, node::Identity};
+use crate::{
+    Options,
+    node::Identity,
+    unretained::{Share, Unretained},
+};
 
 /// The safety net: at least so often, and up to half as long again, so that nodes that started together drift apart.
 const LOOK: Duration = Duration::from_secs(1);
@@ -53,6 +57,8 @@ pub(crate) struct Dispatcher {
     pub(crate) options: Arc<Options>,
     pub(crate) places: Places,
     pub(crate) source: Source,
+    /// Runs whose content only this node has.
+    pub(crate) unretained: Unretained,
     pub(crate) identity: Identity,
     pub(crate) work: Arc<Notify>,
     pub(crate) stop: CancellationToken,
@@ -61,12 +67,14 @@ pub(crate) struct Dispatcher {
 impl Dispatcher {
     /// Runs until the node stops taking runs.
     pub(crate) async fn run(self) {
+        let mut first = First::Unretained;
         while !self.stop.is_cancelled() {
+            first = first.next();
             // Listening before claiming, so that a run created in between is not missed.
             let work = self.work.notified();
             tokio::pin!(work);
             work.as_mut().enable();
-            let (pause, is_full) = match self.claim().await {
+            let (pause, is_full) = match self.claim(first).await {
                 Ok(Claimed::More) => continue,
                 Ok(Claimed::All) => (self.look(), false),
                 Ok(Claimed::Full) => (self.look(), true),
@@ -89,6 +97,7 @@ impl Dispatcher {
         LOOK + Duration::from_millis(jitter.unsigned_abs())
     }
 
+    /// Runs that any node may work on, or those of this engine.
     async fn take(&self, limit: u32) -> Result<Vec<Claim>, sortie_store::Error> {
         let (store, node, now) = (&self.store, self.identity.get(), self.options.clock.now());
         match &self.source {
@@ -102,7 +111,7 @@ impl Dispatcher {
                 if runs.is_empty() {
                     return Ok(Vec::new());
                 }
-                let claims = store.claim_named(node, runs.clone(), now).await;
+                let claims = store.claim_named(node, runs.clone(), None, now).await;
                 if claims.is_err() {
                     for run in runs {
                         own.add(run);
@@ -113,22 +122,70 @@ impl Dispatcher {
         }
     }
 
-    async fn claim(&self) -> Result<Claimed, sortie_store::Error> {
+    /// Runs whose content only this node has. Those that the store does not hand out, for the limit of their
+    /// organization or because they have ended, wait on; who keeps such runs takes the ended ones out.
+    async fn take_unretained(&self, limit: u32) -> Result<Vec<Claim>, sortie_store::Error> {
+        let per_organization = self.options.organization_concurrency;
+        let share = match per_organization {
+            Some(_) => Share::OneOfEach,
+            None => Share::All,
+        };
+        let runs = self.unretained.take_waiting(limit, share);
+        if runs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (node, now) = (self.identity.get(), self.options.clock.now());
+        let claims = self
+            .store
+            .claim_named(node, runs.clone(), per_organization, now)
+            .await;
+        let claimed = claims.as_deref().unwrap_or_default();
+        let is_claimed = |run: &RunId| claimed.iter().any(|claim| claim.fence.run == *run);
+        self.unretained
+            .put_back(runs.into_iter().filter(|run| !is_claimed(run)));
+        claims
+    }
+
+    async fn claim(&self, first: First) -> Result<Claimed, sortie_store::Error> {
         let turn = self.places.turn().await;
         let limit = turn.free();
         if limit == 0 {
             return Ok(Claimed::Full);
         }
-        let claims = self.take(limit).await?;
-        let claimed = if claims.len() < limit as usize {
-            Claimed::All
-        } else {
-            Claimed::More
-        };
-        for claim in claims {
-            turn.start(claim);
+        let mut left = limit;
+        for kind in match first {
+            First::Unretained => [First::Unretained, First::Others],
+            First::Others => [First::Others, First::Unretained],
+        } {
+            let claims = match kind {
+                First::Unretained if left > 0 => self.take_unretained(left).await?,
+                First::Others if left > 0 => self.take(left).await?,
+                First::Unretained | First::Others => Vec::new(),
+            };
+            left = left.saturating_sub(u32::try_from(claims.len()).unwrap_or(u32::MAX));
+            for claim in claims {
+                turn.start(claim);
+            }
         }
-        Ok(claimed)
+        Ok(if left == 0 { Claimed::More } else { Claimed::All })
+    }
+}
+
+/// Which of the two kinds of runs is served first: in turn, so that with few places neither waits for the other's end.
+#[derive(Clone, Copy)]
+enum First {
+    /// Those whose content only this node has.
+    Unretained,
+    /// All others.
+    Others,
+}
+
+impl First {
+    fn next(self) -> Self {
+        match self {
+            Self::Unretained => Self::Others,
+            Self::Others => Self::Unretained,
+        }
     }
 }
 

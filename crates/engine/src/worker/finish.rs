@@ -21,6 +21,17 @@ pub(crate) enum Ended {
     Interrupted(Obstacle),
 }
 
+impl Ended {
+    /// The same for a run that nobody can go on with: what would be handed over ends here.
+    pub(crate) fn for_good(self) -> Self {
+        if self == Self::Stopped(StopReason::HandOver) {
+            Self::Stopped(StopReason::Shutdown)
+        } else {
+            self
+        }
+    }
+}
+
 /// Why a run whose worker was lost does not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
@@ -80,6 +91,11 @@ pub(crate) fn final_events(
             finish.error = Some(format!("timed out after {} s", claim.timeout_seconds));
         }
         Ended::Stopped(StopReason::NotOurs | StopReason::Lost | StopReason::HandOver) => return Ok(None),
+        Ended::Stopped(StopReason::TooLarge) => {
+            finish.error = Some(
+                "its events take more memory than the node gives a run with zero data retention".to_owned(),
+            );
+        }
         Ended::Stopped(StopReason::Shutdown) => {
             finish.status = RunStatus::Interrupted;
             finish.error = Some("the node that ran it was stopped".to_owned());

@@ -13,11 +13,11 @@ use std::{
 use futures_util::future::BoxFuture;
 use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
 use sortie_api::{Micros, RunId, RunStatus, RunUsage, event::EventType};
-use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent, Store};
+use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent};
 use tokio::{sync::Notify, time::Instant};
 
 use super::writes::until_stored;
-use crate::{Clock, hub::Hub};
+use crate::{Clock, hub::Hub, run_log::RunLog};
 
 /// How long the first event of a batch waits for company.
 const GATHER: Duration = Duration::from_millis(15);
@@ -31,7 +31,7 @@ const AHEAD_BYTES: usize = 4 << 20;
 
 pub(crate) struct Recorder {
     run: RunId,
-    store: Store,
+    log: RunLog,
     hub: Hub,
     clock: Clock,
     pending: Mutex<Pending>,
@@ -190,10 +190,10 @@ enum State {
 }
 
 impl Recorder {
-    pub(crate) fn new(run: RunId, store: Store, hub: Hub, clock: Clock) -> Self {
+    pub(crate) fn new(run: RunId, log: RunLog, hub: Hub, clock: Clock) -> Self {
         Self {
             run,
-            store,
+            log,
             hub,
             clock,
             pending: Mutex::default(),
@@ -275,8 +275,8 @@ impl Recorder {
             return self.append(fence, new).await;
         }
         let rows = numbered(&fence, &opening.events);
-        let start = || self.store.start_run(fence, opening.events.clone());
-        until_stored(&self.store, fence, rows.len(), start).await?;
+        let start = || self.log.start(fence, opening.events.clone());
+        until_stored(self.log.store(), fence, rows.len(), start).await?;
         Ok(self.published(fence, &rows))
     }
 
@@ -284,13 +284,14 @@ impl Recorder {
     pub(crate) async fn append(&self, fence: Fence, new: Append) -> Result<Fence, Error> {
         let rows = numbered(&fence, &new.events);
         let new = Arc::new(new);
-        let append = || self.store.append(fence, Arc::clone(&new));
-        until_stored(&self.store, fence, rows.len(), append).await?;
+        let append = || self.log.append(fence, Arc::clone(&new));
+        until_stored(self.log.store(), fence, rows.len(), append).await?;
         Ok(self.published(fence, &rows))
     }
 
     /// Tells the hub what was written; the fence after it.
     fn published(&self, fence: Fence, rows: &[EventRow]) -> Fence {
+        self.log.written(rows);
         self.hub.publish(fence.run, rows);
         Fence {
             last_event: fence.last_event + i64::try_from(rows.len()).unwrap_or(i64::MAX),
@@ -464,9 +465,11 @@ mod tests {
     impl Rig {
         async fn new() -> Self {
             let held = held().await;
-            let hub = Hub::new(held.store.clone(), CancellationToken::new());
+            let hub = Hub::new(held.records(), CancellationToken::new());
+            let run = held.claim.fence.run;
+            let log = RunLog::new(held.records(), run, held.claim.retention());
             Self {
-                recorder: Recorder::new(held.claim.fence.run, held.store.clone(), hub, Clock::system()),
+                recorder: Recorder::new(run, log, hub, Clock::system()),
                 held,
             }
         }

@@ -69,7 +69,7 @@ pub(crate) async fn pick_up(
     claim: &Claim,
 ) -> Result<Result<Resumption, Obstacle>, StoreError> {
     let run = claim.fence.run;
-    let texts = until_read(|| worker.store.journal(run)).await?;
+    let texts = until_read(|| worker.records.store.journal(run)).await?;
     let entries = texts.iter().filter(|text| marked(text).is_none());
     let entries: Result<Vec<Entry>, _> = entries.map(|text| serde_json::from_str(text)).collect();
     let entries = entries.inspect_err(|error| tracing::error!(%run, %error, "a journal cannot be read"));
@@ -104,7 +104,7 @@ pub(crate) async fn pick_up(
         }
         left => {
             discard(left, claim).await;
-            (worker.workspace(run), Files::ToLay)
+            (worker.workspace(run, claim.retention()), Files::ToLay)
         }
     };
     Ok(Ok(Resumption {

@@ -9,7 +9,7 @@ use sortie_agent::{
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventType};
 use sortie_connect::Opened;
 use sortie_sandbox::{Backend, RelPath};
-use sortie_store::{Brought, Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
+use sortie_store::{Brought, Claim, Error as StoreError, Fence, NewEvent, Origin, Retention};
 use tokio::time::Instant;
 
 use super::{
@@ -21,12 +21,18 @@ use super::{
     writes::until_stored,
 };
 use crate::{
-    Clock, Options, callbacks::Hints, connections::Connections, hub::Hub, models::Models, web::NodeWeb,
+    Clock, Options,
+    callbacks::Hints,
+    connections::Connections,
+    hub::Hub,
+    models::Models,
+    run_log::{Records, RunLog},
+    web::NodeWeb,
 };
 
 /// What every run on this node needs.
 pub(crate) struct Worker {
-    pub(crate) store: Store,
+    pub(crate) records: Records,
     pub(crate) hub: Hub,
     pub(crate) clock: Clock,
     pub(crate) models: Arc<Models>,
@@ -43,6 +49,7 @@ pub(crate) struct Worker {
 struct Attempt<'a> {
     worker: &'a Worker,
     claim: &'a Claim,
+    log: RunLog,
     recorder: Recorder,
     place: Place,
     started: Instant,
@@ -69,7 +76,9 @@ impl Worker {
     pub(crate) async fn run(self: Arc<Self>, claim: Claim, place: Place) {
         let run = claim.fence.run;
         place.alone().await;
+        let log = RunLog::new(self.records.clone(), run, claim.retention());
         if let Origin::Queue(event) = &claim.origin {
+            log.written(std::slice::from_ref(event));
             self.hub.publish(run, std::slice::from_ref(event));
         }
         let elapsed = self.clock.now().since(claim.started_at);
@@ -77,7 +86,8 @@ impl Worker {
         let mut attempt = Attempt {
             worker: &self,
             claim: &claim,
-            recorder: Recorder::new(run, self.store.clone(), self.hub.clone(), self.clock.clone()),
+            recorder: Recorder::new(run, log.clone(), self.hub.clone(), self.clock.clone()),
+            log: log.clone(),
             place,
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
@@ -91,6 +101,12 @@ impl Worker {
             Ok(ended) => ended,
             Err(_panic) => Err(StoreError::Corrupt("the run's task panicked".to_owned())),
         };
+        match log.close().await {
+            Ok(true) => self.hub.ended(run),
+            Ok(false) => {}
+            // The keeper of such runs finds it at its next look.
+            Err(error) => tracing::warn!(%run, %error, "the end of a run could not be looked up"),
+        }
         match ended {
             Ok(()) => {}
             Err(StoreError::Fenced) => tracing::debug!(%run, "the run was taken from this worker"),
@@ -99,10 +115,14 @@ impl Worker {
         }
     }
 
-    /// A working directory that is still to be made.
-    pub(crate) fn workspace(&self, run: RunId) -> Workspace {
+    /// A working directory that is still to be made: in memory where nothing of the run is to be stored.
+    pub(crate) fn workspace(&self, run: RunId, retention: Retention) -> Workspace {
+        let root = match retention {
+            Retention::Full => self.options.work_dir(),
+            Retention::None => self.options.memory_dir(),
+        };
         Workspace::new(
-            self.options.work_dir(),
+            root,
             run.to_string(),
             Arc::clone(&self.sandbox),
             self.options.sandbox_limits,
@@ -115,7 +135,7 @@ impl Attempt<'_> {
         let run = self.claim.fence.run;
         let mut ground = match self.claim.origin {
             Origin::Queue(_) => Ground {
-                workspace: self.worker.workspace(run),
+                workspace: self.worker.workspace(run, self.claim.retention()),
                 files: Files::ToLay,
                 journal: None,
             },
@@ -131,14 +151,18 @@ impl Attempt<'_> {
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
-        let (ended, kept, remains) = match prepared {
+        let (mut ended, kept, remains) = match prepared {
             Ok(start) => {
                 self.brought = start.brought;
                 self.supervise(start, ground.workspace).await?
             }
             Err(ended) => (ended, Ok(self.claim.fence), self.stop(ground.workspace).await),
         };
-        let goes_on = matches!(ended, Ended::Stopped(StopReason::HandOver | StopReason::Lost));
+        if self.claim.retention() == Retention::None {
+            ended = ended.for_good();
+        }
+        let goes_on = self.claim.retention() == Retention::Full
+            && matches!(ended, Ended::Stopped(StopReason::HandOver | StopReason::Lost));
         let finished = match kept {
             Ok(fence) => self.finish(ended, fence).await,
             Err(error) => Err(error),
@@ -284,8 +308,8 @@ impl Attempt<'_> {
         let Fence { run, attempt, .. } = self.claim.fence;
         let rest = self.recorder.rest();
         let cost = rest.spent.until(Instant::now(), &self.budget());
-        self.worker
-            .store
+        self.log
+            .store()
             .settle_run(run, attempt, cost, rest.new.usage)
             .await
     }
@@ -318,11 +342,13 @@ impl Attempt<'_> {
             .map_err(|error| StoreError::Corrupt(error.to_string()))?
             .ok_or(StoreError::Fenced)?;
         let rows = numbered(&fence, &finish.events);
-        let store = &self.worker.store;
-        let finished = until_stored(store, fence, rows.len(), || {
-            store.finish_run(fence, finish.clone())
+        let finished = until_stored(self.log.store(), fence, rows.len(), || {
+            self.log.finish(fence, finish.clone(), self.claim.timeout_seconds)
         })
         .await;
+        if finished.is_ok() {
+            self.log.finished(&rows, finish.error);
+        }
         match finished {
             Ok(Some(run)) => {
                 if let Err(error) = self.worker.hub.publish_final(&run, &rows) {
@@ -347,7 +373,11 @@ async fn prepare(
     budget: BudgetSpec,
     ground: &mut Ground,
 ) -> Result<Start, String> {
-    let request: RunRequest = serde_json::from_str(&claim.definition)
+    let log = RunLog::new(worker.records.clone(), claim.fence.run, claim.retention());
+    let (definition, secrets) = log
+        .request(claim.definition.as_deref())
+        .ok_or("what it is to do is gone")?;
+    let request: RunRequest = serde_json::from_str(&definition)
         .map_err(|error| format!("the stored definition cannot be read: {error}"))?;
     let brought = brought(&request);
     let id = request
@@ -381,7 +411,10 @@ async fn prepare(
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {
             let run = (claim.org, claim.fence.run);
-            let opened = worker.connections.open_for_run(run, wanted, &redactor).await?;
+            let opened = worker
+                .connections
+                .open_for_run(run, wanted, secrets, &redactor)
+                .await?;
             for note in &opened.notes {
                 tracing::warn!(run = %claim.fence.run, note, "a tool of a connection was left out");
             }

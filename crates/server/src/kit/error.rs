@@ -146,6 +146,7 @@ impl From<sortie_engine::Error> for ApiError {
             Error::NotFound => Self::not_found("not found"),
             Error::Conflict(rule) => Self::conflict(rule),
             Error::Gone(reason) => Self::gone(reason),
+            Error::Unretained => Self::gone(error.to_string()),
             Error::Unavailable(reason) => Self::unavailable(reason),
             Error::Internal(_) => Self::internal(error),
         }
@@ -228,6 +229,11 @@ mod tests {
                 r#"{"error":"c","code":"conflict"}"#,
             ),
             (Engine::Gone("g".into()), 410, r#"{"error":"g","code":"gone"}"#),
+            (
+                Engine::Unretained,
+                410,
+                r#"{"error":"nothing of the content of a run with zero data retention is stored, and what was held is gone","code":"gone"}"#,
+            ),
             (
                 Engine::Unavailable("u".into()),
                 503,

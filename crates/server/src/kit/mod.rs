@@ -27,4 +27,4 @@ pub(crate) use path::Path;
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
 pub(crate) use rate_limit::{Quota, RateLimits, Standing, WINDOW_SECONDS};
 pub(crate) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
-pub(crate) use who::{Admin, Anybody, Credential, Member, Whence, bearer};
+pub(crate) use who::{Admin, Anybody, Credential, Member, Passed, Whence, bearer};

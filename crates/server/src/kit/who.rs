@@ -6,7 +6,7 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc};
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 use sortie_api::{KeyId, OrgId, Role};
-use sortie_engine::Caller;
+use sortie_engine::{Caller, Hop};
 use sortie_store::{Actor, KeyRecord};
 
 use super::{ApiError, ApiResult, RequestId};
@@ -46,6 +46,22 @@ pub(crate) struct Whence {
     pub(crate) address: IpAddr,
     /// The request's id.
     pub(crate) request_id: RequestId,
+}
+
+/// Whether a request came from a client or from another node: the gate leaves a mark on those of nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed(pub(crate) Hop);
+
+impl<S: Send + Sync> FromRequestParts<S> for Passed {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
+        Ok(parts
+            .extensions
+            .get::<Self>()
+            .copied()
+            .unwrap_or(Self(Hop::First)))
+    }
 }
 
 /// A credential that may work with runs: every valid one.

@@ -76,9 +76,11 @@ pub(crate) async fn finish_authorization(
             Error::Invalid(rule) => page(StatusCode::BAD_REQUEST, "Not authorized", &rule),
             Error::Conflict(rule) => page(StatusCode::CONFLICT, "Not authorized", &rule),
             Error::Unavailable(reason) => page(StatusCode::SERVICE_UNAVAILABLE, "Not authorized", &reason),
-            Error::PaymentRequired(_) | Error::NotFound | Error::Gone(_) | Error::Internal(_) => {
-                ApiError::from(error).into_response()
-            }
+            Error::PaymentRequired(_)
+            | Error::NotFound
+            | Error::Gone(_)
+            | Error::Unretained
+            | Error::Internal(_) => ApiError::from(error).into_response(),
         },
         Err(error) => ApiError::from(error).into_response(),
     }

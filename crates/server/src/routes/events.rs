@@ -12,10 +12,8 @@ use http::{
     header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
     request::Parts,
 };
-use serde_json::value::RawValue;
 use sortie_api::{Event, RunId};
 use sortie_engine::Deltas;
-use sortie_store::EventRow;
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
@@ -24,7 +22,7 @@ use utoipa::{
 use super::event_stream::EventStream;
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Json, Member, Pairs, Path, Query, integer},
+    kit::{ApiError, ApiResult, FromQuery, Json, Member, Pairs, Passed, Path, Query, integer},
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -154,6 +152,9 @@ impl FromQuery for EventsQuery {
 /// final a message `done` whose data is the run; then the stream closes. Comments are heartbeats. Disconnecting does
 /// not cancel the run: come back with `Last-Event-ID`. With `Accept: application/json` the answer is an array of at
 /// most 1,000 recorded events instead, those after `after`.
+///
+/// The events of a run with zero data retention are there while it works and for five minutes afterwards, and its `done`
+/// is without the output, which the `result` event has.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events", tag = "runs",
     params(
@@ -167,7 +168,7 @@ impl FromQuery for EventsQuery {
         (Vec<Event> = "application/json", example = json!([
             {"id": 1, "type": "status", "data": {"status": "queued"}, "created_at": "2026-11-20T21:30:00.000Z"}
         ])),
-    ))),
+    )), (status = 410, description = "The run has zero data retention, and its events are not held any more.", body = sortie_api::ErrorBody)),
     security(("api_key" = ["member"])),
 )]
 pub(crate) async fn follow_run(
@@ -176,20 +177,19 @@ pub(crate) async fn follow_run(
     Path(id): Path<RunId>,
     reading: Reading,
     Query(EventsQuery { after, deltas }): Query<EventsQuery>,
+    Passed(hop): Passed,
 ) -> ApiResult<Response> {
     let after = reading.last_event.unwrap_or(after);
     match reading.form {
         Form::Json => {
-            let rows = app
+            let events = app
                 .engine
-                .store()
-                .events_after(who.org, id, after, MOST_EVENTS)
+                .events_after(&who.caller(), id, (after, MOST_EVENTS), hop)
                 .await?;
-            let events = rows.into_iter().map(event).collect::<ApiResult<Vec<_>>>()?;
             Ok(Json(events).into_response())
         }
         Form::Stream => {
-            let frames = app.engine.follow(who.org, id, after, deltas).await?;
+            let frames = app.engine.follow(&who.caller(), id, (after, deltas), hop).await?;
             let stream = EventStream::new(frames, app.stop.clone());
             let mut response = Response::new(Body::new(stream));
             let headers = response.headers_mut();
@@ -199,13 +199,4 @@ pub(crate) async fn follow_run(
             Ok(response)
         }
     }
-}
-
-fn event(row: EventRow) -> ApiResult<Event> {
-    Ok(Event {
-        id: row.seq,
-        kind: row.kind,
-        data: RawValue::from_string(row.data).map_err(ApiError::internal)?,
-        created_at: row.created_at,
-    })
 }

@@ -13,7 +13,9 @@ use sortie_store::Created;
 use super::{cursor::List, run_list::Listing};
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query, json_response},
+    kit::{
+        ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Passed, Path, Query, json_response,
+    },
 };
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -187,6 +189,9 @@ impl FromQuery for Wait {
 ///
 /// The run as it stands, with its output once there is one. With `wait` the answer comes when the run is final, or after
 /// that many seconds with the run as it stands then.
+///
+/// The output of a run with zero data retention is in the first answer after its end and in none after it, unless the run
+/// has a callback, which then gets it.
 #[utoipa::path(
     get, path = "/v1/runs/{id}", tag = "runs",
     params(
@@ -206,8 +211,9 @@ pub(crate) async fn get_run(
     who: Member,
     Path(id): Path<RunId>,
     Query(Wait(wait)): Query<Wait>,
+    Passed(hop): Passed,
 ) -> ApiResult<Json<Run>> {
-    Ok(Json(app.engine.get_run(who.org, id, wait).await?))
+    Ok(Json(app.engine.get_run(&who.caller(), id, wait, hop).await?))
 }
 
 /// Cancel a run
@@ -253,7 +259,7 @@ pub(crate) async fn get_run_definition(
     who: Member,
     Path(id): Path<RunId>,
 ) -> ApiResult<Response> {
-    let stored = app.engine.store().run_definition(who.org, id).await?;
+    let stored = app.engine.run_definition(who.org, id).await?;
     let names = stored.requires_credentials.as_deref().unwrap_or("[]");
     // The stored texts are JSON already: they go out as they are, without being parsed and written again.
     let body = format!(

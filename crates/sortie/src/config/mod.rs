@@ -66,6 +66,7 @@ pub(crate) struct Config {
     pub(crate) database_url: DatabaseUrl,
     pub(crate) node_name: Option<String>,
     pub(crate) advertise_url: Option<String>,
+    pub(crate) node_url: Option<String>,
     /// What credentials are sealed with, the newest first; none: the key of the data folder.
     pub(crate) master_keys: Option<Vec<MasterKey>>,
     pub(crate) concurrency: u32,
@@ -76,6 +77,10 @@ pub(crate) struct Config {
     pub(crate) anonymous_rate_limit_per_minute: u32,
     pub(crate) trusted_proxies: Vec<IpAddr>,
     pub(crate) shutdown_grace: Duration,
+    /// What a run without retention costs more, in percent.
+    pub(crate) surcharge_percent: u32,
+    pub(crate) memory_bytes: usize,
+    pub(crate) memory_dir: Option<PathBuf>,
     pub(crate) models: sortie_models::Settings,
     pub(crate) robots: RobotsTxt,
     pub(crate) search: Option<SearchSettings>,
@@ -163,7 +168,8 @@ impl Config {
             mode: read.mode()?,
             database_url: read.database_url(&data_dir)?,
             node_name: read.node_name()?,
-            advertise_url: read.advertise_url()?,
+            advertise_url: read.base_url("advertise_url")?,
+            node_url: read.base_url("node_url")?,
             master_keys: read.master_keys()?,
             concurrency: read.at_least_one("concurrency")?,
             organization_concurrency: read.optional_at_least_one("organization_concurrency")?,
@@ -177,6 +183,11 @@ impl Config {
             anonymous_rate_limit_per_minute: read.at_least_one("anonymous_rate_limit_per_minute")?,
             trusted_proxies: read.addresses("trusted_proxies")?,
             shutdown_grace: Duration::from_secs(read.integer("shutdown_grace_seconds", 0, 86_400)?),
+            surcharge_percent: read.integer("surcharge_percent", 0, 1_000)?,
+            memory_bytes: read.integer("zero_data_retention.memory_bytes", 1 << 20, i64::MAX)?,
+            memory_dir: read
+                .optional_text("zero_data_retention.work_dir")?
+                .map(PathBuf::from),
             models: providers::settings(&layers, environment, read.default_model()?)?,
             robots: read.robots()?,
             search: read.search()?,

@@ -236,8 +236,8 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn advertise_url(&self) -> Result<Option<String>, Error> {
-        let key = "advertise_url";
+    /// The address of an engine or a node, without a slash at its end.
+    pub(super) fn base_url(&self, key: &str) -> Result<Option<String>, Error> {
         let Some(text) = self.optional_text(key)? else {
             return Ok(None);
         };

@@ -14,8 +14,8 @@ use sortie_testkit::{Client, Database};
 
 use crate::{
     Checked, both_databases,
-    kit::{exits, json_said, said, text},
     kit::plain,
+    kit::{exits, json_said, said, text},
     node,
 };
 

@@ -19,7 +19,7 @@ async fn put(client: &Client, name: &str, definition: &Value) -> Result<Answer> 
 }
 
 /// A run that makes these calls of tools, one after another, and answers with the output of the last one.
-fn calls(tools: &[(&str, Value)], connections: &Value) -> Value {
+pub(crate) fn calls(tools: &[(&str, Value)], connections: &Value) -> Value {
     let blocks: Vec<String> = tools
         .iter()
         .map(|(tool, arguments)| format!("```tool {tool}\n{arguments}\n```\n"))

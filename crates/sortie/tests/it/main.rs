@@ -24,6 +24,7 @@ mod runs;
 mod shutdown;
 mod versions;
 mod workflows;
+mod zero_data_retention;
 
 use sortie_testkit::{Database, Node, NodeOptions};
 

@@ -61,6 +61,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../../../migrations/0009_callbacks.sql"),
     },
     Migration {
+        version: 10,
+        name: "zero_data_retention",
+        text: include_str!("../../../../migrations/0010_zero_data_retention.sql"),
+    },
+    Migration {
         version: 11,
         name: "administration",
         text: include_str!("../../../../migrations/0011_administration.sql"),

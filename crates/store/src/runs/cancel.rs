@@ -5,7 +5,7 @@ use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, Timestamp};
 use super::{
     journal::delete_journal,
     moves::{held, sources},
-    run_columns, run_with_output, select_runs, status_event, usage_params,
+    run_columns, run_with_output, select_runs, status_event, surcharge, usage_params,
 };
 use crate::{
     Store, budgets,
@@ -57,6 +57,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
             Stmt::new(
                 "INSERT INTO event (run_id, seq, kind, data, created_at) \
                  SELECT r.id, r.last_event, $3, $4, CAST($5 AS BIGINT) FROM run r WHERE r.id = $2 AND r.org_id = $1 \
+                 AND r.zero_data_retention = 0 \
                  AND (SELECT e.seq FROM event e WHERE e.run_id = r.id AND e.seq = r.last_event) IS NULL",
                 vals![org, id, event.kind, event.data.as_str(), event.at],
             ),
@@ -94,9 +95,15 @@ fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &R
         &[
             Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
             Stmt::new(
-                "UPDATE run SET cost_micros = $4, billing_pending = 0, input_tokens = $5, output_tokens = $6, \
-                 cache_read_tokens = $7, cache_write_tokens = $8, model_calls = $9, tool_calls = $10 \
-                 WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1",
+                concat!(
+                    "UPDATE run SET cost_micros = CAST($4 AS BIGINT) + ",
+                    surcharge!("CAST($4 AS BIGINT)"),
+                    ", surcharge_micros = ",
+                    surcharge!("CAST($4 AS BIGINT)"),
+                    ", billing_pending = 0, input_tokens = $5, output_tokens = $6, \
+                     cache_read_tokens = $7, cache_write_tokens = $8, model_calls = $9, tool_calls = $10 \
+                     WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1"
+                ),
                 change,
             )
             .exactly(1, Error::Fenced),

@@ -7,7 +7,7 @@
 
 use sortie_api::{OrgId, RunStatus, Timestamp};
 
-use super::{json_ids, moves::sources, status_event};
+use super::{budget_without_surcharge, json_ids, moves::sources, status_event};
 use crate::{
     Store,
     db::{Row, Stmt, Tx, batch, vals},
@@ -95,7 +95,7 @@ macro_rules! organizations {
                  (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.org_id = w.org_id \
                    AND q.node_id IS NULL LIMIT $1) AS counted) AS waiting, \
                  (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.org_id = w.org_id \
-                   AND q.node_id IS NOT NULL LIMIT $2) AS counted) AS claimed \
+                   AND q.node_id IS NOT NULL AND COALESCE(q.node_id, -1) >= 0 LIMIT $2) AS counted) AS claimed \
                FROM waiting w WHERE w.org_id IS NOT NULL) AS found \
              WHERE $2 = 0 OR claimed < $2 LIMIT $1"
         )
@@ -197,7 +197,7 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
             Stmt::new(
                 "INSERT INTO event (run_id, seq, kind, data, created_at) \
                  SELECT id, last_event, $2, $3, CAST($4 AS BIGINT) FROM run \
-                 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND zero_data_retention = 0",
                 vals![ids, event.kind, event.data.as_str(), event.at],
             ),
             claims(ids),
@@ -220,11 +220,15 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
 /// Reads what the workers of the runs `ids` need, for [`claim_from`], the oldest run first.
 pub(super) fn claims(ids: &str) -> Stmt<'_> {
     Stmt::new(
-        "SELECT r.id, r.org_id, r.attempt, r.last_event, r.max_cost_micros, r.timeout_seconds, r.started_at, \
+        concat!(
+            "SELECT r.id, r.org_id, r.attempt, r.last_event, ",
+            budget_without_surcharge!(),
+            ", r.timeout_seconds, r.started_at, \
          (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), r.status, r.cost_micros, \
          r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.model_calls, r.tool_calls, \
          r.callback_host FROM run r \
-         WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id",
+         WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id"
+        ),
         vals![ids],
     )
 }
@@ -238,7 +242,7 @@ pub(super) fn claim_from(row: &Row, origin: Origin) -> Result<Claim> {
             last_event: row.int(3)?,
         },
         org: row.parse(1)?,
-        definition: row.text(7)?.to_owned(),
+        definition: row.opt_text(7)?.map(str::to_owned),
         max_cost: row.micros(4)?,
         started_at: row.time(6)?,
         timeout_seconds: u32::try_from(row.int(5)?)

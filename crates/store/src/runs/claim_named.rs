@@ -1,4 +1,5 @@
-//! System: `claim_named`, how an engine that serves one command takes its own runs and nobody else's.
+//! System: `claim_named`, how a node takes runs that nobody else is to take: those of an engine that serves one command,
+//! and those whose content only this node has.
 
 use sortie_api::{RunId, RunStatus, Timestamp};
 
@@ -10,9 +11,16 @@ use crate::{
 };
 
 impl Store {
-    /// System: claims those of `runs` that wait, for `node`; otherwise as [`claim_runs`](Self::claim_runs), without turns
-    /// and limits. `Fenced` when the node was declared lost.
-    pub async fn claim_named(&self, node: NodeId, runs: Vec<RunId>, at: Timestamp) -> Result<Vec<Claim>> {
+    /// System: claims those of `runs` that wait, for `node`; otherwise as [`claim_runs`](Self::claim_runs), without turns.
+    /// `per_organization` is exact where `runs` has one of each organization at most. `Fenced` when the node was declared
+    /// lost.
+    pub async fn claim_named(
+        &self,
+        node: NodeId,
+        runs: Vec<RunId>,
+        per_organization: Option<u32>,
+        at: Timestamp,
+    ) -> Result<Vec<Claim>> {
         let event = status_event(RunStatus::Starting, None, at)?;
         let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
         self.db
@@ -32,8 +40,12 @@ impl Store {
                         // them.
                         Stmt::new(
                             "UPDATE queue SET node_id = $2 WHERE COALESCE(node_id, -1) < 0 \
-                             AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
-                            vals![ids.as_str(), node],
+                             AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END} \
+                             AND (CAST($3 AS BIGINT) = 0 OR (SELECT COUNT(*) FROM (SELECT 1 FROM queue c \
+                               WHERE c.org_id = queue.org_id AND c.node_id IS NOT NULL \
+                               AND COALESCE(c.node_id, -1) >= 0 LIMIT $3) AS counted) < $3) \
+                             RETURNING run_id",
+                            vals![ids.as_str(), node, per_organization.unwrap_or(0)],
                         ),
                     ],
                 )?;

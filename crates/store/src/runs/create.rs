@@ -3,12 +3,12 @@
 
 use sortie_api::{Micros, Run, RunStatus};
 
-use super::{run_columns, run_with_output, select_runs, status_event};
+use super::{OF_ITS_NODE, run_columns, run_with_output, select_runs, status_event};
 use crate::{
     Store, budgets,
     db::{Stmt, Tx, vals},
     deliveries::insert_delivery,
-    types::{Created, Error, NewEvent, NewRun, Result},
+    types::{Created, Definition, Error, NewEvent, NewRun, Result, Unretained},
 };
 
 impl Store {
@@ -17,7 +17,7 @@ impl Store {
     pub async fn create_run(&self, run: NewRun) -> Result<Created> {
         let event = status_event(RunStatus::Queued, None, run.created_at)?;
         self.db
-            .write_of(run.definition.len(), move |tx| create(tx, &run, &event))
+            .write_of(run.definition.bytes(), move |tx| create(tx, &run, &event))
             .await
     }
 }
@@ -26,6 +26,7 @@ impl Store {
 // the others hang on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     let (key, labels) = (run.idempotency_key.as_deref(), &run.labels);
+    let unretained = run.definition.unretained();
     let tags = (!labels.tags.is_empty())
         .then(|| serde_json::to_string(&labels.tags))
         .transpose()
@@ -34,8 +35,8 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
         Stmt::new(
             "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
              cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
-             callback_host) \
-             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13) \
+             callback_host, zero_data_retention, surcharge_percent) \
+             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
              ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
             vals![
                 run.id,
@@ -50,36 +51,25 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
                 labels.model.as_deref(),
                 labels.key,
                 tags.as_deref(),
-                run.callback.as_ref().map(|callback| callback.host.as_str())
+                run.callback.as_ref().map(|callback| callback.host.as_str()),
+                i64::from(unretained.is_some()),
+                unretained.map_or(0, |unretained| unretained.surcharge_percent)
             ],
         ),
         budgets::applying(run),
         Stmt::new(
-            "INSERT INTO run_definition (run_id, definition, requires_credentials) \
-             SELECT id, $2, $3 FROM run WHERE id = $1",
-            vals![
-                run.id,
-                &*run.definition,
-                run.inline.as_ref().map(|inline| inline.names.as_str())
-            ],
-        ),
-        Stmt::new(
-            "INSERT INTO queue (run_id, org_id, enqueued_at) \
-             SELECT id, org_id, created_at FROM run WHERE id = $1",
-            vals![run.id],
-        ),
-        Stmt::new(
-            "INSERT INTO event (run_id, seq, kind, data, created_at) \
-             SELECT id, 1, $2, $3, created_at FROM run WHERE id = $1",
-            vals![run.id, event.kind, event.data.as_str()],
+            "INSERT INTO queue (run_id, org_id, enqueued_at, node_id) \
+             SELECT id, org_id, created_at, CAST($2 AS BIGINT) FROM run WHERE id = $1",
+            vals![run.id, unretained.map(|_| OF_ITS_NODE)],
         ),
     ];
-    if let Some(inline) = &run.inline {
-        statements.push(Stmt::new(
-            "INSERT INTO run_secret (run_id, credentials) SELECT id, CAST($2 AS {BLOB}) FROM run WHERE id = $1",
-            vals![run.id, inline.sealed.as_slice()],
-        ));
-    }
+    statements.extend(match &run.definition {
+        Definition::Stored(definition) => stored(run, definition, event),
+        Definition::Unretained(unretained) => vec![Stmt::new(
+            "INSERT INTO unretained (run_id, node_id) SELECT id, CAST($2 AS BIGINT) FROM run WHERE id = $1",
+            vals![run.id, unretained.node],
+        )],
+    });
     if let Some(callback) = &run.callback {
         statements.push(insert_delivery(run.id, callback));
     }
@@ -110,6 +100,47 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     run_with_output(row).map(Created::Existing)
 }
 
+/// What is stored of a run that keeps its content.
+fn stored<'a>(run: &'a NewRun, definition: &'a str, event: &'a NewEvent) -> Vec<Stmt<'a>> {
+    let names = run.inline.as_ref().map(|inline| inline.names.as_str());
+    let mut statements = vec![
+        Stmt::new(
+            "INSERT INTO run_definition (run_id, definition, requires_credentials) \
+             SELECT id, $2, $3 FROM run WHERE id = $1",
+            vals![run.id, definition, names],
+        ),
+        Stmt::new(
+            "INSERT INTO event (run_id, seq, kind, data, created_at) \
+             SELECT id, 1, $2, $3, created_at FROM run WHERE id = $1",
+            vals![run.id, event.kind, event.data.as_str()],
+        ),
+    ];
+    if let Some(inline) = &run.inline {
+        statements.push(Stmt::new(
+            "INSERT INTO run_secret (run_id, credentials) SELECT id, CAST($2 AS {BLOB}) FROM run WHERE id = $1",
+            vals![run.id, inline.sealed.as_slice()],
+        ));
+    }
+    statements
+}
+
+impl Definition {
+    /// How much of it is written, in bytes.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Stored(definition) => definition.len(),
+            Self::Unretained(_) => 0,
+        }
+    }
+
+    fn unretained(&self) -> Option<&Unretained> {
+        match self {
+            Self::Stored(_) => None,
+            Self::Unretained(unretained) => Some(unretained),
+        }
+    }
+}
+
 /// A run as it stands after its creation.
 fn new_run(run: &NewRun) -> Run {
     Run {
@@ -127,10 +158,14 @@ fn new_run(run: &NewRun) -> Run {
         workflow: run.labels.workflow.clone(),
         tags: run.labels.tags.clone(),
         usage: None,
-        zero_data_retention: false,
-        surcharge_percent: None,
+        zero_data_retention: run.definition.unretained().is_some(),
+        surcharge_percent: run
+            .definition
+            .unretained()
+            .map(|unretained| unretained.surcharge_percent)
+            .filter(|percent| *percent > 0),
         surcharge_micros: Micros::ZERO,
-        output_available: None,
+        output_available: run.definition.unretained().map(|_| false),
         output_expires_at: None,
         artifacts: Vec::new(),
     }

@@ -1,13 +1,14 @@
 //! `finish_run`: the final status with output, cost and last events; the run leaves the queue.
 
-use sortie_api::Run;
+use sortie_api::{Micros, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
-    OUTPUT, insert_events, journal::delete_journal, moves, run_columns, run_from, usage_params, work::count,
+    OUTPUT, insert_events, journal::delete_journal, moves, run_columns, run_from, surcharge, usage_params,
+    work::count,
 };
 use crate::{
     Store, budgets,
-    db::{Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, vals},
     deliveries::delivery_is_due,
     sealed::delete_run_secrets,
     types::{Brought, Error, Fence, Finish, Journal, Receiver, Result},
@@ -37,37 +38,73 @@ impl Store {
     }
 }
 
-fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
-    let mut params = vals![
-        fence.run,
-        fence.attempt,
-        fence.last_event,
-        finish.status,
-        finish.at,
-        finish.cost,
-        finish.error.as_deref(),
-        count(&finish.events)
-    ];
-    params.extend(moves::sources(finish.status)?);
-    params.extend(usage_params(&finish.usage));
-    let mut statements = Vec::with_capacity(4 + finish.events.len());
-    statements.push(Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![fence.run]));
-    statements.push(
-        Stmt::new(
+/// The end of a run as its row tells it.
+pub(super) struct End<'a> {
+    pub(super) status: RunStatus,
+    pub(super) error: Option<&'a str>,
+    pub(super) cost: Micros,
+    pub(super) usage: &'a RunUsage,
+    /// How many events are added with it.
+    pub(super) events: i64,
+    /// Until when an output that is not stored is held.
+    pub(super) output_expires_at: Option<Timestamp>,
+    pub(super) at: Timestamp,
+}
+
+impl<'a> End<'a> {
+    /// The statement that writes it and returns the row of [`run_columns`]; it hits what the fence says, or nothing.
+    pub(super) fn statement(&self, fence: Fence) -> Result<Stmt<'a>> {
+        let mut params = vals![
+            fence.run,
+            fence.attempt,
+            fence.last_event,
+            self.status,
+            self.at,
+            self.cost,
+            self.error,
+            self.events
+        ];
+        params.extend(moves::sources(self.status)?);
+        params.extend(usage_params(self.usage));
+        params.push(self.output_expires_at.into());
+        let statement = Stmt::new(
             concat!(
-                "UPDATE run SET status = $4, outcome = $4, finished_at = $5, cost_micros = $6, \
-                 billing_pending = 0, error = $7, last_event = last_event + $8, \
+                "UPDATE run SET status = $4, outcome = $4, finished_at = $5, cost_micros = CAST($6 AS BIGINT) + ",
+                surcharge!("CAST($6 AS BIGINT)"),
+                ", surcharge_micros = ",
+                surcharge!("CAST($6 AS BIGINT)"),
+                ", billing_pending = 0, error = $7, last_event = last_event + $8, \
                  input_tokens = $13, output_tokens = $14, cache_read_tokens = $15, cache_write_tokens = $16, \
-                 model_calls = $17, tool_calls = $18 \
+                 model_calls = $17, tool_calls = $18, output_expires_at = $19 \
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
                  RETURNING ",
                 run_columns!(),
                 ", budgeted"
             ),
             params,
-        )
-        .exactly(1, Error::Fenced),
-    );
+        );
+        Ok(statement.exactly(1, Error::Fenced))
+    }
+}
+
+/// The statement by which a run that is settled leaves the queue.
+pub(super) fn leave_queue(run: RunId) -> Stmt<'static> {
+    Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run])
+}
+
+fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
+    let end = End {
+        status: finish.status,
+        error: finish.error.as_deref(),
+        cost: finish.cost,
+        usage: &finish.usage,
+        events: count(&finish.events),
+        output_expires_at: None,
+        at: finish.at,
+    };
+    let mut statements = Vec::with_capacity(4 + finish.events.len());
+    statements.push(leave_queue(fence.run));
+    statements.push(end.statement(fence)?);
     if let Some(output) = &finish.output {
         statements.push(Stmt::new(
             "INSERT INTO run_output (run_id, output) VALUES ($1, $2)",
@@ -89,9 +126,15 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         .get(1)
         .and_then(|answer| answer.rows.first())
         .ok_or(Error::Fenced)?;
-    if row.int(BUDGETED)? != 0 {
-        let [released] = batch(tx, &[budgets::release(fence.run)])?;
-        budgets::settle(tx, &released.rows)?;
-    }
+    release_budgets(tx, fence.run, row)?;
     run_from(row, finish.output.clone())
+}
+
+/// Gives back what a run held of budgets, by the row of [`End::statement`]: the last write of the transaction.
+pub(super) fn release_budgets(tx: &mut dyn Tx, run: RunId, row: &Row) -> Result<()> {
+    if row.int(BUDGETED)? == 0 {
+        return Ok(());
+    }
+    let [released] = batch(tx, &[budgets::release(run)])?;
+    budgets::settle(tx, &released.rows)
 }

@@ -15,9 +15,12 @@ mod progress;
 mod read;
 mod sweep;
 mod takeover;
+mod unretained;
 mod work;
 
-use sortie_api::{Micros, Run, RunStatus, RunUsage, Timestamp, event::EventType};
+use sortie_api::{Run, RunStatus, RunUsage, Timestamp, event::EventType};
+
+pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
 
 use crate::{
     db::{Row, Stmt, Val, vals},
@@ -29,13 +32,37 @@ macro_rules! run_columns {
     () => {
         "id, status, error, created_at, started_at, finished_at, max_cost_micros, \
          cost_micros, billing_pending, schedule_id, workflow, tags, zero_data_retention, input_tokens, output_tokens, \
-         cache_read_tokens, cache_write_tokens, model_calls, tool_calls"
+         cache_read_tokens, cache_write_tokens, model_calls, tool_calls, surcharge_percent, surcharge_micros, \
+         output_expires_at"
     };
 }
 use run_columns;
 
 /// Where [`select_runs`] has the output: behind the columns of [`run_columns`].
-const OUTPUT: usize = 19;
+const OUTPUT: usize = 22;
+
+/// What the surcharge adds to a cost: its percentage, rounded up. No step overflows where there is none.
+macro_rules! surcharge {
+    ($($cost:tt)+) => {
+        concat!(
+            "((", $($cost)+, ") / 100 * surcharge_percent + ((", $($cost)+,
+            ") % 100 * surcharge_percent + 99) / 100)"
+        )
+    };
+}
+use surcharge;
+
+/// What of a run's budget is left for all but the surcharge, so that both always fit: rounded down.
+macro_rules! budget_without_surcharge {
+    () => {
+        "(max_cost_micros / (100 + surcharge_percent) * 100 \
+         + max_cost_micros % (100 + surcharge_percent) * 100 / (100 + surcharge_percent))"
+    };
+}
+use budget_without_surcharge;
+
+/// `queue.node_id` of a run that waits for the one node that has its content. No id of a node is negative.
+const OF_ITS_NODE: i64 = -1;
 
 /// The start of a query for runs with their outputs. The output is looked up run by run: a planner that met an empty
 /// table of outputs would otherwise keep on reading the whole of it.
@@ -60,6 +87,9 @@ fn run_with_output(row: &Row) -> Result<Run> {
 fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
     let status: RunStatus = row.parse(1)?;
     let tags = row.opt_text(11)?.map_or(Ok(Vec::new()), serde_json::from_str);
+    let zero_data_retention = row.int(12)? != 0;
+    let surcharge_percent = u32::try_from(row.int(19)?).ok();
+    let output_expires_at = row.opt_time(21)?;
     Ok(Run {
         id: row.parse(0)?,
         status,
@@ -74,12 +104,12 @@ fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
         schedule_id: row.opt_parse(9)?,
         workflow: row.opt_text(10)?.map(str::to_owned),
         tags: tags.map_err(|error| Error::Corrupt(error.to_string()))?,
-        zero_data_retention: row.int(12)? != 0,
+        zero_data_retention,
         usage: status.is_final().then(|| usage_from(row, 13)).transpose()?,
-        surcharge_percent: None,
-        surcharge_micros: Micros::ZERO,
-        output_available: None,
-        output_expires_at: None,
+        surcharge_percent: surcharge_percent.filter(|percent| zero_data_retention && *percent > 0),
+        surcharge_micros: row.micros(20)?,
+        output_available: zero_data_retention.then_some(output_expires_at.is_some()),
+        output_expires_at,
         artifacts: Vec::new(),
     })
 }

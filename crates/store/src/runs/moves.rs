@@ -26,7 +26,8 @@ pub(super) fn sources(next: RunStatus) -> Result<[Val<'static>; OPEN]> {
 
 /// The statuses in which a worker holds a run: those that a lost worker leaves behind.
 pub(super) fn held() -> Result<[Val<'static>; OPEN]> {
-    sources(RunStatus::Interrupted)
+    // These alone can run out of time.
+    sources(RunStatus::TimedOut)
 }
 
 impl Store {

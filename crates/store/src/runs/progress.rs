@@ -9,18 +9,21 @@ use crate::{
 };
 
 impl Store {
-    /// The status and the last event of a run.
+    /// The status and the last event of a run; `Unretained` where its events are not stored.
     pub async fn progress(&self, org: OrgId, id: RunId) -> Result<Progress> {
         let row = self
             .db
             .read(move |tx| {
                 tx.query_opt(
-                    "SELECT status, last_event FROM run WHERE id = $2 AND org_id = $1",
+                    "SELECT status, last_event, zero_data_retention FROM run WHERE id = $2 AND org_id = $1",
                     vals![org, id],
                 )
             })
             .await?
             .ok_or(Error::NotFound)?;
+        if row.int(2)? != 0 {
+            return Err(Error::Unretained);
+        }
         Ok(Progress {
             status: row.parse::<RunStatus>(0)?,
             last_event: row.int(1)?,

@@ -34,7 +34,7 @@ impl Store {
         self.db.read(move |tx| list(tx, org, &filter)).await
     }
 
-    /// The definition that a run used.
+    /// The definition that a run used; `Unretained` where it was never kept.
     pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition> {
         self.db
             .read(move |tx| {
@@ -45,14 +45,15 @@ impl Store {
                     vals![org, id],
                 )?;
                 Ok(StoredDefinition {
-                    request: row.text(0)?.to_owned(),
+                    request: row.opt_text(0)?.ok_or(Error::Unretained)?.to_owned(),
                     requires_credentials: row.opt_text(1)?.map(str::to_owned),
                 })
             })
             .await
     }
 
-    /// Events after `after`, in order, at most `limit`. `NotFound` for a run of another organization.
+    /// Events after `after`, in order, at most `limit`. `NotFound` for a run of another organization, `Unretained` for one
+    /// whose events are not stored.
     pub async fn events_after(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Vec<EventRow>> {
         self.db.read(move |tx| events(tx, org, id, (after, limit))).await
     }
@@ -132,7 +133,7 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
     let sql = match (filter.schedule, filter.status) {
         (None, None) => list_where!("r.org_id = $1"),
         (None, Some(status)) if status.is_final() => list_where!("r.org_id = $1 AND r.outcome = $5"),
-        (None, Some(RunStatus::Queued)) => list_queue!("IS NULL"),
+        (None, Some(RunStatus::Queued)) => return waiting(tx, &params, filter.limit),
         (None, Some(RunStatus::Starting | RunStatus::Running)) => list_queue!("IS NOT NULL"),
         // Nothing makes a run `reserving` yet. What does will need an index for this list.
         (None, Some(_)) => return Ok(Vec::new()),
@@ -149,12 +150,31 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
     tx.query_all(sql, params)?.iter().map(run_with_output).collect()
 }
 
-fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) -> Result<Vec<EventRow>> {
-    let [_, events] = batch(
+/// Runs that wait for any node, and those that wait for the one that has their content.
+fn waiting(tx: &mut dyn Tx, params: &[Val<'_>], limit: u32) -> Result<Vec<Run>> {
+    let answers = batch(
         tx,
         &[
-            Stmt::new("SELECT 1 FROM run WHERE id = $2 AND org_id = $1", vals![org, id])
-                .exactly(1, Error::NotFound),
+            Stmt::new(list_queue!("IS NULL"), params.to_vec()),
+            Stmt::new(list_queue!("IS NOT NULL"), params.to_vec()),
+        ],
+    )?;
+    let rows = answers.iter().flat_map(|answer| &answer.rows);
+    let mut runs = rows.map(run_with_output).collect::<Result<Vec<_>>>()?;
+    runs.sort_by_key(|run| std::cmp::Reverse((run.created_at, run.id)));
+    runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(runs)
+}
+
+fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) -> Result<Vec<EventRow>> {
+    let [run, events] = batch(
+        tx,
+        &[
+            Stmt::new(
+                "SELECT zero_data_retention FROM run WHERE id = $2 AND org_id = $1",
+                vals![org, id],
+            )
+            .exactly(1, Error::NotFound),
             Stmt::new(
                 "SELECT seq, kind, data, created_at FROM event \
                  WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3",
@@ -162,6 +182,9 @@ fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
             ),
         ],
     )?;
+    if run.rows.first().ok_or(Error::NotFound)?.int(0)? != 0 {
+        return Err(Error::Unretained);
+    }
     events.rows.iter().map(event_from).collect()
 }
 

@@ -1,10 +1,12 @@
 //! System: what becomes of runs whose worker is gone. `sweep` for those of lost nodes, `retake_held` for those that a
 //! node holds and does not work on. They are taken over, for the node to resume them, up to [`MAX_TAKEOVERS`] times;
-//! then they end as `interrupted`. Those that were cancelled are settled.
+//! then they end as `interrupted`. Those that were cancelled are settled. Those whose content is not stored end at once.
 
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp, event::EventType};
 
-use super::{json_ids, moves::held, status_event, stored, takeover::take_over};
+use super::{
+    budget_without_surcharge, json_ids, moves::sources, status_event, stored, surcharge, takeover::take_over,
+};
 use crate::{
     Store, budgets,
     db::{Row, Stmt, Tx, Val, batch, vals},
@@ -20,15 +22,20 @@ pub(super) const MAX_TAKEOVERS: i64 = 4;
 /// What a client reads in `error`.
 const REASON: &str = "the worker that ran it was lost, and it had been resumed 3 times";
 
+/// The same of a run whose content is not stored.
+const UNRETAINED_REASON: &str = "the node that had its content was lost";
+
 /// The highest price of a second that is reckoned with: a product of it and a fraction of a second in microseconds fits.
 const MAX_RATE: i64 = 4_000_000_000_000;
 
-/// What a run has cost at `$end`: what was recorded, or its seconds so far where they cost more; never more than its
-/// budget. No step can overflow: `$rate` is at most [`MAX_RATE`], and `$seconds` is as many as can be multiplied by it.
+/// What a run has cost at `$end`, without the surcharge: what was recorded, or its seconds so far where they cost more;
+/// never more than its budget has room for. No step can overflow: `$rate` is at most [`MAX_RATE`], and `$seconds` is as many as can be multiplied by it.
 macro_rules! cost_at {
     ($end:literal, $rate:literal, $seconds:literal) => {
         concat!(
-            "{LEAST}(max_cost_micros, {GREATEST}(cost_micros, ",
+            "{LEAST}(",
+            budget_without_surcharge!(),
+            ", {GREATEST}(cost_micros - surcharge_micros, ",
             $rate,
             " * {LEAST}(",
             $seconds,
@@ -43,6 +50,20 @@ macro_rules! cost_at {
             " - COALESCE(started_at, ",
             $end,
             ")) % 1000000) + 999999) / 1000000))"
+        )
+    };
+}
+
+/// Sets what a run has cost at `$end`, with the surcharge, which is rounded up and always fits the budget.
+macro_rules! set_cost {
+    ($end:literal, $rate:literal, $seconds:literal) => {
+        concat!(
+            "cost_micros = ",
+            cost_at!($end, $rate, $seconds),
+            " + ",
+            surcharge!(cost_at!($end, $rate, $seconds)),
+            ", surcharge_micros = ",
+            surcharge!(cost_at!($end, $rate, $seconds))
         )
     };
 }
@@ -68,21 +89,31 @@ macro_rules! lost_runs {
 }
 
 /// Those that come to their end.
-const TO_END: &str = lost_runs!("(r.status = $2 OR r.resumes >= $3)");
+const TO_END: &str = lost_runs!("r.zero_data_retention = 0 AND (r.status = $2 OR r.resumes >= $3)");
 
 /// Those that go on.
-const TO_TAKE: &str = lost_runs!("r.status <> $2 AND r.resumes < $3");
+const TO_TAKE: &str = lost_runs!("r.zero_data_retention = 0 AND r.status <> $2 AND r.resumes < $3");
+
+/// Those whose content is gone with such a node, be they at an end or not. Found in the same way.
+const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
+   SELECT (SELECT u.node_id FROM unretained u WHERE u.node_id >= 0 ORDER BY u.node_id, u.run_id LIMIT 1) \
+   UNION ALL \
+   SELECT (SELECT u.node_id FROM unretained u WHERE u.node_id > h.node_id \
+     ORDER BY u.node_id, u.run_id LIMIT 1) FROM holder h WHERE h.node_id IS NOT NULL) \
+ SELECT u.run_id FROM unretained u \
+ WHERE u.node_id {IN}SELECT h.node_id FROM holder h WHERE h.node_id IS NOT NULL \
+   AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} LIMIT $1";
 
 /// How runs end here.
 #[derive(Clone)]
-struct Ending {
+pub(super) struct Ending {
     lost: NewEvent,
     ended: NewEvent,
     rate: i64,
 }
 
 impl Ending {
-    fn new(at: Timestamp, compute_micros_per_second: Micros) -> Result<Self> {
+    pub(super) fn new(at: Timestamp, compute_micros_per_second: Micros) -> Result<Self> {
         let lost = EventType::Interrupted {
             reason: "worker_lost",
             step: 0,
@@ -169,7 +200,7 @@ impl Store {
 /// One step of a sweep: ends at most `left` runs and takes over those there are places for. How many it found that come
 /// to their end.
 fn step(tx: &mut dyn Tx, sweep: Sweep, left: usize, ending: &Ending) -> Result<(usize, Swept)> {
-    let Some([to_end, to_take]) = lost_runs(tx, sweep)? else {
+    let Some([to_end, to_take, gone]) = lost_runs(tx, sweep)? else {
         return Ok((0, Swept::default()));
     };
     let mut open = 0;
@@ -191,21 +222,25 @@ fn step(tx: &mut dyn Tx, sweep: Sweep, left: usize, ending: &Ending) -> Result<(
         );
         swept.ended = end(tx, taken, ending)?;
     }
+    if !gone.is_empty() {
+        swept.ended.extend(give_up(tx, &json_ids(&gone)?, ending)?);
+    }
     if !to_take.is_empty() {
         swept.taken = take_over(tx, sweep.node, &json_ids(&to_take)?)?;
     }
-    Ok((to_end.len(), swept))
+    Ok((to_end.len().max(gone.len()), swept))
 }
 
-/// Declares nodes lost, forgets those that hold nothing any more, and finds runs of the others: those to end and those
-/// to take over. `None` where there is nothing to do.
-fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 2]>> {
+/// Declares nodes lost, forgets those that hold nothing any more, and finds runs of the others: those to end, those to
+/// take over and those whose content is gone. `None` where there is nothing to do.
+fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 3]>> {
     let leases_before = match sweep.expired {
         Expired::Declare => sweep.at,
         Expired::Leave => Timestamp::from_micros(i64::MIN),
     };
     let find = |sql, limit| Stmt::new(sql, vals![limit, RunStatus::Cancelled, MAX_TAKEOVERS]);
-    let [locked, to_end, to_take] = batch(
+    let gone = || Stmt::new(GONE, vals![sweep.limit]);
+    let [locked, to_end, to_take, content] = batch(
         tx,
         &[
             // The lock of all that hands out runs, so that no node claims while it is declared lost. It is not
@@ -217,14 +252,16 @@ fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 2]>> {
             ),
             find(TO_END, sweep.limit),
             find(TO_TAKE, sweep.places),
+            gone(),
         ],
     )?;
-    if locked.affected == 0 && to_end.rows.is_empty() && to_take.rows.is_empty() {
+    let found = [&to_end, &to_take, &content];
+    if locked.affected == 0 && found.iter().all(|found| found.rows.is_empty()) {
         return Ok(None);
     }
     // Under the lock, which those of a node that is not known any more have not taken yet: what is found now is handed
     // out once.
-    let [_, _, _, to_end, to_take] = batch(
+    let [_, _, _, to_end, to_take, content] = batch(
         tx,
         &[
             Stmt::new(LOCK, vals![]),
@@ -239,16 +276,17 @@ fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 2]>> {
             ),
             find(TO_END, sweep.limit),
             find(TO_TAKE, sweep.places),
+            gone(),
         ],
     )?;
-    Ok(Some([to_end.rows, to_take.rows]))
+    Ok(Some([to_end.rows, to_take.rows, content.rows]))
 }
 
 /// Takes up again, settles or ends what a node holds of the runs `ids`.
 fn retake(tx: &mut dyn Tx, node: NodeId, ids: &str, ending: &Ending) -> Result<Swept> {
     let taken = Stmt::new(
         "DELETE FROM queue WHERE node_id = $4 AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END} \
-         AND (SELECT r.id FROM run r WHERE r.id = queue.run_id AND (r.status = $2 OR r.resumes >= $3)) IS NOT NULL \
+         AND (SELECT r.id FROM run r WHERE r.id = queue.run_id AND (r.status = $2 OR r.resumes >= $3 OR r.zero_data_retention = 1)) IS NOT NULL \
          RETURNING run_id",
         vals![ids, RunStatus::Cancelled, MAX_TAKEOVERS, node],
     );
@@ -267,6 +305,27 @@ fn retake(tx: &mut dyn Tx, node: NodeId, ids: &str, ending: &Ending) -> Result<S
     Ok(Swept { ended, taken })
 }
 
+/// Gives up the runs `ids`, whose content is gone: those under way or waiting end, an answer that was held is so no more.
+pub(super) fn give_up(tx: &mut dyn Tx, ids: &str, ending: &Ending) -> Result<Vec<(OrgId, RunId)>> {
+    let taken = Stmt::new(
+        "DELETE FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
+        vals![ids],
+    );
+    let ended = end(tx, taken, ending)?;
+    tx.batch(&[
+        Stmt::new(
+            "UPDATE run SET output_expires_at = NULL \
+             WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND output_expires_at IS NOT NULL",
+            vals![ids],
+        ),
+        Stmt::new(
+            "DELETE FROM unretained WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+            vals![ids],
+        ),
+    ])?;
+    Ok(ended)
+}
+
 /// Ends the runs that the statement `taken` takes out of the queue, or settles them where they were cancelled.
 fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, RunId)>> {
     let [taken] = batch(tx, &[taken])?;
@@ -276,8 +335,9 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     let ids = json_ids(&taken.rows)?;
     let at = ending.ended.at;
     let mut change = vals![ids.as_str(), RunStatus::Interrupted, at, REASON];
-    change.extend(held()?);
+    change.extend(sources(RunStatus::Interrupted)?);
     change.extend(ending.price());
+    change.push(UNRETAINED_REASON.into());
     let mut settle = vals![ids.as_str(), RunStatus::Cancelled];
     settle.extend(ending.price());
     let [changed, _, _, _, _, _, _, released] = batch(
@@ -285,9 +345,10 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
         &[
             Stmt::new(
                 concat!(
-                    "UPDATE run SET status = $2, outcome = $2, finished_at = $3, error = $4, billing_pending = 0, \
-                     last_event = last_event + 2, cost_micros = ",
-                    cost_at!("$3", "$9", "$10"),
+                    "UPDATE run SET status = $2, outcome = $2, finished_at = $3, billing_pending = 0, \
+                     error = CASE WHEN zero_data_retention = 1 THEN $11 ELSE $4 END, \
+                     last_event = last_event + 2, ",
+                    set_cost!("$3", "$9", "$10"),
                     " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status IN ($5, $6, $7, $8) \
                      RETURNING org_id, id"
                 ),
@@ -296,8 +357,8 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
             // After the one above: a run that is cancelled between the two is met here, the other way round by neither.
             Stmt::new(
                 concat!(
-                    "UPDATE run SET billing_pending = 0, cost_micros = ",
-                    cost_at!("finished_at", "$3", "$4"),
+                    "UPDATE run SET billing_pending = 0, ",
+                    set_cost!("finished_at", "$3", "$4"),
                     " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status = $2 AND billing_pending = 1"
                 ),
                 settle,
@@ -325,7 +386,7 @@ fn record<'a>(ids: &'a str, seq_from_last: i64, event: &'a NewEvent) -> Stmt<'a>
     Stmt::new(
         "INSERT INTO event (run_id, seq, kind, data, created_at) \
          SELECT id, last_event + CAST($2 AS BIGINT), $3, $4, CAST($5 AS BIGINT) FROM run \
-         WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status = $6",
+         WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status = $6 AND zero_data_retention = 0",
         vals![
             ids,
             seq_from_last,

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use sortie_api::RunStatus;
+use sortie_api::{Micros, RunStatus, RunUsage};
 
-use super::{insert_events, journal::insert_entries, moves, usage_params};
+use super::{insert_events, journal::insert_entries, moves, surcharge, usage_params};
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
@@ -33,13 +33,14 @@ impl Store {
     }
 }
 
-fn start(tx: &mut dyn Tx, fence: Fence, events: &[NewEvent]) -> Result<()> {
+/// The statement that makes a run `running` and counts `events` more; it hits what the fence says, or nothing.
+pub(super) fn running(fence: Fence, events: i64) -> Result<Stmt<'static>> {
     let mut params = vals![
         fence.run,
         fence.attempt,
         fence.last_event,
         RunStatus::Running,
-        count(events)
+        events
     ];
     params.extend(moves::sources(RunStatus::Running)?);
     let update = Stmt::new(
@@ -47,32 +48,41 @@ fn start(tx: &mut dyn Tx, fence: Fence, events: &[NewEvent]) -> Result<()> {
          WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($6, $7, $8, $9)",
         params,
     );
+    Ok(update.exactly(1, Error::Fenced))
+}
+
+/// The statement that counts `events` more of a run and says what it has cost and used so far, likewise.
+pub(super) fn progressed(fence: Fence, events: i64, cost: Micros, usage: &RunUsage) -> Result<Stmt<'static>> {
+    let mut params = vals![fence.run, fence.attempt, fence.last_event, events, cost];
+    params.extend(moves::held()?);
+    params.extend(usage_params(usage));
+    let update = Stmt::new(
+        concat!(
+            "UPDATE run SET cost_micros = CAST($5 AS BIGINT) + ",
+            surcharge!("CAST($5 AS BIGINT)"),
+            ", surcharge_micros = ",
+            surcharge!("CAST($5 AS BIGINT)"),
+            ", last_event = last_event + $4, \
+             input_tokens = $10, output_tokens = $11, cache_read_tokens = $12, cache_write_tokens = $13, \
+             model_calls = $14, tool_calls = $15 \
+             WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($6, $7, $8, $9)"
+        ),
+        params,
+    );
+    Ok(update.exactly(1, Error::Fenced))
+}
+
+fn start(tx: &mut dyn Tx, fence: Fence, events: &[NewEvent]) -> Result<()> {
     let mut statements = Vec::with_capacity(1 + events.len());
-    statements.push(update.exactly(1, Error::Fenced));
+    statements.push(running(fence, count(events))?);
     insert_events(&mut statements, fence, events);
     tx.batch(&statements).map(drop)
 }
 
 // In one batch: the worker knows the numbers of the events and the entries.
 fn append(tx: &mut dyn Tx, fence: Fence, new: &Append) -> Result<()> {
-    let mut params = vals![
-        fence.run,
-        fence.attempt,
-        fence.last_event,
-        count(&new.events),
-        new.cost
-    ];
-    params.extend(moves::held()?);
-    params.extend(usage_params(&new.usage));
-    let update = Stmt::new(
-        "UPDATE run SET cost_micros = $5, last_event = last_event + $4, \
-         input_tokens = $10, output_tokens = $11, cache_read_tokens = $12, cache_write_tokens = $13, \
-         model_calls = $14, tool_calls = $15 \
-         WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($6, $7, $8, $9)",
-        params,
-    );
     let mut statements = Vec::with_capacity(1 + new.events.len() + new.journal.data.len());
-    statements.push(update.exactly(1, Error::Fenced));
+    statements.push(progressed(fence, count(&new.events), new.cost, &new.usage)?);
     insert_events(&mut statements, fence, &new.events);
     insert_entries(&mut statements, fence.run, &new.journal);
     tx.batch(&statements).map(drop)

@@ -9,8 +9,8 @@ use super::{
     fixture::{Fixture, entries, sweep},
 };
 use crate::{
-    AfterAttempt, Append, Error, InlineCredentials, NewNode, NewRun, NodeId, OauthFlow, OldTokens, Result,
-    Rotation, SeenTokens, Sweep, db::vals,
+    AfterAttempt, Append, Counted, Error, InlineCredentials, NewNode, NewRun, NodeId, OauthFlow, OldTokens,
+    Result, Rotation, SeenTokens, Sweep, db::vals,
 };
 
 /// Everything that is stored, as text.
@@ -19,9 +19,10 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT id, name, usage_until FROM organization ORDER BY id",
         "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until FROM api_key ORDER BY id",
         "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
-        "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
+        "SELECT id, name, lease_until, ended_at, address FROM node ORDER BY id",
         "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
-         error, resumes FROM run ORDER BY id",
+         error, resumes, surcharge_micros, output_expires_at FROM run ORDER BY id",
+        "SELECT run_id, node_id FROM unretained ORDER BY run_id",
         "SELECT run_id, definition, requires_credentials FROM run_definition ORDER BY run_id",
         "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
         "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, status, error, revision \
@@ -223,7 +224,7 @@ both! {
         let at = at + std::time::Duration::from_secs(1);
         let orders = ["a:1", "b:1"].map(|host| crate::Order { host: host.to_owned(), limit: 2 });
         let claimed = proves_atomic(fixture, async || {
-            fixture.store.claim_deliveries("n".to_owned(), orders.to_vec(), at, at).await
+            fixture.store.claim_deliveries(("n".to_owned(), node), orders.to_vec(), at, at).await
         })
         .await;
         let claimed = claimed.iter().find(|one| one.run == run).unwrap();
@@ -254,7 +255,7 @@ both! {
         let named = fixture.queued(org).await;
         let at = fixture.now();
         let claims = proves_atomic(fixture, async || {
-            fixture.store.claim_named(node, vec![named], at).await
+            fixture.store.claim_named(node, vec![named], Some(5), at).await
         })
         .await;
         assert_eq!(claims.len(), 1);
@@ -316,7 +317,7 @@ both! {
         let at = fixture.now();
         let later = at + std::time::Duration::from_hours(5);
         proves_atomic(fixture, async || fixture.store.heartbeat(node, later).await).await;
-        let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at };
+        let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at, address: None };
         proves_atomic(fixture, async || fixture.store.register_node(new.clone()).await).await;
         proves_atomic(fixture, async || fixture.store.deregister_node(new.id, at).await).await;
         let tired = fixture.tired(org, node).await.run;
@@ -325,6 +326,35 @@ both! {
         let sweep = Sweep { node: taker, places: 5, ..sweep(at, 10) };
         let swept = proves_atomic(fixture, async || fixture.store.sweep(sweep).await).await;
         assert_eq!((swept.ended, swept.taken.len()), (vec![(org, tired)], 1));
+    }
+
+    async fn the_commands_on_runs_without_retention_are_one_transaction_each(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        let node = fixture.node().await;
+        let new = fixture.new_unretained(org, node);
+        proves_atomic(fixture, async || store.create_run(new.clone()).await).await;
+        let at = fixture.now();
+        let claims = proves_atomic(fixture, async || store.claim_named(node, vec![new.id], None, at).await).await;
+        let fence = claims[0].fence;
+        proves_atomic(fixture, async || store.start_unretained(fence, 2).await).await;
+        let fence = super::fixture::after(fence, 2);
+        let more = Counted { events: 3, cost: Micros::new(10).unwrap(), ..Counted::default() };
+        proves_atomic(fixture, async || store.append_unretained(fence, more).await).await;
+        let fence = super::fixture::after(fence, 3);
+        let finish = fixture.unretained_finish();
+        let run = proves_atomic(fixture, async || store.finish_unretained(fence, finish).await).await;
+        assert_eq!(run, fixture.get(org, fence.run).await);
+        proves_atomic(fixture, async || store.forget_outputs(vec![new.id]).await).await;
+        proves_atomic(fixture, async || store.forget_content(vec![new.id]).await).await;
+        let waits = fixture.new_unretained(org, node);
+        store.create_run(waits.clone()).await.unwrap();
+        let ended = proves_atomic(fixture, async || store.give_up_content(node, at, Micros::ZERO).await).await;
+        assert_eq!(ended, [(org, waits.id)]);
+        store.create_run(fixture.new_unretained(org, node)).await.unwrap();
+        store.deregister_node(node, at).await.unwrap();
+        let sweep = Sweep { node: fixture.node().await, places: 5, ..sweep(at, 10) };
+        let swept = proves_atomic(fixture, async || store.sweep(sweep).await).await;
+        assert_eq!((swept.ended.len(), swept.taken.len()), (1, 0));
     }
 
     async fn a_failed_group_fails_everyone_in_it_and_nobody_after(fixture: &Fixture) {

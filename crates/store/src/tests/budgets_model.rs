@@ -229,7 +229,7 @@ impl Model<'_> {
             0
         } else {
             let claims = store
-                .claim_named(self.node, vec![run.id], fixture.now())
+                .claim_named(self.node, vec![run.id], None, fixture.now())
                 .await
                 .unwrap();
             let fence: Fence = fixture.start(claims[0].fence).await.unwrap();

@@ -5,7 +5,10 @@ use std::{
 
 use sortie_api::{Micros, OrgId, RunStatus};
 
-use super::{both, fixture::Fixture};
+use super::{
+    both,
+    fixture::{DEFINITION, Fixture},
+};
 use crate::{
     Claim, Error, NodeId, Origin, Result, RunFilter,
     db::{Tx, vals},
@@ -86,7 +89,7 @@ both! {
         let claims = fixture.store.claim_runs(node, 5, None, at).await.unwrap();
         let [claim] = &claims[..] else { panic!("{claims:?}") };
         assert_eq!((claim.fence.run, claim.fence.attempt, claim.fence.last_event), (new.id, 1, 2));
-        assert_eq!((claim.org, &*claim.definition), (org, &*new.definition));
+        assert_eq!((claim.org, claim.definition.as_deref()), (org, Some(DEFINITION)));
         assert_eq!((claim.max_cost, claim.timeout_seconds, claim.started_at), (new.max_cost, 300, at));
         let event = fixture.events(org, new.id).await.remove(1);
         assert_eq!(event.data, r#"{"status":"starting"}"#);
@@ -183,12 +186,12 @@ both! {
         let held = fixture.running(org, other).await.run;
         let (named, unnamed) = (fixture.queued(org).await, fixture.queued(org).await);
         let runs = || vec![named, held, fixture.run_id()];
-        let claims = fixture.store.claim_named(node, runs(), fixture.now()).await.unwrap();
+        let claims = fixture.store.claim_named(node, runs(), None, fixture.now()).await.unwrap();
         let [claim] = &claims[..] else { panic!("{claims:?}") };
         assert_eq!((claim.fence.run, claim.fence.attempt, claim.org), (named, 1, org));
         assert_eq!(fixture.get(org, unnamed).await.status, RunStatus::Queued);
-        assert!(fixture.store.claim_named(node, runs(), fixture.now()).await.unwrap().is_empty());
-        let refused = fixture.store.claim_named(NodeId(77), vec![unnamed], fixture.now()).await;
+        assert!(fixture.store.claim_named(node, runs(), None, fixture.now()).await.unwrap().is_empty());
+        let refused = fixture.store.claim_named(NodeId(77), vec![unnamed], None, fixture.now()).await;
         assert_eq!(refused.unwrap_err(), Error::Fenced);
     }
 

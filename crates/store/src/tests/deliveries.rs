@@ -59,7 +59,7 @@ impl Fixture {
             limit: 10,
         }];
         self.store
-            .claim_deliveries(name.to_owned(), orders, at, at + LEASE)
+            .claim_deliveries((name.to_owned(), crate::NodeId(7)), orders, at, at + LEASE)
             .await
             .unwrap()
     }
@@ -170,7 +170,7 @@ both! {
         let at = fixture.now();
         let order = |host: &str, limit| Order { host: host.to_owned(), limit };
         let orders = vec![order("live:1", 3), order("dead:1", 2), order("unknown:1", 3)];
-        let claimed = fixture.store.claim_deliveries("n".to_owned(), orders, at, at + LEASE).await.unwrap();
+        let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::NodeId(7)), orders, at, at + LEASE).await.unwrap();
         let mut of_dead: Vec<_> = claimed.iter().filter(|one| one.host == "dead:1").map(|one| one.run).collect();
         of_dead.sort();
         // Those that were due first.

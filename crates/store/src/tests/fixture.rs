@@ -11,9 +11,13 @@ use sortie_api::{
 use sortie_testkit::postgres::TestDatabase;
 
 use crate::{
-    Actor, Append, Audit, Claim, Created, EventRow, Expired, Fence, Finish, Journal, NewEntries, NewEvent,
-    NewKey, NewNode, NewRun, NodeId, Result, Store, Sweep, Swept, db::vals,
+    Actor, Append, Audit, Claim, Counted, Created, Definition, EventRow, Expired, Fence, Finish, Journal,
+    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, Store, Sweep, Swept, Unretained,
+    UnretainedFinish, db::vals,
 };
+
+/// The definition of every run here that stores one.
+pub(super) const DEFINITION: &str = r#"{"prompt":"hello"}"#;
 
 pub(super) struct Fixture {
     pub(super) store: Store,
@@ -116,13 +120,42 @@ impl Fixture {
             id: self.run_id(),
             org,
             idempotency_key: None,
-            definition: r#"{"prompt":"hello"}"#.into(),
+            definition: DEFINITION.into(),
             inline: None,
             callback: None,
             max_cost: Micros::new(1_000_000).expect("an amount"),
             timeout_seconds: 300,
             labels: crate::Labels::default(),
             created_at: self.now(),
+        }
+    }
+
+    /// A run whose content only `node` has, with a surcharge of 20 percent.
+    pub(super) fn new_unretained(&self, org: OrgId, node: NodeId) -> NewRun {
+        let unretained = Unretained {
+            node,
+            surcharge_percent: 20,
+        };
+        NewRun {
+            definition: Definition::Unretained(unretained),
+            ..self.new_run(org)
+        }
+    }
+
+    /// Its end, after two more events, with an output that is held for an hour.
+    pub(super) fn unretained_finish(&self) -> UnretainedFinish {
+        let at = self.now();
+        UnretainedFinish {
+            status: RunStatus::Succeeded,
+            error: None,
+            last: Counted {
+                events: 2,
+                cost: Micros::new(101).expect("an amount"),
+                usage: sortie_api::RunUsage::default(),
+            },
+            output_expires_at: Some(at + Duration::from_hours(1)),
+            receiver: crate::Receiver::Waits,
+            at,
         }
     }
 
@@ -147,6 +180,7 @@ impl Fixture {
             name: name.to_owned(),
             started_at,
             lease_until: started_at + Duration::from_hours(1),
+            address: Some(format!("http://{name}")),
         };
         let id = node.id;
         self.store.register_node(node).await.expect("a node");
@@ -306,8 +340,8 @@ impl Fixture {
     pub(super) async fn check(&self) {
         assert_eq!(
             self.count(
-                "SELECT COUNT(*) FROM run r WHERE r.last_event <> \
-                 (SELECT COUNT(*) FROM event e WHERE e.run_id = r.id AND e.seq BETWEEN 1 AND r.last_event) \
+                "SELECT COUNT(*) FROM run r WHERE (r.zero_data_retention = 0 AND r.last_event <> \
+                 (SELECT COUNT(*) FROM event e WHERE e.run_id = r.id AND e.seq BETWEEN 1 AND r.last_event)) \
                  OR EXISTS (SELECT 1 FROM event e WHERE e.run_id = r.id AND e.seq > r.last_event)"
             )
             .await,
@@ -318,7 +352,8 @@ impl Fixture {
             self.count(
                 "SELECT COUNT(*) FROM run r LEFT JOIN queue q ON q.run_id = r.id \
                  WHERE (r.billing_pending = 1) <> (q.run_id IS NOT NULL) \
-                 OR (r.status = 'queued' AND q.node_id IS NOT NULL) \
+                 OR (r.status = 'queued' AND COALESCE(q.node_id, -1) <> -1) \
+                 OR (q.node_id = -1 AND r.zero_data_retention = 0) \
                  OR (r.status IN ('starting', 'running', 'cancelled') AND r.billing_pending = 1 \
                      AND q.node_id IS NULL)"
             )
@@ -342,7 +377,7 @@ impl Fixture {
         );
         assert_eq!(
             self.count(
-                "SELECT COUNT(*) FROM run r WHERE r.outcome IS NOT NULL AND (\
+                "SELECT COUNT(*) FROM run r WHERE r.outcome IS NOT NULL AND r.zero_data_retention = 0 AND (\
                  SELECT COUNT(*) FROM event e WHERE e.run_id = r.id AND e.kind = 'status' AND \
                  (e.data LIKE '%\"succeeded\"%' OR e.data LIKE '%\"failed\"%' OR e.data LIKE '%\"cancelled\"%' \
                   OR e.data LIKE '%\"timed_out\"%' OR e.data LIKE '%\"interrupted\"%')) <> 1"
@@ -354,12 +389,25 @@ impl Fixture {
         assert_eq!(
             self.count(
                 "SELECT (SELECT COUNT(*) FROM event e WHERE NOT EXISTS (SELECT 1 FROM run r WHERE r.id = e.run_id)) \
-                 + (SELECT COUNT(*) FROM run r WHERE NOT EXISTS \
+                 + (SELECT COUNT(*) FROM run r WHERE r.zero_data_retention = 0 AND NOT EXISTS \
                     (SELECT 1 FROM run_definition d WHERE d.run_id = r.id))"
             )
             .await,
             0,
             "nothing belongs to a run that is not there, and no run is without its definition"
+        );
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM run r WHERE r.zero_data_retention = 1 AND (\
+                 EXISTS (SELECT 1 FROM event e WHERE e.run_id = r.id) \
+                 OR EXISTS (SELECT 1 FROM run_definition d WHERE d.run_id = r.id) \
+                 OR EXISTS (SELECT 1 FROM run_output o WHERE o.run_id = r.id) \
+                 OR EXISTS (SELECT 1 FROM run_secret s WHERE s.run_id = r.id) \
+                 OR EXISTS (SELECT 1 FROM journal j WHERE j.run_id = r.id))"
+            )
+            .await,
+            0,
+            "nothing of the content of a run without retention is stored"
         );
         assert_eq!(
             self.count(

@@ -16,6 +16,7 @@ mod plans;
 mod races;
 mod read;
 mod takeover;
+mod unretained;
 mod usage;
 mod work;
 mod workflows;

@@ -12,8 +12,8 @@ use super::{
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, InlineCredentials, NewKey, OldTokens, Rotation, RunFilter, SeenTokens,
-    UsageDue, UsageQuery,
+    AfterAttempt, Append, AuditFilter, Counted, InlineCredentials, NewKey, OldTokens, Rotation, RunFilter,
+    SeenTokens, UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -72,7 +72,7 @@ async fn use_everything(fixture: &Fixture) {
     fixture.store.progress(org, run).await.unwrap();
     fixture
         .store
-        .claim_named(node, vec![run], fixture.now())
+        .claim_named(node, vec![run], None, fixture.now())
         .await
         .unwrap();
     let mut abandoned = vec![fixture.running(org, node).await.run];
@@ -93,6 +93,7 @@ async fn use_everything(fixture: &Fixture) {
     fixture.store.run_definition(org, fence.run).await.unwrap();
     fixture.events(org, fence.run).await;
     fixture.get(org, fence.run).await;
+    use_unretained(fixture, org).await;
     list_everything(fixture, org).await;
     use_connections(fixture, org).await;
     use_workflows(fixture, org).await;
@@ -184,6 +185,30 @@ async fn administer(fixture: &Fixture, org: OrgId, key: &NewKey) {
         next_run: Timestamp::from_micros(0),
     };
     assert!(store.count_usage(due).await.unwrap());
+}
+
+async fn use_unretained(fixture: &Fixture, org: OrgId) {
+    let (store, node) = (&fixture.store, fixture.node().await);
+    let (first, second) = (
+        fixture.new_unretained(org, node),
+        fixture.new_unretained(org, node),
+    );
+    for new in [&first, &second] {
+        store.create_run(new.clone()).await.unwrap();
+    }
+    let claims = store.claim_named(node, vec![first.id], Some(1_000), fixture.now());
+    let fence = claims.await.unwrap()[0].fence;
+    store.start_unretained(fence, 1).await.unwrap();
+    let fence = after(fence, 1);
+    store.append_unretained(fence, Counted::default()).await.unwrap();
+    let finish = fixture.unretained_finish();
+    store.finish_unretained(fence, finish).await.unwrap();
+    store.content_holder(org, first.id).await.unwrap();
+    store.statuses(vec![first.id]).await.unwrap();
+    store.forget_outputs(vec![first.id]).await.unwrap();
+    store.forget_content(vec![first.id]).await.unwrap();
+    let ended = store.give_up_content(node, fixture.now(), Micros::ZERO);
+    assert_eq!(ended.await.unwrap(), [(org, second.id)]);
 }
 
 async fn use_connections(fixture: &Fixture, org: OrgId) {

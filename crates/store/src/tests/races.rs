@@ -91,7 +91,7 @@ both! {
             let orders = [("b:1", 3), ("a:1", 3)]
                 .map(|(host, limit)| Order { host: host.to_owned(), limit })
                 .to_vec();
-            fixture.store.claim_deliveries(format!("node-{}", number % 3), orders, at, at + Duration::from_secs(30))
+            fixture.store.claim_deliveries((format!("node-{}", number % 3), crate::NodeId(number % 3)), orders, at, at + Duration::from_secs(30))
         }))
         .await;
         let claimed: Vec<_> = claims.into_iter().flat_map(Result::unwrap).map(|one| one.run).collect();
@@ -529,14 +529,17 @@ async fn a_node_that_is_replaced_while_its_claim_by_name_waits_for_the_lock_is_f
     let (reached, go_on) = fixture.store.db.faults().pause(2);
     let (_, claimed) = join(fixture.node_named("same"), async {
         reached.await.unwrap();
-        join(fixture.store.claim_named(old, vec![run], fixture.now()), async {
-            let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+        join(
+            fixture.store.claim_named(old, vec![run], None, fixture.now()),
+            async {
+                let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
                            AND datname = current_database()";
-            while fixture.count(waiting).await == 0 {
-                tokio::task::yield_now().await;
-            }
-            go_on.send(()).unwrap();
-        })
+                while fixture.count(waiting).await == 0 {
+                    tokio::task::yield_now().await;
+                }
+                go_on.send(()).unwrap();
+            },
+        )
         .await
         .0
     })

@@ -219,7 +219,6 @@ fn not_yet() -> Vec<Case> {
         ("web.search", json!({"web": {"search": true}})),
         ("web", json!({"web": "on"})),
         ("alow", json!({"web": {"alow": []}})),
-        ("zero_data_retention", json!({"zero_data_retention": true})),
         ("zero_data_retention", json!({"zero_data_retention": "no"})),
         ("callback.url", callback("ftp://example.com/hook")),
         ("callback.url", callback("example.com/hook")),

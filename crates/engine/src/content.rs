@@ -1,0 +1,127 @@
+//! What clients ask of the content of a run, wherever it is: the run itself, its events, its definition.
+//!
+//! A run that is stored is answered from the store. One without retention is answered from memory where this node has it,
+//! and by the node that has it otherwise; where nobody has it any more, the store says what is left.
+
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use serde_json::value::RawValue;
+use sortie_api::{Event, OrgId, Run, RunId};
+use sortie_store::{ContentHolder, EventRow, StoredDefinition};
+
+use crate::{
+    Caller, Deltas, Engine, Error, Frame,
+    peers::{Hop, Peer},
+};
+
+impl Engine {
+    /// A run: as soon as it is final, and at the latest after `wait`. The first who asks for one with zero data retention
+    /// that is final, and has no callback, gets its output, and nobody after.
+    pub async fn get_run(&self, caller: &Caller, id: RunId, wait: Duration, hop: Hop) -> Result<Run, Error> {
+        let (node, org) = (&self.0, caller.org);
+        if !wait.is_zero() {
+            match node.hub.until_final(org, id, wait).await {
+                // It is waited for where it is.
+                Ok(()) | Err(Error::Unretained) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if node.records.unretained.holds(id) {
+            return node.records.unretained.hand_out(&node.store, org, id).await;
+        }
+        let run = node.store.get_run(org, id).await?;
+        if !run.zero_data_retention {
+            return Ok(run);
+        }
+        match self.holder(org, id, hop).await? {
+            Some(holder) => node.peers.run(&holder, caller, id, wait).await,
+            None => Ok(node.store.get_run(org, id).await?),
+        }
+    }
+
+    /// A run's events after `after`, then new ones as they happen, then `done`. Ends early when the node stops.
+    pub async fn follow(
+        &self,
+        caller: &Caller,
+        id: RunId,
+        (after, deltas): (i64, Deltas),
+        hop: Hop,
+    ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
+        match self.0.hub.follow(caller.org, id, after, deltas).await {
+            Err(Error::Unretained) => {
+                let holder = self.events_holder(caller.org, id, hop).await?;
+                self.0.peers.follow(&holder, caller, id, (after, deltas)).await
+            }
+            other => other,
+        }
+    }
+
+    /// Recorded events of a run after `after`, in order, at most `limit`.
+    pub async fn events_after(
+        &self,
+        caller: &Caller,
+        id: RunId,
+        (after, limit): (i64, u32),
+        hop: Hop,
+    ) -> Result<Vec<Event>, Error> {
+        match self.0.records.events_after(caller.org, id, after, limit).await {
+            Err(Error::Unretained) => {
+                let holder = self.events_holder(caller.org, id, hop).await?;
+                self.0.peers.events(&holder, caller, id, after).await
+            }
+            rows => rows?.into_iter().map(event).collect(),
+        }
+    }
+
+    /// The definition that a run used. [`Error::Gone`] where it was never kept.
+    pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition, Error> {
+        match self.0.store.run_definition(org, id).await {
+            Err(sortie_store::Error::Unretained) => Err(Error::Gone(
+                "the run has zero data retention: its definition was never kept".to_owned(),
+            )),
+            other => Ok(other?),
+        }
+    }
+
+    /// On whose behalf another node asks; none where the request is not signed by one.
+    pub fn peer(&self, method: &str, target: &str, header: &str) -> Option<Peer> {
+        self.0.peers.verify(method, target, header)
+    }
+
+    async fn events_holder(&self, org: OrgId, id: RunId, hop: Hop) -> Result<ContentHolder, Error> {
+        let forgotten = || {
+            Error::Gone(
+                "the run has zero data retention: its events were kept while it worked and for five minutes \
+                 afterwards"
+                    .to_owned(),
+            )
+        };
+        if self.0.records.unretained.holds(id) {
+            return Err(forgotten());
+        }
+        self.holder(org, id, hop).await?.ok_or_else(forgotten)
+    }
+
+    /// The other node that has the content of a run; none where nobody has it.
+    async fn holder(&self, org: OrgId, id: RunId, hop: Hop) -> Result<Option<ContentHolder>, Error> {
+        let holder = self.0.store.content_holder(org, id).await?;
+        let is_elsewhere = |holder: &ContentHolder| holder.node != self.0.identity.get();
+        match (holder.filter(is_elsewhere), hop) {
+            // Never passed on twice: what this node was asked for, it was thought to have.
+            (Some(_), Hop::Second) => Err(Error::Unavailable(
+                "the content of this run is on another node, retry later".to_owned(),
+            )),
+            (holder, _) => Ok(holder),
+        }
+    }
+}
+
+fn event(row: EventRow) -> Result<Event, Error> {
+    Ok(Event {
+        id: row.seq,
+        kind: row.kind,
+        data: RawValue::from_string(row.data).map_err(|error| Error::Internal(error.to_string()))?,
+        created_at: row.created_at,
+    })
+}

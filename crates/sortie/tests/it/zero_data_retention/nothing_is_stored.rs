@@ -1,0 +1,217 @@
+//! Markers planted in everything that is content, and a look at everything that could keep them: the database and its
+//! log, the files of the data folder and of the folder for temporary files, the log at its most talkative, and whatever
+//! files the process has open. After the run, and after a kill in the middle of it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use sortie_api::RunStatus;
+use sortie_testkit::{Client, Database, Node, NodeOptions, Service, client::data};
+use tempfile::TempDir;
+
+use crate::{Checked, both_databases, connections::calls, node_with};
+
+both_databases![
+    nothing_of_a_run_is_anywhere_after_it,
+    nothing_of_a_run_is_anywhere_after_a_kill_in_the_middle_of_it,
+];
+
+/// Prompt, input, file, tool output, answer, credential, path of a call.
+const MARKERS: [&str; 7] = [
+    "mark-prompt-5a1f",
+    "mark-input-77c3",
+    "mark-file-e09b",
+    "mark-output-41d8",
+    "mark-answer-b6e2",
+    "mark-token-3c90af",
+    "mark-call-9d44",
+];
+
+/// A run with a marker in everything, which then goes on as `rest` says.
+fn marked(service: &Service, rest: &str) -> Value {
+    let [prompt, input, file, output, answer, token, call] = MARKERS;
+    // The output is put together by the command, so that the prompt does not hold it.
+    let (head, tail) = output.split_at(6);
+    let connections = json!({"crm": {
+        "type": "http", "url": format!("{}/echo", service.url()), "auth": {"type": "bearer", "token": token},
+    }});
+    let request = calls(
+        &[(
+            "crm__request",
+            json!({"method": "GET", "path": format!("/{call}")}),
+        )],
+        &connections,
+    );
+    let calls = request["prompt"].as_str().unwrap_or_default().to_owned();
+    let mut request = request;
+    request["prompt"] = json!(format!(
+        "{prompt}\n```sh\ncat notes.txt; printf '%s%s\\n' {head} {tail} | tee kept.txt\n```\n{calls}\n{rest}\n```answer\n{answer}\n```\n"
+    ));
+    request["input"] = json!({"secret": input, "padding": "x".repeat(10_000)});
+    request["files"] = json!([{"path": "notes.txt", "content": format!("{file}\n")}]);
+    request["timeout_seconds"] = json!(900);
+    request["shell"] = json!(true);
+    request["zero_data_retention"] = json!(true);
+    request
+}
+
+struct Planted {
+    node: Node,
+    service: Service,
+    temporary: TempDir,
+}
+
+impl Planted {
+    async fn start(database: Database) -> Result<Self> {
+        let temporary = tempfile::tempdir()?;
+        let options = NodeOptions::default()
+            .env("SORTIE_LOG_FILTER", "trace")
+            .env("TMPDIR", &temporary.path().display().to_string());
+        Ok(Self {
+            node: node_with(database, options).await?,
+            service: Service::start().await?,
+            temporary,
+        })
+    }
+
+    /// That no marker is in anything that outlives the process, or that it writes to.
+    async fn look(&self) -> Checked {
+        let mut looked = Vec::new();
+        files(self.node.data_dir(), &mut looked)?;
+        ensure!(!looked.is_empty(), "the data folder is empty");
+        files(self.temporary.path(), &mut looked)?;
+        open_files(self.node.pid().ok(), &mut looked)?;
+        looked.extend(self.node.dump().await?);
+        let log = self.node.log();
+        ensure!(log.contains("TRACE"), "the log is at its most talkative");
+        looked.push(("the log".to_owned(), log.into_bytes()));
+        for marker in MARKERS {
+            for (place, bytes) in &looked {
+                let is_there = bytes.windows(marker.len()).any(|part| part == marker.as_bytes());
+                ensure!(!is_there, "{marker} is in {place}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the node's runs work in memory.
+    fn memory(&self) -> Result<PathBuf> {
+        self.node.memory_dir().context("the node has a name")
+    }
+}
+
+/// All files below a folder, with their bytes.
+fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files(&path, found)?;
+        } else if path.is_file() {
+            found.push((path.display().to_string(), std::fs::read(&path)?));
+        }
+    }
+    Ok(())
+}
+
+/// The regular files that a process has open, also those that no folder names any more, but for those in memory.
+fn open_files(pid: Option<u32>, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
+    let Some(pid) = pid else { return Ok(()) };
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let path = entry?.path();
+        let Ok(target) = std::fs::read_link(&path) else {
+            continue;
+        };
+        let is_in_memory =
+            target.starts_with("/dev") || target.starts_with("/proc") || target.starts_with("/sys");
+        if !is_in_memory && path.is_file() {
+            found.push((format!("open: {}", target.display()), std::fs::read(&path)?));
+        }
+    }
+    Ok(())
+}
+
+/// That every marker was really there: in the stream, or sent to the service.
+async fn told(client: &Client, service: &Service, id: &str) -> Result<String> {
+    let (events, run) = client.finished(id).await?;
+    ensure!(run.status == RunStatus::Succeeded, "{run:?}");
+    let mut text = serde_json::to_string(&events)?;
+    text.push_str(&format!("{:?}", service.received()));
+    Ok(text)
+}
+
+async fn nothing_of_a_run_is_anywhere_after_it(database: Database) -> Checked {
+    let mut planted = Planted::start(database).await?;
+    let client = planted.node.client()?;
+    let id = client.create(&marked(&planted.service, "")).await?.id.to_string();
+    let text = told(&client, &planted.service, &id).await?;
+    for marker in MARKERS.iter().skip(2) {
+        ensure!(text.contains(marker), "{marker} was never used");
+    }
+    // While the output is held, after it was read, and after a kill.
+    planted.look().await?;
+    let run = client.run(&id).await?;
+    ensure!(run.output.is_some_and(|output| output.contains(MARKERS[4])));
+    planted.look().await?;
+    // A failure may repeat what it failed on.
+    let mut failing = marked(&planted.service, "");
+    failing["output_schema"] = json!({"type": "object", "required": [MARKERS[1]]});
+    let (_, failed) = client.complete(&failing).await?;
+    assert_eq!(failed.status, RunStatus::Failed);
+    ensure!(
+        failed
+            .error
+            .as_deref()
+            .is_some_and(|error| !error.contains("not kept")),
+        "{failed:?}"
+    );
+    planted.look().await?;
+    planted.node.kill()?;
+    planted.look().await?;
+    planted.node.restart().await?;
+    let failed = planted.node.client()?.run(&failed.id.to_string()).await?;
+    ensure!(failed.error.is_some_and(|error| error.contains("not kept")));
+    planted.node.stop().await?;
+    ensure!(
+        !planted.memory()?.exists(),
+        "the folder in memory goes with the node"
+    );
+    Ok(())
+}
+
+async fn nothing_of_a_run_is_anywhere_after_a_kill_in_the_middle_of_it(database: Database) -> Checked {
+    let mut planted = Planted::start(database).await?;
+    let client = planted.node.client()?;
+    let id = client
+        .create(&marked(&planted.service, "```wait 600000\n```\n"))
+        .await?
+        .id
+        .to_string();
+    let mut stream = client.follow(&id, None).await?;
+    stream
+        .until(|event| event.kind == "tool_end" && data(event)["tool"] == "crm__request")
+        .await?;
+    planted.look().await?;
+    // It works in memory.
+    let mut in_memory = Vec::new();
+    files(&planted.memory()?, &mut in_memory)?;
+    let is_marked = |bytes: &Vec<u8>| {
+        bytes
+            .windows(MARKERS[3].len())
+            .any(|part| part == MARKERS[3].as_bytes())
+    };
+    ensure!(
+        in_memory.iter().any(|(_, bytes)| is_marked(bytes)),
+        "nothing was written in memory"
+    );
+    planted.node.kill()?;
+    planted.look().await?;
+    planted.node.restart().await?;
+    let run = planted.node.client()?.run(&id).await?;
+    assert_eq!(run.status, RunStatus::Interrupted);
+    planted.look().await?;
+    let mut left = Vec::new();
+    files(&planted.memory()?, &mut left)?;
+    ensure!(left.is_empty(), "{left:?}");
+    planted.node.stop().await
+}

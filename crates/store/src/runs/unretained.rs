@@ -1,0 +1,230 @@
+//! Runs without retention: what a worker writes of them, and which node has their content.
+//!
+//! No command here takes a text of the run: events are counted, not written, and why a run did not succeed is one of a
+//! few sentences. So nothing of a prompt, an answer or an error can come into the database by a mistake elsewhere.
+
+use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
+
+use super::{
+    finish::{End, leave_queue, release_budgets},
+    json_ids, run_from,
+    sweep::{Ending, give_up},
+    work::{progressed, running},
+};
+use crate::{
+    Store,
+    db::{Tx, vals},
+    deliveries::delivery_is_due,
+    types::{Error, Fence, NodeId, Receiver, Result},
+};
+
+/// What a worker adds to a run whose content is not stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    /// How many events.
+    pub events: i64,
+    /// The cost so far, without the surcharge.
+    pub cost: Micros,
+    /// What was used so far.
+    pub usage: RunUsage,
+}
+
+/// The end of a run whose content is not stored.
+#[derive(Clone, Copy, Debug)]
+pub struct UnretainedFinish {
+    /// A final status.
+    pub status: RunStatus,
+    /// Why it did not succeed.
+    pub error: Option<PlainError>,
+    /// What came last.
+    pub last: Counted,
+    /// Until when its output is held; none where there is no output.
+    pub output_expires_at: Option<Timestamp>,
+    /// Whether a callback is due with it.
+    pub receiver: Receiver,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+/// Why a run did not succeed, without a word of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlainError {
+    /// It failed; how is told by the node that has its content.
+    Withheld,
+    /// Its time was over, after so many seconds.
+    TimedOut(u32),
+    /// Its node was stopped.
+    Stopped,
+}
+
+impl PlainError {
+    /// What a client reads.
+    pub fn text(self) -> String {
+        match self {
+            Self::Withheld => "it failed; why is not kept, as it has zero data retention".to_owned(),
+            Self::TimedOut(seconds) => format!("timed out after {seconds} s"),
+            Self::Stopped => "the node that ran it was stopped".to_owned(),
+        }
+    }
+}
+
+/// The node that has the content of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentHolder {
+    /// The node.
+    pub node: NodeId,
+    /// Where other nodes reach it; none where they cannot, or where it is lost.
+    pub address: Option<String>,
+}
+
+impl Store {
+    /// Worker: `starting` to `running`, with so many events.
+    pub async fn start_unretained(&self, fence: Fence, events: i64) -> Result<()> {
+        let started = self
+            .db
+            .write(move |tx| tx.batch(&[running(fence, events)?]).map(drop));
+        match started.await {
+            Err(Error::Fenced) => Err(self.refusal(fence, RunStatus::Running).await?),
+            outcome => outcome,
+        }
+    }
+
+    /// Worker: counts events, and records the cost so far.
+    pub async fn append_unretained(&self, fence: Fence, new: Counted) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                let update = progressed(fence, new.events, new.cost, &new.usage)?;
+                tx.batch(&[update]).map(drop)
+            })
+            .await
+    }
+
+    /// Worker: the final status with cost and counts; leaves the queue. The run is without output.
+    pub async fn finish_unretained(&self, fence: Fence, finish: UnretainedFinish) -> Result<Run> {
+        if !finish.status.is_final() {
+            return Err(Error::Conflict("a run ends with a final status"));
+        }
+        match self.db.write(move |tx| end(tx, fence, &finish)).await {
+            Err(Error::Fenced) => Err(self.refusal(fence, finish.status).await?),
+            outcome => outcome,
+        }
+    }
+
+    /// The node that has the content of a run; none where nobody has any. `NotFound` for a run of another organization.
+    pub async fn content_holder(&self, org: OrgId, id: RunId) -> Result<Option<ContentHolder>> {
+        let row = self
+            .db
+            .read(move |tx| {
+                tx.query_one(
+                    "SELECT (SELECT u.node_id FROM unretained u WHERE u.run_id = r.id), \
+                     (SELECT n.address FROM unretained u JOIN node n ON n.id = u.node_id \
+                      WHERE u.run_id = r.id AND n.ended_at IS NULL) \
+                     FROM run r WHERE r.id = $2 AND r.org_id = $1",
+                    vals![org, id],
+                )
+            })
+            .await?;
+        let address = row.opt_text(1)?.map(str::to_owned);
+        Ok(row.opt_int(0)?.map(|node| ContentHolder {
+            node: NodeId(node),
+            address,
+        }))
+    }
+
+    /// System: the outputs of `runs` are not held any more: they were read, delivered, or deleted unread.
+    pub async fn forget_outputs(&self, runs: Vec<RunId>) -> Result<()> {
+        let ids = ids(&runs)?;
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE run SET output_expires_at = NULL \
+                     WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND output_expires_at IS NOT NULL",
+                    vals![ids.as_str()],
+                )
+                .map(drop)
+            })
+            .await
+    }
+
+    /// System: nothing of the content of `runs`, which are final, is left anywhere.
+    pub async fn forget_content(&self, runs: Vec<RunId>) -> Result<()> {
+        let ids = ids(&runs)?;
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "DELETE FROM unretained WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                    vals![ids.as_str()],
+                )
+                .map(drop)
+            })
+            .await
+    }
+
+    /// System: those of `runs` that exist, with where they stand, in no particular order.
+    pub async fn statuses(&self, runs: Vec<RunId>) -> Result<Vec<(RunId, RunStatus)>> {
+        let ids = ids(&runs)?;
+        let rows = self
+            .db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT id, status FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                    vals![ids.as_str()],
+                )
+            })
+            .await?;
+        rows.iter()
+            .map(|row| Ok((row.parse(0)?, row.parse(1)?)))
+            .collect()
+    }
+
+    /// System: a node that stops gives up what only it has: such runs that are not final end as `interrupted`, answers are
+    /// not held any more. The runs that ended.
+    pub async fn give_up_content(
+        &self,
+        node: NodeId,
+        at: Timestamp,
+        compute_micros_per_second: Micros,
+    ) -> Result<Vec<(OrgId, RunId)>> {
+        let ending = Ending::new(at, compute_micros_per_second)?;
+        self.db
+            .write(move |tx| {
+                let found = tx.query_all(
+                    "SELECT run_id FROM unretained WHERE node_id = $1 ORDER BY node_id, run_id",
+                    vals![node],
+                )?;
+                if found.is_empty() {
+                    return Ok(Vec::new());
+                }
+                give_up(tx, &json_ids(&found)?, &ending)
+            })
+            .await
+    }
+}
+
+fn ids(runs: &[RunId]) -> Result<String> {
+    serde_json::to_string(runs).map_err(|error| Error::Corrupt(error.to_string()))
+}
+
+fn end(tx: &mut dyn Tx, fence: Fence, finish: &UnretainedFinish) -> Result<Run> {
+    let error = finish.error.map(PlainError::text);
+    let end = End {
+        status: finish.status,
+        error: error.as_deref(),
+        cost: finish.last.cost,
+        usage: &finish.last.usage,
+        events: finish.last.events,
+        output_expires_at: finish.output_expires_at,
+        at: finish.at,
+    };
+    let mut statements = vec![leave_queue(fence.run), end.statement(fence)?];
+    if finish.receiver == Receiver::Waits {
+        statements.push(delivery_is_due(fence.run, finish.at));
+    }
+    let answers = tx.batch(&statements)?;
+    let row = answers
+        .get(1)
+        .and_then(|answer| answer.rows.first())
+        .ok_or(Error::Fenced)?;
+    release_budgets(tx, fence.run, row)?;
+    run_from(row, None)
+}

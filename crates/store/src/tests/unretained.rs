@@ -1,0 +1,217 @@
+//! Runs without retention: who may claim them, what is written of them, and what becomes of them without their node.
+
+use proptest::prelude::*;
+use sortie_api::{Micros, OrgId, RunStatus, RunUsage};
+
+use super::{
+    both,
+    fixture::{Fixture, after},
+};
+use crate::{Cancelled, ContentHolder, Counted, Error, Expired, Fence, NodeId, PlainError, RunFilter, Sweep};
+
+/// A run at work whose content only `node` has.
+async fn at_work(fixture: &Fixture, org: OrgId, node: NodeId) -> Fence {
+    let new = fixture.new_unretained(org, node);
+    fixture.store.create_run(new.clone()).await.unwrap();
+    let claims = fixture.store.claim_named(node, vec![new.id], None, fixture.now());
+    let fence = claims.await.unwrap()[0].fence;
+    fixture.store.start_unretained(fence, 1).await.unwrap();
+    after(fence, 1)
+}
+
+fn counted(events: i64, cost: u64) -> Counted {
+    Counted {
+        events,
+        cost: Micros::new(cost).unwrap(),
+        usage: RunUsage::default(),
+    }
+}
+
+both! {
+    async fn only_the_node_that_has_it_claims_it_and_its_budget_leaves_room_for_the_surcharge(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (own, other) = (fixture.node().await, fixture.node().await);
+        let new = fixture.new_unretained(org, own);
+        fixture.store.create_run(new.clone()).await.unwrap();
+        let listed = fixture.get(org, new.id).await;
+        assert_eq!((listed.status, listed.zero_data_retention), (RunStatus::Queued, true));
+        assert_eq!((listed.surcharge_percent, listed.output_available), (Some(20), Some(false)));
+        for node in [own, other] {
+            assert!(fixture.claim(node, 10).await.is_empty());
+        }
+        fixture.check().await;
+        let filter = RunFilter { status: Some(RunStatus::Queued), schedule: None, tag: None, before: None, limit: 10 };
+        let kept = fixture.queued(org).await;
+        let listed = fixture.store.list_runs(org, filter).await.unwrap();
+        assert_eq!(listed.iter().map(|run| run.id).collect::<Vec<_>>(), [kept, new.id]);
+        let holder = fixture.store.content_holder(org, new.id).await.unwrap().unwrap();
+        assert_eq!(holder.node, own);
+        assert!(holder.address.is_some());
+        assert_eq!(fixture.store.content_holder(org, kept).await.unwrap(), None);
+        let foreign = fixture.org().await;
+        assert_eq!(fixture.store.content_holder(foreign, new.id).await, Err(Error::NotFound));
+
+        let claims = fixture.store.claim_named(own, vec![new.id], None, fixture.now()).await.unwrap();
+        let [claim] = &claims[..] else { panic!("{claims:?}") };
+        assert_eq!((claim.definition.as_deref(), claim.max_cost.get()), (None, 1_000_000 * 100 / 120));
+        fixture.check().await;
+    }
+
+    async fn the_limit_of_an_organization_holds_for_them_too(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let waits = fixture.new_unretained(org, node);
+        fixture.store.create_run(waits.clone()).await.unwrap();
+        // One that waits is not one at work.
+        fixture.queued(org).await;
+        let claimed = fixture.store.claim_runs(node, 5, Some(1), fixture.now()).await.unwrap();
+        assert_eq!(claimed.len(), 1);
+        let claim = async || fixture.store.claim_named(node, vec![waits.id], Some(1), fixture.now()).await.unwrap();
+        assert!(claim().await.is_empty());
+        let fence = fixture.start(claimed[0].fence).await.unwrap();
+        fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        assert_eq!(claim().await.len(), 1);
+    }
+
+    async fn events_are_counted_and_the_surcharge_is_added_to_the_cost(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = at_work(fixture, org, node).await;
+        fixture.store.append_unretained(fence, counted(3, 11)).await.unwrap();
+        let run = fixture.get(org, fence.run).await;
+        assert_eq!((run.cost_micros.get(), run.surcharge_micros.get()), (11 + 3, 3));
+        let late = fixture.store.append_unretained(fence, counted(1, 12)).await;
+        assert_eq!(late.unwrap_err(), Error::Fenced);
+        let fence = after(fence, 3);
+        let finish = fixture.unretained_finish();
+        let run = fixture.store.finish_unretained(fence, finish).await.unwrap();
+        assert_eq!((run.cost_micros.get(), run.surcharge_micros.get()), (101 + 21, 21));
+        assert_eq!((run.output, run.output_available), (None, Some(true)));
+        assert_eq!(run.output_expires_at, finish.output_expires_at);
+        fixture.check().await;
+        fixture.store.forget_outputs(vec![fence.run]).await.unwrap();
+        let run = fixture.get(org, fence.run).await;
+        assert_eq!((run.output_available, run.output_expires_at), (Some(false), None));
+        fixture.store.forget_content(vec![fence.run]).await.unwrap();
+        assert_eq!(fixture.store.content_holder(org, fence.run).await.unwrap(), None);
+        let statuses = fixture.store.statuses(vec![fence.run]).await.unwrap();
+        assert_eq!(statuses, [(fence.run, RunStatus::Succeeded)]);
+    }
+
+    async fn one_that_is_cancelled_stores_no_event_and_is_settled_with_the_surcharge(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = at_work(fixture, org, node).await;
+        let cancelled = fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
+        assert!(matches!(cancelled, Cancelled::Now(run) if run.billing_pending));
+        let cost = Micros::new(50).unwrap();
+        fixture.store.settle_run(fence.run, fence.attempt, cost, RunUsage::default()).await.unwrap();
+        let run = fixture.get(org, fence.run).await;
+        assert_eq!((run.cost_micros.get(), run.surcharge_micros.get()), (60, 10));
+        fixture.check().await;
+    }
+
+    async fn those_of_a_lost_node_are_interrupted_and_never_taken_over(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (lost, other) = (fixture.node().await, fixture.node().await);
+        let works = at_work(fixture, org, lost).await;
+        fixture.store.append_unretained(works, counted(1, 100)).await.unwrap();
+        let waits = fixture.new_unretained(org, lost);
+        fixture.store.create_run(waits.clone()).await.unwrap();
+        let done = at_work(fixture, org, lost).await;
+        fixture.store.finish_unretained(done, fixture.unretained_finish()).await.unwrap();
+        let cancelled = at_work(fixture, org, lost).await;
+        fixture.store.cancel_run(org, cancelled.run, fixture.now()).await.unwrap();
+        let kept = fixture.running(org, lost).await;
+        fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
+
+        let sweep = Sweep {
+            node: other,
+            at: fixture.now(),
+            limit: 2,
+            places: 10,
+            expired: Expired::Leave,
+            compute_micros_per_second: Micros::ZERO,
+        };
+        let mut swept = fixture.store.sweep(sweep).await.unwrap();
+        // A limit is not overstepped in one go; what is left comes with the next.
+        let next = fixture.store.sweep(sweep).await.unwrap();
+        swept.ended.extend(next.ended);
+        swept.taken.extend(next.taken);
+        let mut ended: Vec<_> = swept.ended.iter().map(|(_, run)| *run).collect();
+        ended.sort();
+        let mut gone = vec![works.run, waits.id];
+        gone.sort();
+        assert_eq!(ended, gone);
+        assert_eq!(swept.taken.iter().map(|claim| claim.fence.run).collect::<Vec<_>>(), [kept.run]);
+        for run in [works.run, waits.id] {
+            let run = fixture.get(org, run).await;
+            assert_eq!((run.status, run.output_available), (RunStatus::Interrupted, Some(false)));
+            assert_eq!(run.error.as_deref(), Some("the node that had its content was lost"));
+        }
+        assert_eq!(fixture.get(org, works.run).await.cost_micros.get(), 120);
+        let answered = fixture.get(org, done.run).await;
+        assert_eq!((answered.status, answered.output_available), (RunStatus::Succeeded, Some(false)));
+        assert!(!fixture.get(org, cancelled.run).await.billing_pending);
+        assert_eq!(fixture.store.content_holder(org, done.run).await.unwrap(), None);
+        fixture.check().await;
+    }
+
+    async fn one_that_its_node_holds_without_a_task_is_ended(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = at_work(fixture, org, node).await;
+        let swept = fixture.store.retake_held(node, vec![fence.run], fixture.now(), Micros::ZERO).await.unwrap();
+        assert_eq!((swept.ended, swept.taken.len()), (vec![(org, fence.run)], 0));
+        fixture.check().await;
+    }
+
+    async fn a_node_that_stops_gives_up_its_own_alone(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (stops, stays) = (fixture.node().await, fixture.node().await);
+        let (ours, theirs) = (fixture.new_unretained(org, stops), fixture.new_unretained(org, stays));
+        for new in [&ours, &theirs] {
+            fixture.store.create_run(new.clone()).await.unwrap();
+        }
+        let ended = fixture.store.give_up_content(stops, fixture.now(), Micros::ZERO).await.unwrap();
+        assert_eq!(ended, [(org, ours.id)]);
+        assert_eq!(fixture.get(org, theirs.id).await.status, RunStatus::Queued);
+        let holder = fixture.store.content_holder(org, theirs.id).await.unwrap();
+        assert!(matches!(holder, Some(ContentHolder { node, .. }) if node == stays));
+        fixture.check().await;
+    }
+
+    async fn an_idempotency_key_finds_one_and_its_definition_was_never_kept(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let mut new = fixture.new_unretained(org, node);
+        new.idempotency_key = Some("once".to_owned());
+        fixture.store.create_run(new.clone()).await.unwrap();
+        let mut again = fixture.new_unretained(org, node);
+        again.idempotency_key = Some("once".to_owned());
+        let found = fixture.store.create_run(again.clone()).await.unwrap();
+        assert!(matches!(found, crate::Created::Existing(run) if run.id == new.id));
+        assert_eq!(fixture.store.run_definition(org, new.id).await, Err(Error::Unretained));
+        assert_eq!(fixture.store.events_after(org, new.id, 0, 10).await, Err(Error::Unretained));
+        assert_eq!(fixture.store.progress(org, new.id).await, Err(Error::Unretained));
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM unretained").await, 1);
+    }
+}
+
+#[test]
+fn why_a_run_did_not_succeed_is_told_without_a_word_of_it() {
+    assert_eq!(PlainError::TimedOut(7).text(), "timed out after 7 s");
+    assert!(PlainError::Withheld.text().contains("zero data retention"));
+    assert!(PlainError::Stopped.text().contains("stopped"));
+}
+
+proptest! {
+    /// What the statements reckon, in their own integers.
+    #[test]
+    fn the_surcharge_always_fits_the_budget(max in 1_i64..=100_000_000, percent in 0_i64..=1_000, part in 0.0_f64..=1.0) {
+        let room = max / (100 + percent) * 100 + max % (100 + percent) * 100 / (100 + percent);
+        prop_assert_eq!(room, max * 100 / (100 + percent));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "any cost up to the room will do")]
+        let cost = ((room as f64) * part) as i64;
+        for cost in [cost, room] {
+            let surcharge = cost / 100 * percent + (cost % 100 * percent + 99) / 100;
+            prop_assert!(cost + surcharge <= max);
+            prop_assert!(surcharge * 100 >= cost * percent);
+        }
+    }
+}
