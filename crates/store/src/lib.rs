@@ -7,8 +7,10 @@
 
 mod audit;
 mod authorizations;
+mod blobs;
 mod connections;
 mod db;
+mod files;
 mod keys;
 mod nodes;
 mod runs;
@@ -19,7 +21,9 @@ mod types;
 
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
+pub use blobs::{DoomedBlob, NewBlob};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
+pub use files::{FileRow, NewFile};
 pub use types::{
     Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
     InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
