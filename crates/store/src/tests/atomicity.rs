@@ -14,7 +14,7 @@ use crate::{
 
 /// Everything that is stored, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
-    const TABLES: [&str; 14] = [
+    const TABLES: [&str; 17] = [
         "SELECT id, name FROM organization ORDER BY id",
         "SELECT id, org_id, role FROM api_key ORDER BY id",
         "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
@@ -31,6 +31,9 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT run_id, seq, data FROM journal ORDER BY run_id, seq",
         "SELECT run_id, org_id, enqueued_at, node_id FROM queue ORDER BY run_id",
         "SELECT turn, last_org FROM dispatch",
+        "SELECT id, org_id, sha256, check_at, doomed_at FROM blob ORDER BY id",
+        "SELECT id, org_id, name, blob_id, size, sha256, content_type FROM file ORDER BY id",
+        "SELECT org_id, at, id, action, target FROM audit ORDER BY org_id, at, id",
     ];
     let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<String>> {
         let mut rows = Vec::new();
@@ -219,6 +222,22 @@ both! {
         let sweep = Sweep { node: taker, places: 5, ..sweep(at, 10) };
         let swept = proves_atomic(fixture, async || fixture.store.sweep(sweep).await).await;
         assert_eq!((swept.ended, swept.taken.len()), (vec![(org, tired)], 1));
+    }
+
+    async fn the_commands_of_files_are_one_transaction_each(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let store = &fixture.store;
+        let (audit, at) = (fixture.audit(org, "file.x"), fixture.now());
+        let blob = fixture.new_blob(org, 1);
+        proves_atomic(fixture, async || store.reserve_blob(blob).await).await;
+        let new = fixture.new_file(org, "a", 1).await;
+        proves_atomic(fixture, async || store.create_file(new.clone(), audit.clone()).await).await;
+        let audit = fixture.audit(org, "file.x");
+        proves_atomic(fixture, async || store.rename_file(org, new.id, "b", audit.clone()).await).await;
+        let audit = fixture.audit(org, "file.x");
+        proves_atomic(fixture, async || store.delete_file(org, new.id, at, audit.clone()).await).await;
+        proves_atomic(fixture, async || store.doom_blobs(at, 10).await).await;
+        proves_atomic(fixture, async || store.forget_blobs(&[new.blob]).await).await;
     }
 
     async fn a_failed_group_fails_everyone_in_it_and_nobody_after(fixture: &Fixture) {

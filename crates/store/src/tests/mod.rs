@@ -4,6 +4,7 @@ mod backend;
 mod claim;
 mod connections;
 mod create;
+mod files;
 mod fixture;
 mod keys;
 mod model;

@@ -82,6 +82,7 @@ async fn use_everything(fixture: &Fixture) {
     fixture.get(org, fence.run).await;
     list_everything(fixture, org).await;
     use_connections(fixture, org).await;
+    fixture.use_files(org).await;
 }
 
 async fn use_connections(fixture: &Fixture, org: OrgId) {
