@@ -45,7 +45,8 @@ pub(crate) struct FileForm {
 /// the folders in it. The content is streamed to the storage and not changed any more; the same content is stored once.
 #[utoipa::path(
     post, path = "/v1/files", tag = "files",
-    request_body(content = FileForm, content_type = "multipart/form-data", description = "The file."),
+    request_body(content = FileForm, content_type = "multipart/form-data", description = "The file.",
+        example = json!({"file": "order,total\n1,20\n", "name": "orders.csv"})),
     responses(
         (status = 201, description = "The saved file.", body = File, links(
             ("get_file" = (operation_id = "get_file", parameters(("file" = "$response.body#/id")))),
@@ -271,8 +272,8 @@ pub(crate) async fn get_file(
         ("If-None-Match" = Option<String>, Header, nullable = false, description = "An entity tag that the client has."),
     ),
     responses(
-        (status = 200, description = "The content.", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "The bytes that were asked for.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 200, description = "The content.", content_type = "application/octet-stream", body = Vec<u8>, example = json!("order,total\n1,20\n")),
+        (status = 206, description = "The bytes that were asked for.", content_type = "application/octet-stream", body = Vec<u8>, example = json!("order")),
         (status = 304, description = "The client has the content already."),
         (status = 412, description = "The content is another one than `If-Match` names.", body = sortie_api::ErrorBody),
         (status = 416, description = "The content has none of the bytes that were asked for.", body = sortie_api::ErrorBody),

@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod files;
 mod refusals;
 mod rig;
 mod runs;
