@@ -1,5 +1,7 @@
 //! The engine's API as the command line uses it.
 
+mod files;
+
 use std::{collections::VecDeque, time::Duration};
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
@@ -18,6 +20,8 @@ use sortie_net::{
     sse::{Message, Parser},
 };
 use url::Url;
+
+pub(crate) use self::files::{passing_name, refs};
 
 use crate::args::ConnectionName;
 use crate::failure::{Exit, Failure, Result};

@@ -13,6 +13,10 @@ use http::{
 };
 use sortie_api::{File, FileId, FilePage, OrgId, Timestamp, file::RenameFile, limits};
 use sortie_engine::{Stored, Upload};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, schema::Type},
+};
 
 use super::cursor::{opened, sealed};
 use crate::{
@@ -38,6 +42,22 @@ pub(crate) struct FileForm {
     #[schema(min_length = 1, max_length = 255, nullable = false, example = "orders.csv")]
     name: Option<String>,
 }
+
+// For the document only: content is sent piece by piece.
+/// Bytes.
+pub(crate) struct Content;
+
+impl PartialSchema for Content {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
+            .content_media_type("application/octet-stream")
+            .into()
+    }
+}
+
+impl ToSchema for Content {}
 
 /// Upload a file
 ///
@@ -272,8 +292,8 @@ pub(crate) async fn get_file(
         ("If-None-Match" = Option<String>, Header, nullable = false, description = "An entity tag that the client has."),
     ),
     responses(
-        (status = 200, description = "The content.", content_type = "application/octet-stream", body = Vec<u8>, example = json!("order,total\n1,20\n")),
-        (status = 206, description = "The bytes that were asked for.", content_type = "application/octet-stream", body = Vec<u8>, example = json!("order")),
+        (status = 200, description = "The content.", content_type = "application/octet-stream", body = inline(Content), example = json!("order,total\n1,20\n")),
+        (status = 206, description = "The bytes that were asked for.", content_type = "application/octet-stream", body = inline(Content), example = json!("order")),
         (status = 304, description = "The client has the content already."),
         (status = 412, description = "The content is another one than `If-Match` names.", body = sortie_api::ErrorBody),
         (status = 416, description = "The content has none of the bytes that were asked for.", body = sortie_api::ErrorBody),
