@@ -13,7 +13,8 @@ pub mod model;
 pub mod node;
 pub mod postgres;
 mod responses;
-pub mod serve;
+pub pub mod s3;
+mod serve;
 pub mod service;
 pub mod sse;
 
