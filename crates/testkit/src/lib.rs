@@ -13,8 +13,8 @@ pub mod model;
 pub mod node;
 pub mod postgres;
 mod responses;
-pub pub mod s3;
-mod serve;
+pub mod s3;
+pub mod serve;
 pub mod service;
 pub mod sse;
 

@@ -48,11 +48,7 @@ impl S3 {
         let said = child.stderr.take();
         let store = Self { child, address };
         let mut lines = BufReader::new(said.context("the server has no standard error")?).lines();
-        while !lines
-            .next()
-            .context("the server ended")??
-            .contains("Running on")
-        {}
+        while !lines.next().context("the server ended")??.contains("Running on") {}
         // Read on, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         let made = store

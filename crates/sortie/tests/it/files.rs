@@ -64,12 +64,19 @@ async fn a_run_reads_saved_files_as_they_were_when_it_was_made(database: Databas
     let refused = client.post("/v1/runs", &request).await?;
     let refusal = refused.failure(400, "invalid_request")?;
     assert_eq!(refusal.error, "files[0].file: no file \"data.bin\"");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_is_given_no_file_of_another_organization() -> Checked {
+    let node = node(Database::Postgres).await?;
+    let file = node.client()?.upload("ours", "ours").await?;
     let foreign = node.foreign_client(1).await?;
-    request["files"] = json!([{"file": file.id, "path": "x"}]);
-    foreign
-        .post("/v1/runs", &request)
-        .await?
-        .failure(400, "invalid_request")?;
+    for name in [file.id.to_string(), "ours".to_owned()] {
+        let request = json!({"prompt": "x", "files": [{"file": name, "path": "x"}]});
+        let refused = foreign.post("/v1/runs", &request).await?;
+        refused.failure(400, "invalid_request")?;
+    }
     Ok(())
 }
 
@@ -138,7 +145,7 @@ async fn the_command_line_saves_lists_fetches_renames_and_deletes_files() -> Che
         (&saved["name"], &saved["size"]),
         (&json!("a b.bin"), &json!(600_000))
     );
-    exits(node.sortie(&["files", "upload", source]), 2)?;
+    exits(node.sortie(&["files", "upload", source]), 64)?;
     said(&node, &["files", "upload", source, "--name", "ü?.bin"])?;
     let listed = said(&node, &["files", "list"])?;
     ensure!(
@@ -155,8 +162,8 @@ async fn the_command_line_saves_lists_fetches_renames_and_deletes_files() -> Che
     let shown = exits(node.sortie(&["files", "download", "a b.bin", "-o", "-"]), 0)?;
     ensure!(shown.stdout == content, "another content");
     said(&node, &["files", "delete", "plain.bin"])?;
-    exits(node.sortie(&["files", "get", "plain.bin"]), 2)?;
-    exits(node.sortie(&["files", "get", ".."]), 2)?;
+    exits(node.sortie(&["files", "get", "plain.bin"]), 64)?;
+    exits(node.sortie(&["files", "get", ".."]), 64)?;
     assert_eq!(json_said(&node, &["files", "list", "--json"])?, json!([saved]));
     Ok(())
 }

@@ -49,8 +49,11 @@ async fn nodes_share_files_in_a_store_that_speaks_s3() -> Result<()> {
     let (_, run) = client.complete(&request).await?;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
     assert_eq!(run.output, Some(format!("{}  -\nsmall\n", file.sha256)));
-    let deleted = client.send(Method::DELETE, &format!("/v1/files/{}", small.id), Bytes::new());
-    deleted.await?.expect(204)?;
+    let path = format!("/v1/files/{}", small.id);
+    client
+        .send(Method::DELETE, &path, Bytes::new())
+        .await?
+        .expect(204)?;
     Ok(())
 }
 
