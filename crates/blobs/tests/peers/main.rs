@@ -1,5 +1,7 @@
 //! Content in a store that speaks S3: moto's server, which `scripts/peers` installs.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{io::Read, path::Path};
 
 use futures_util::TryStreamExt;

@@ -254,7 +254,7 @@ pub(crate) async fn list_files(
     let more = items.len() > shown;
     items.truncate(shown);
     let next_cursor = match items.last() {
-        Some(last) if more => sealed(&list, (last.created_at, &last.id.to_string())),
+        Some(file) if more => sealed(&list, (file.created_at, &file.id.to_string())),
         Some(_) | None => String::new(),
     };
     Ok(Json(FileList::Page(FilePage { items, next_cursor })))

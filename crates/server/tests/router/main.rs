@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod downloads;
 mod files;
 mod refusals;
 mod rig;
