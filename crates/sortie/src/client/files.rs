@@ -48,24 +48,24 @@ impl Client {
     }
 
     pub(crate) async fn get_file(&self, file: &FileRef) -> Result<File> {
-        let request = self.request(Method::GET, &self.file_path(file, "")?)?;
+        let request = self.request(Method::GET, &file_path(file, "")?)?;
         self.read(self.send(request).await?).await
     }
 
     /// The content, to be read from the answer.
     pub(crate) async fn file_content(&self, file: &FileRef) -> Result<Response> {
-        let request = self.request(Method::GET, &self.file_path(file, "content")?)?;
+        let request = self.request(Method::GET, &file_path(file, "content")?)?;
         self.send(request).await
     }
 
     pub(crate) async fn rename_file(&self, file: &FileRef, name: String) -> Result<File> {
-        let request = self.request(Method::PATCH, &self.file_path(file, "")?)?;
+        let request = self.request(Method::PATCH, &file_path(file, "")?)?;
         self.read(self.send(request.json(&RenameFile { name })).await?)
             .await
     }
 
     pub(crate) async fn delete_file(&self, file: &FileRef) -> Result<()> {
-        let request = self.request(Method::DELETE, &self.file_path(file, "")?)?;
+        let request = self.request(Method::DELETE, &file_path(file, "")?)?;
         self.send(request).await.map(drop)
     }
 
@@ -89,19 +89,19 @@ impl Client {
             .body(form.body(file, found.len()));
         self.read(self.send(request).await?).await
     }
+}
 
-    /// `v1/files/…`, the name encoded.
-    fn file_path(&self, file: &FileRef, below: &str) -> Result<String> {
-        let wrong = || Failure::internal("the address of the engine takes no path");
-        let mut url: Url = "http://host/v1/files/".parse().map_err(|_| wrong())?;
-        let mut segments = url.path_segments_mut().map_err(|()| wrong())?;
-        segments.pop_if_empty().push(file.as_str());
-        if !below.is_empty() {
-            segments.push(below);
-        }
-        drop(segments);
-        Ok(url.path().trim_start_matches('/').to_owned())
+/// `v1/files/…`, the name encoded.
+fn file_path(file: &FileRef, below: &str) -> Result<String> {
+    let wrong = || Failure::internal("the address of the engine takes no path");
+    let mut url: Url = "http://host/v1/files/".parse().map_err(|_| wrong())?;
+    let mut segments = url.path_segments_mut().map_err(|()| wrong())?;
+    segments.pop_if_empty().push(file.as_str());
+    if !below.is_empty() {
+        segments.push(below);
     }
+    drop(segments);
+    Ok(url.path().trim_start_matches('/').to_owned())
 }
 
 /// A form with a name and a file.

@@ -107,18 +107,17 @@ enum Target {
 }
 
 async fn download(client: &Client, file: &FileRef, output: Option<PathBuf>) -> Result<Exit> {
-    let path = match output {
-        Some(path) => path,
-        None => {
-            let name = PathBuf::from(client.get_file(file).await?.name);
-            if name.exists() {
-                return Err(Failure::usage(format!(
-                    "{} is there already; --output says where it may go",
-                    name.display()
-                )));
-            }
-            name
+    let path = if let Some(path) = output {
+        path
+    } else {
+        let name = PathBuf::from(client.get_file(file).await?.name);
+        if name.exists() {
+            return Err(Failure::usage(format!(
+                "{} is there already; --output says where it may go",
+                name.display()
+            )));
         }
+        name
     };
     let mut content = client.file_content(file).await?;
     let mut target = Target::open(&path)?;
