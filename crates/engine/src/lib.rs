@@ -9,7 +9,9 @@ mod caller;
 mod clock;
 mod connections;
 mod content;
+mod contents;
 mod error;
+mod files;
 mod hub;
 mod intake;
 mod keys;
@@ -47,7 +49,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use caller::Caller;
 pub use clock::Clock;
 pub use connections::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH, Connections, Put};
+pub use contents::AwsVariables;
 pub use error::Error;
+pub use files::{Stored, Upload};
 pub use hub::{Deltas, Frame};
 pub use options::{Options, Serves};
 pub use peers::{Hop, PEER_HEADER, Peer};
@@ -57,6 +61,8 @@ use crate::{
     callbacks::{Callbacks, Courier, Hints},
     clock::random,
     connections::secrets::Secrets,
+    contents::Contents,
+    files::Uploads,
     hub::Hub,
     intake::{Intake, idempotency_key},
     keys::{CheckedKey, Keys},
@@ -93,6 +99,8 @@ struct Inner {
     callbacks: Callbacks,
     /// What wakes the courier.
     due: Hints,
+    contents: Contents,
+    uploads: Uploads,
     hub: Hub,
     active: Active,
     places: Places,
@@ -140,6 +148,7 @@ impl Engine {
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let due = Hints::default();
         let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
+        let contents = Contents::open(&options, store.clone()).await?;
         let worker = Arc::new(Worker {
             records: records.clone(),
             hub: hub.clone(),
@@ -147,6 +156,7 @@ impl Engine {
             models: Arc::clone(&models),
             connections: connections.clone(),
             callbacks: due.clone(),
+            contents: contents.clone(),
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
@@ -173,6 +183,8 @@ impl Engine {
             connections,
             callbacks,
             due,
+            contents,
+            uploads: Uploads::default(),
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
             web,
@@ -245,6 +257,8 @@ impl Engine {
             node.hub.clone(),
         );
         node.tracker.spawn(keeper.run(node.closed.clone()));
+        node.tracker
+            .spawn(node.contents.clone().sweep_until(node.closed.clone()));
         node.tracker.spawn(node::watch(
             node.store.clone(),
             node.hub.clone(),
@@ -503,10 +517,11 @@ impl Engine {
         }
     }
 
-    /// Whether the node can take runs: the database answers and the node is not stopping.
+    /// Whether the node can take runs: database and storage answer and the node is not stopping.
     pub async fn ready(&self) -> Result<(), Error> {
         self.open()?;
-        Ok(self.0.store.ping().await?)
+        self.0.store.ping().await?;
+        self.0.contents.check().await
     }
 
     fn open(&self) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 mod administration;
 mod budgets;
 mod connections;
+mod files;
 mod name;
 mod replay;
 mod workflows;
@@ -17,6 +18,7 @@ pub(crate) use self::{
     administration::{AuditArgs, Expiry, Grace, UsageArgs},
     budgets::BudgetsCommand,
     connections::{ConnectionsCommand, PutArgs},
+    files::{FileRef, FilesCommand},
     name::Name,
     replay::ReplayArgs,
     workflows::{PutWorkflows, WorkflowsCommand},
@@ -65,6 +67,9 @@ pub(crate) enum Command {
     /// Save, list, test and authorize connections to APIs and MCP servers
     #[command(subcommand)]
     Connections(ConnectionsCommand),
+    /// Save, list, fetch, rename and delete files that runs can be given
+    #[command(subcommand)]
+    Files(FilesCommand),
     /// Limit what runs may cost in a day or a month
     #[command(subcommand)]
     Budgets(BudgetsCommand),

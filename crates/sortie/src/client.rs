@@ -1,5 +1,6 @@
 //! The engine's API as the command line uses it.
 
+mod files;
 mod workflows;
 
 use std::{collections::VecDeque, time::Duration};
@@ -22,7 +23,10 @@ use sortie_net::{
 };
 use url::Url;
 
-pub(crate) use self::workflows::UsedDefinition;
+pub(crate) use self::{
+    files::{passing_name, refs},
+    workflows::UsedDefinition,
+};
 use crate::args::{Name, WhichRuns};
 use crate::failure::{Exit, Failure, Result};
 
@@ -146,7 +150,9 @@ impl Client {
             | ErrorCode::MethodNotAllowed
             | ErrorCode::Conflict
             | ErrorCode::Gone
-            | ErrorCode::PayloadTooLarge => Failure::usage(error),
+            | ErrorCode::PreconditionFailed
+            | ErrorCode::PayloadTooLarge
+            | ErrorCode::RangeNotSatisfiable => Failure::usage(error),
             ErrorCode::RateLimited | ErrorCode::Unavailable => Failure::unavailable(format!("{error}{wait}")),
             ErrorCode::Internal => Failure::unavailable(format!("{error}{request_id}")),
         }

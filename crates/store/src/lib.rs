@@ -7,10 +7,12 @@
 
 mod audit;
 mod authorizations;
+mod blobs;
 mod budgets;
 mod connections;
 mod db;
 mod deliveries;
+mod files;
 mod keys;
 mod nodes;
 mod runs;
@@ -23,8 +25,10 @@ mod workflows;
 
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
+pub use blobs::{DoomedBlob, NewBlob};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
+pub use files::{FileRow, NewFile};
 pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};
 pub use types::{
     Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Expired,

@@ -72,7 +72,15 @@ impl Intake<'_> {
         let mut request = effective(self.store, self.org, request).await?;
         let workflow = request.workflow.take();
         let model = self.check_task(&mut request)?;
-        files::check(request.files.as_deref().unwrap_or_default())?;
+        let files = request.files.as_deref_mut().unwrap_or_default();
+        files::form(files)?;
+        files::resolve(
+            self.store,
+            self.org,
+            files,
+            self.options.sandbox_limits.disk_bytes,
+        )
+        .await?;
         let inline = connections::check(self.connections, self.org, &mut request).await?;
         let (timeout_seconds, max_cost) = self.check_conditions(&mut request)?;
         let callback = request.callback.take();

@@ -8,12 +8,13 @@ use sortie_agent::{
 };
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventType};
 use sortie_connect::Opened;
-use sortie_sandbox::{Backend, RelPath};
+use sortie_sandbox::Backend;
 use sortie_store::{Brought, Claim, Error as StoreError, Fence, NewEvent, Origin, Retention};
 use tokio::time::Instant;
 
 use super::{
     active::{Active, Place, StopReason},
+    files,
     finish::{Ended, final_events},
     recorder::{Opening, Recorder, Spent, numbered},
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
@@ -24,6 +25,7 @@ use crate::{
     Clock, Options,
     callbacks::Hints,
     connections::Connections,
+    contents::Contents,
     hub::Hub,
     models::Models,
     run_log::{Records, RunLog},
@@ -39,6 +41,7 @@ pub(crate) struct Worker {
     pub(crate) connections: Connections,
     /// Told of runs that end and have a callback.
     pub(crate) callbacks: Hints,
+    pub(crate) contents: Contents,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) web: NodeWeb,
     pub(crate) active: Active,
@@ -393,20 +396,7 @@ async fn prepare(
         }
         None => None,
     };
-    let mut files = Vec::new();
-    for file in request.files.unwrap_or_default() {
-        let path = RelPath::new(&file.path).map_err(|error| format!("files: {:?}: {error}", file.path))?;
-        files.push((path, file.content.unwrap_or_default().into_bytes()));
-    }
-    match ground.files {
-        Files::Laid => ground.workspace.brought(files.iter().map(|(path, _)| path)),
-        Files::ToLay if files.is_empty() => {}
-        Files::ToLay => ground
-            .workspace
-            .lay(files)
-            .await
-            .map_err(|error| format!("the run's files cannot be laid: {error}"))?,
-    }
+    files::lay(worker, claim.org, request.files.unwrap_or_default(), ground).await?;
     let redactor = Arc::new(Redactor::default());
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Write},
+    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -23,7 +23,7 @@ static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 pub(super) fn replace(
     dir: BorrowedFd<'_>,
     path: &RelPath,
-    content: &[u8],
+    content: impl FnOnce(&mut File) -> io::Result<()>,
     owner: Option<&RunUid>,
 ) -> Result<(), FileError> {
     let (folders, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
@@ -90,12 +90,12 @@ fn mode_of(folder: BorrowedFd<'_>, name: &str) -> Result<Mode, FileError> {
 fn write_new(
     folder: BorrowedFd<'_>,
     name: &str,
-    content: &[u8],
+    content: impl FnOnce(&mut File) -> io::Result<()>,
     (mode, owner): (Mode, Option<&RunUid>),
 ) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all(content)?;
+    content(&mut file)?;
     fchmod(&file, mode)?;
     give_to(&file, owner)
 }

@@ -16,6 +16,7 @@ mod cursor;
 mod deliveries;
 mod event_stream;
 mod events;
+mod files;
 mod keys;
 mod license;
 mod models;
@@ -47,6 +48,9 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
             workflows::delete_workflow
         ))
         .routes(routes!(deliveries::list_deliveries, deliveries::redeliver_run))
+        .routes(routes!(files::create_file, files::list_files))
+        .routes(routes!(files::get_file, files::rename_file, files::delete_file))
+        .routes(routes!(files::get_file_content))
         .routes(routes!(connections::list_connections))
         .routes(routes!(
             connections::get_connection,

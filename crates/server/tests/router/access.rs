@@ -77,6 +77,14 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         Foreign::ItsOwn,
     ),
     (
+        "list_files",
+        Method::GET,
+        "/v1/files",
+        "",
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
         "get_workflow",
         Method::GET,
         "/v1/workflows/ours",
@@ -85,9 +93,25 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         Foreign::NotFound,
     ),
     (
+        "get_file",
+        Method::GET,
+        "/v1/files/ours.txt",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
         "list_deliveries",
         Method::GET,
         "/v1/runs/{run}/deliveries",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "get_file_content",
+        Method::GET,
+        "/v1/files/ours.txt/content",
         "",
         "member",
         Foreign::NotFound,
@@ -112,6 +136,22 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         "redeliver_run",
         Method::POST,
         "/v1/runs/{run}/deliveries",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "rename_file",
+        Method::PATCH,
+        "/v1/files/ours.txt",
+        r#"{"name":"ours.txt"}"#,
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "delete_file",
+        Method::DELETE,
+        "/v1/files/ours.txt",
         "",
         "member",
         Foreign::NotFound,
@@ -257,6 +297,9 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
 /// Beside the table because its answer is made once.
 const CREATE_KEY: (&str, &str, &str) = ("create_key", "/v1/admin/keys", r#"{"name":"x"}"#);
 
+/// Beside the table because its body is a form, and a file is deleted once: `files` has what a member may do.
+const CREATE_FILE: (&str, &str) = ("create_file", "/v1/files");
+
 /// What anybody may ask, and what is answered where nothing is sent along.
 const PUBLIC: [(&str, &str, u16); 6] = [
     ("list_models", "/v1/models", 200),
@@ -280,6 +323,7 @@ fn every_documented_operation_has_a_line_in_the_access_table() {
     let mut lines: BTreeSet<&str> = TABLE.iter().map(|line| line.0).collect();
     lines.extend(PUBLIC.iter().map(|line| line.0));
     lines.insert(CREATE_KEY.0);
+    lines.insert(CREATE_FILE.0);
     assert_eq!(documented, lines);
 }
 
@@ -317,6 +361,7 @@ impl Resources {
                 .unwrap();
             put.expect(201).unwrap();
         }
+        rig.admin.upload("ours.txt", "ours").await.unwrap();
         Self { run, key }
     }
 
@@ -369,6 +414,7 @@ async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
         .map(|line| (line.0, line.1.clone(), line.2, line.3))
         .collect();
     lines.push((CREATE_KEY.0, Method::POST, CREATE_KEY.1, CREATE_KEY.2));
+    lines.push((CREATE_FILE.0, Method::POST, CREATE_FILE.1, ""));
     for (name, method, path, body) in lines {
         let none = rig.admin.anonymous();
         let invalid = never
@@ -394,7 +440,10 @@ async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
 async fn a_role_that_is_too_small_is_forbidden() {
     let rig = Rig::start().await;
     let resources = Resources::of(&rig).await;
-    for (name, method, path, body, role, _) in TABLE.iter().filter(|line| line.0 != "delete_key") {
+    for (name, method, path, body, role, _) in TABLE
+        .iter()
+        .filter(|line| !matches!(line.0, "delete_key" | "delete_file"))
+    {
         let answer = resources.call(&rig.member, method, path, body).await;
         if *role == "admin" {
             answer

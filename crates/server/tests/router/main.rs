@@ -13,6 +13,8 @@ mod access;
 mod administration;
 mod budgets;
 mod deliveries;
+mod downloads;
+mod files;
 mod refusals;
 mod rig;
 mod runs;

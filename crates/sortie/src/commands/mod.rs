@@ -6,6 +6,7 @@ mod config;
 mod connections;
 mod deliveries;
 mod doctor;
+mod files;
 mod keys;
 mod models;
 mod replay;
@@ -49,6 +50,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Workflows(command) => workflows::execute(&context, command).await,
         Command::Connections(command) => connections::execute(&context, command).await,
         Command::Budgets(command) => budgets::execute(&context, command).await,
+        Command::Files(command) => files::execute(&context, command).await,
         Command::Keys(command) => keys::execute(&context, command).await,
         Command::Audit(args) => administration::audit(&context, &args).await,
         Command::Usage(args) => administration::usage(&context, &args).await,

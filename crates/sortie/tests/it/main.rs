@@ -11,6 +11,7 @@ mod cli;
 mod connections;
 mod documentation;
 mod errors;
+mod files;
 mod keys;
 mod kit;
 mod me;

@@ -4,6 +4,7 @@
 
 mod clients;
 mod description;
+mod storage;
 
 use std::{
     path::{Path, PathBuf},

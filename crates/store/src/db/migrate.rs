@@ -56,6 +56,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../../../migrations/0006_schedules.sql"),
     },
     Migration {
+        version: 7,
+        name: "files",
+        text: include_str!("../../../../migrations/0007_files.sql"),
+    },
+    Migration {
         version: 9,
         name: "callbacks",
         text: include_str!("../../../../migrations/0009_callbacks.sql"),

@@ -44,6 +44,8 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
          ORDER BY run_id",
         "SELECT run_id, attempt, at, status, error, duration_ms, next_at FROM delivery_attempt \
          ORDER BY run_id, attempt",
+        "SELECT id, org_id, sha256, check_at, doomed_at FROM blob ORDER BY id",
+        "SELECT id, org_id, name, blob_id, size, sha256, content_type FROM file ORDER BY id",
     ];
     let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<String>> {
         let mut rows = Vec::new();
@@ -355,6 +357,22 @@ both! {
         let sweep = Sweep { node: fixture.node().await, places: 5, ..sweep(at, 10) };
         let swept = proves_atomic(fixture, async || store.sweep(sweep).await).await;
         assert_eq!((swept.ended.len(), swept.taken.len()), (1, 0));
+    }
+
+    async fn the_commands_of_files_are_one_transaction_each(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let store = &fixture.store;
+        let (audit, at) = (fixture.audit(org, "file.x"), fixture.now());
+        let blob = fixture.new_blob(org, 1);
+        proves_atomic(fixture, async || store.reserve_blob(blob).await).await;
+        let new = fixture.new_file(org, "a", 1).await;
+        proves_atomic(fixture, async || store.create_file(new.clone(), audit.clone()).await).await;
+        let audit = fixture.audit(org, "file.x");
+        proves_atomic(fixture, async || store.rename_file(org, new.id, "b", audit.clone()).await).await;
+        let audit = fixture.audit(org, "file.x");
+        proves_atomic(fixture, async || store.delete_file(org, new.id, at, audit.clone()).await).await;
+        proves_atomic(fixture, async || store.doom_blobs(at, 10).await).await;
+        proves_atomic(fixture, async || store.forget_blobs(&[new.blob]).await).await;
     }
 
     async fn a_failed_group_fails_everyone_in_it_and_nobody_after(fixture: &Fixture) {

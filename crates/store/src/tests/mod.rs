@@ -8,6 +8,7 @@ mod claim;
 mod connections;
 mod create;
 mod deliveries;
+mod files;
 mod fixture;
 mod keys;
 mod model;

@@ -99,6 +99,7 @@ async fn use_everything(fixture: &Fixture) {
     use_workflows(fixture, org).await;
     use_budgets(fixture).await;
     use_deliveries(fixture, org).await;
+    fixture.use_files(org).await;
 }
 
 async fn use_budgets(fixture: &Fixture) {
