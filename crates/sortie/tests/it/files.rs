@@ -9,8 +9,8 @@ use sortie_testkit::{Bytes, Database, NodeOptions, http::Method};
 
 use crate::{
     Checked, both_databases,
-    kit::{exits, json_said, said, text},
     kit::{at_work, commands},
+    kit::{exits, json_said, said, text},
     node, node_with,
 };
 

@@ -362,14 +362,14 @@ both! {
     async fn the_commands_of_files_are_one_transaction_each(fixture: &Fixture) {
         let org = fixture.org().await;
         let store = &fixture.store;
-        let (audit, at) = (fixture.audit(org, "file.x"), fixture.now());
+        let (audit, at) = (fixture.audit_of(org, "file.x", "a file"), fixture.now());
         let blob = fixture.new_blob(org, 1);
         proves_atomic(fixture, async || store.reserve_blob(blob).await).await;
         let new = fixture.new_file(org, "a", 1).await;
         proves_atomic(fixture, async || store.create_file(new.clone(), audit.clone()).await).await;
-        let audit = fixture.audit(org, "file.x");
+        let audit = fixture.audit_of(org, "file.x", "a file");
         proves_atomic(fixture, async || store.rename_file(org, new.id, "b", audit.clone()).await).await;
-        let audit = fixture.audit(org, "file.x");
+        let audit = fixture.audit_of(org, "file.x", "a file");
         proves_atomic(fixture, async || store.delete_file(org, new.id, at, audit.clone()).await).await;
         proves_atomic(fixture, async || store.doom_blobs(at, 10).await).await;
         proves_atomic(fixture, async || store.forget_blobs(&[new.blob]).await).await;

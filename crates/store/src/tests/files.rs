@@ -1,26 +1,14 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use sortie_api::{AuditId, BlobId, FileId, OrgId, Sha256, Timestamp};
+use sortie_api::{BlobId, FileId, OrgId, Sha256, Timestamp};
 
 use super::{both, fixture::Fixture};
-use crate::{Actor, Audit, DoomedBlob, Error, NewBlob, NewFile, db::vals};
+use crate::{DoomedBlob, Error, NewBlob, NewFile, db::vals};
 
 const HOUR: Duration = Duration::from_hours(1);
 
 impl Fixture {
-    pub(super) fn audit(&self, org: OrgId, action: &'static str) -> Audit {
-        let at = self.now();
-        Audit {
-            id: AuditId::new(at, self.random()),
-            org,
-            at,
-            actor: Actor::default(),
-            action,
-            target: "a file".to_owned(),
-        }
-    }
-
     /// Content that is all of one byte, to be there from now on and looked at in an hour.
     pub(super) fn new_blob(&self, org: OrgId, byte: u8) -> NewBlob {
         let at = self.now();
@@ -55,7 +43,7 @@ impl Fixture {
     pub(super) async fn file(&self, org: OrgId, name: &str, byte: u8) -> NewFile {
         let new = self.new_file(org, name, byte).await;
         self.store
-            .create_file(new.clone(), self.audit(org, "file.create"))
+            .create_file(new.clone(), self.audit_of(org, "file.create", "a file"))
             .await
             .unwrap();
         new
@@ -73,11 +61,16 @@ impl Fixture {
             .unwrap();
         store.list_files(org, None, 10).await.unwrap();
         store
-            .rename_file(org, file.id, "b", self.audit(org, "file.rename"))
+            .rename_file(org, file.id, "b", self.audit_of(org, "file.rename", "a file"))
             .await
             .unwrap();
         store
-            .delete_file(org, file.id, file.check_at, self.audit(org, "file.delete"))
+            .delete_file(
+                org,
+                file.id,
+                file.check_at,
+                self.audit_of(org, "file.delete", "a file"),
+            )
             .await
             .unwrap();
         assert_eq!(self.sweep_blobs(file.check_at + HOUR).await.len(), 1);
@@ -99,7 +92,7 @@ impl Fixture {
         doomed
     }
 
-    async fn audited(&self) -> i64 {
+    async fn audit_entries(&self) -> i64 {
         self.count("SELECT COUNT(*) FROM audit").await
     }
 }
@@ -117,19 +110,19 @@ both! {
         assert_eq!(store.file_named(org, "a.csv").await.unwrap(), found);
         assert_eq!(store.get_file(other, new.id).await.unwrap_err(), Error::NotFound);
 
-        let audit = fixture.audit(other, "file.rename");
+        let audit = fixture.audit_of(other, "file.rename", "a file");
         assert_eq!(store.rename_file(other, new.id, "b", audit).await.unwrap_err(), Error::NotFound);
-        let renamed = store.rename_file(org, new.id, "b", fixture.audit(org, "file.rename")).await.unwrap();
+        let renamed = store.rename_file(org, new.id, "b", fixture.audit_of(org, "file.rename", "a file")).await.unwrap();
         assert_eq!((renamed.id, renamed.name.as_str(), renamed.sha256), (new.id, "b", new.sha256));
         assert_eq!(store.file_named(org, "a.csv").await.unwrap_err(), Error::NotFound);
 
-        let deleted = store.delete_file(other, new.id, new.check_at, fixture.audit(other, "file.delete")).await;
+        let deleted = store.delete_file(other, new.id, new.check_at, fixture.audit_of(other, "file.delete", "a file")).await;
         assert_eq!(deleted.unwrap_err(), Error::NotFound);
-        store.delete_file(org, new.id, new.check_at, fixture.audit(org, "file.delete")).await.unwrap();
-        let deleted = store.delete_file(org, new.id, new.check_at, fixture.audit(org, "file.delete")).await;
+        store.delete_file(org, new.id, new.check_at, fixture.audit_of(org, "file.delete", "a file")).await.unwrap();
+        let deleted = store.delete_file(org, new.id, new.check_at, fixture.audit_of(org, "file.delete", "a file")).await;
         assert_eq!(deleted.unwrap_err(), Error::NotFound);
         // Two saved, one renamed, one deleted: what did not happen is in no log.
-        assert_eq!(fixture.audited().await, 4);
+        assert_eq!(fixture.audit_entries().await, 4);
     }
 
     async fn a_name_is_taken_once_in_an_organization(fixture: &Fixture) {
@@ -138,12 +131,12 @@ both! {
         fixture.file(org, "a", 1).await;
         let b = fixture.file(org, "b", 2).await;
         let again = fixture.new_file(org, "a", 3).await;
-        let taken = store.create_file(again, fixture.audit(org, "file.create")).await.unwrap_err();
+        let taken = store.create_file(again, fixture.audit_of(org, "file.create", "a file")).await.unwrap_err();
         assert!(matches!(taken, Error::Conflict(_)));
-        let taken = store.rename_file(org, b.id, "a", fixture.audit(org, "file.rename")).await.unwrap_err();
+        let taken = store.rename_file(org, b.id, "a", fixture.audit_of(org, "file.rename", "a file")).await.unwrap_err();
         assert!(matches!(taken, Error::Conflict(_)));
         assert_eq!(store.get_file(org, b.id).await.unwrap().file.name, "b");
-        assert_eq!(fixture.audited().await, 2);
+        assert_eq!(fixture.audit_entries().await, 2);
     }
 
     async fn of_many_that_take_a_name_at_once_one_has_it(fixture: &Fixture) {
@@ -155,10 +148,10 @@ both! {
             let store = &fixture.store;
             let (created, renamed) = join(
                 join(
-                    store.create_file(first, fixture.audit(org, "file.create")),
-                    store.create_file(second, fixture.audit(org, "file.create")),
+                    store.create_file(first, fixture.audit_of(org, "file.create", "a file")),
+                    store.create_file(second, fixture.audit_of(org, "file.create", "a file")),
                 ),
-                store.rename_file(org, old.id, &name, fixture.audit(org, "file.rename")),
+                store.rename_file(org, old.id, &name, fixture.audit_of(org, "file.rename", "a file")),
             )
             .await;
             let outcomes = [created.0, created.1, renamed.map(drop)];
@@ -206,9 +199,9 @@ both! {
         let later = b.at + HOUR * 24;
         assert_eq!(fixture.sweep_blobs(later).await, []);
         let store = &fixture.store;
-        store.delete_file(org, a.id, later + HOUR, fixture.audit(org, "file.delete")).await.unwrap();
+        store.delete_file(org, a.id, later + HOUR, fixture.audit_of(org, "file.delete", "a file")).await.unwrap();
         assert_eq!(fixture.sweep_blobs(later + HOUR).await, []);
-        store.delete_file(org, b.id, later + HOUR, fixture.audit(org, "file.delete")).await.unwrap();
+        store.delete_file(org, b.id, later + HOUR, fixture.audit_of(org, "file.delete", "a file")).await.unwrap();
         assert_eq!(fixture.sweep_blobs(later + Duration::from_secs(3_599)).await, []);
         let gone = fixture.sweep_blobs(later + HOUR).await;
         assert_eq!(gone.iter().map(|blob| (blob.id, blob.sha256, blob.org)).collect::<Vec<_>>(), [(a.blob, a.sha256, org)]);
@@ -232,7 +225,7 @@ both! {
         let late = fixture.new_file(org, "late", 1).await;
         let store = &fixture.store;
         assert_eq!(store.doom_blobs(late.check_at, 10).await.unwrap(), 1);
-        let refused = store.create_file(late.clone(), fixture.audit(org, "file.create")).await.unwrap_err();
+        let refused = store.create_file(late.clone(), fixture.audit_of(org, "file.create", "a file")).await.unwrap_err();
         assert!(matches!(refused, Error::Unavailable(_)));
         let anew = fixture.file(org, "late", 1).await;
         assert_ne!(anew.blob, late.blob);
@@ -252,7 +245,7 @@ both! {
             let later = new.at + HOUR * 3;
             let sooner = NewFile { check_at: later + HOUR, ..new.clone() };
             let (created, _) = join(
-                store.create_file(sooner, fixture.audit(org, "file.create")),
+                store.create_file(sooner, fixture.audit_of(org, "file.create", "a file")),
                 store.doom_blobs(later, 10),
             )
             .await;
@@ -270,7 +263,7 @@ both! {
             let store = &fixture.store;
             let later = file.at + HOUR * 3;
             let (deleted, _) = join(
-                store.delete_file(org, file.id, later + HOUR, fixture.audit(org, "file.delete")),
+                store.delete_file(org, file.id, later + HOUR, fixture.audit_of(org, "file.delete", "a file")),
                 store.doom_blobs(later, 10),
             )
             .await;
@@ -297,7 +290,7 @@ async fn a_doom_that_waits_for_a_new_reference_lets_the_content_live() {
     let (created, doomed) = join(
         fixture
             .store
-            .create_file(new.clone(), fixture.audit(org, "file.create")),
+            .create_file(new.clone(), fixture.audit_of(org, "file.create", "a file")),
         async {
             reached.await.unwrap();
             join(fixture.store.doom_blobs(later, 10), async {
