@@ -2,6 +2,7 @@
 //! table. The engine is the real binary in a process of its own; it, the database and this program share the cores.
 #![expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
 
+mod callbacks;
 mod command;
 mod connection;
 mod followers;
@@ -111,6 +112,7 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     memory::waiting(bench, report).await?;
     followers::on_one_run(bench, report).await?;
     followers::each_on_its_own(bench, report).await?;
+    callbacks::measure(bench, report).await?;
     resume::measure(bench, report).await?;
     outage::measure(bench, report).await
 }

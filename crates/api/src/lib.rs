@@ -5,6 +5,7 @@
 
 pub mod connection;
 mod credential;
+pub mod delivery;
 pub mod error;
 pub mod event;
 pub mod id;
@@ -23,6 +24,7 @@ pub mod time;
 
 pub use connection::{Connection, ConnectionStatus};
 pub use credential::Credential;
+pub use delivery::{DeliveryAttempt, Redelivery};
 pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use id::{AuditId, ConnectionId, FileId, KeyId, OrgId, RunId, ScheduleId};

@@ -58,6 +58,10 @@ pub const SCHEMA_BYTES: usize = 64 * 1024;
 pub const CALLBACK_URL_CHARS: usize = 2_048;
 /// `callback.secret`, in characters.
 pub const CALLBACK_SECRET_CHARS: usize = 256;
+/// How long after it became due a callback is tried again before it is abandoned, in seconds: 72 hours.
+pub const CALLBACK_SECONDS: u64 = 72 * 3_600;
+/// Attempts to deliver a callback that are kept for each run: the newest.
+pub const CALLBACK_ATTEMPTS: i64 = 200;
 /// The whole body of a run request, in bytes: what the fields together may hold, with room for JSON escapes.
 pub const BODY_BYTES: usize = 24 * 1024 * 1024;
 /// `wait` of a read of a run, in seconds, most.

@@ -3,6 +3,7 @@
 //! [`Engine`] is the handle that the server and the command line hold. It is cheap to clone; every clone is the same
 //! node. Channels carry hints only: what is true is in the store, and is read again from there.
 
+mod callbacks;
 mod caller;
 mod clock;
 mod connections;
@@ -49,6 +50,7 @@ pub use peers::{Hop, PEER_HEADER, Peer};
 pub use sealing::{InvalidKey, MasterKey};
 
 use crate::{
+    callbacks::{Callbacks, Courier, Hints},
     clock::random,
     connections::secrets::Secrets,
     hub::Hub,
@@ -84,6 +86,9 @@ struct Inner {
     models: Arc<Models>,
     web: NodeWeb,
     connections: Connections,
+    callbacks: Callbacks,
+    /// What wakes the courier.
+    due: Hints,
     hub: Hub,
     active: Active,
     places: Places,
@@ -129,12 +134,15 @@ impl Engine {
         let web = NodeWeb::new(&options)?;
         let tracker = TaskTracker::new();
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
+        let due = Hints::default();
+        let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let worker = Arc::new(Worker {
             records: records.clone(),
             hub: hub.clone(),
             clock: options.clock.clone(),
             models: Arc::clone(&models),
             connections: connections.clone(),
+            callbacks: due.clone(),
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
@@ -147,6 +155,7 @@ impl Engine {
             options: Arc::clone(&options),
             hub: hub.clone(),
             places: places.clone(),
+            callbacks: due.clone(),
         };
         let memory_dir = MemoryDir::new(options.memory_dir());
         match memory_dir.clear().await {
@@ -158,6 +167,8 @@ impl Engine {
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
             connections,
+            callbacks,
+            due,
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
             web,
@@ -199,6 +210,11 @@ impl Engine {
             stop: node.closing.clone(),
         };
         node.tracker.spawn(dispatcher.run());
+        if node.options.serves == Serves::Everyone {
+            let (records, callbacks) = (node.records.clone(), node.callbacks.clone());
+            let courier = Courier::new(&node.options, records, callbacks, node.closed.clone());
+            node.tracker.spawn(courier.run());
+        }
         node.tracker.spawn(lifeline.run(node.closed.clone()));
         node.tracker.spawn(node::clean_up(
             node.store.clone(),
@@ -334,6 +350,7 @@ impl Engine {
             web: &node.web,
             commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
             connections: &node.connections,
+            callbacks: &node.callbacks,
             org,
         };
         let reader = match request.callback {
@@ -343,6 +360,10 @@ impl Engine {
         let accepted = intake.accept(request).await?;
         let now = node.options.clock.now();
         let id = RunId::new(now, random()?);
+        let callback = match accepted.callback {
+            Some(callback) => Some(node.callbacks.seal((org, id), callback).await?),
+            None => None,
+        };
         let (definition, inline, admission) = match accepted.retention {
             Retention::Full => {
                 let inline = self.sealed((org, id), &accepted.inline).await?;
@@ -363,6 +384,7 @@ impl Engine {
             idempotency_key: None,
             definition,
             inline,
+            callback,
             max_cost: accepted.max_cost,
             timeout_seconds: accepted.timeout_seconds,
             labels: Labels {
@@ -437,6 +459,7 @@ impl Engine {
                     self.0.records.unretained.close(id, run.status)?;
                 }
                 self.0.hub.ended(id);
+                self.0.due.look();
                 Ok(run)
             }
             Cancelled::AlreadyFinal(run) => Ok(run),

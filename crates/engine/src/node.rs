@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error, Options, Serves,
+    callbacks::Hints,
     clock::random,
     hub::Hub,
     worker::{Active, Places, StopReason, Turn},
@@ -64,6 +65,7 @@ pub(crate) struct Lifeline {
     pub(crate) hub: Hub,
     pub(crate) places: Places,
     pub(crate) identity: Identity,
+    pub(crate) callbacks: Hints,
 }
 
 /// What the last look at the store found unlike this node's own registry.
@@ -157,6 +159,9 @@ impl Lifeline {
     }
 
     fn tell_ended(&self, ended: &[(OrgId, RunId)]) {
+        if !ended.is_empty() {
+            self.callbacks.look();
+        }
         for (_, run) in ended {
             tracing::warn!(%run, "a run that cannot go on is ended as interrupted");
             self.hub.ended(*run);
@@ -355,6 +360,7 @@ mod tests {
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             web: NodeWeb::new(&options).unwrap(),
             active: Active::default(),
+            callbacks: Hints::default(),
             options: Arc::clone(&options),
         };
         let places = Places::new(Arc::new(worker), TaskTracker::new(), CancellationToken::new());
@@ -364,6 +370,7 @@ mod tests {
             options,
             hub,
             places,
+            callbacks: Hints::default(),
         };
         (lifeline, claim.org, claim.fence.run, dir)
     }

@@ -55,6 +55,8 @@ pub struct Options {
     pub master_keys: Vec<MasterKey>,
     /// How far connections may reach.
     pub connections_reach: Reach,
+    /// How far callbacks may reach.
+    pub callbacks_reach: Reach,
     /// The address that browsers and authorization servers reach this engine under, without a slash at its end.
     pub base_url: Option<String>,
     /// Where other nodes reach this one, as `http://host:port`; none where they cannot.
@@ -93,6 +95,7 @@ impl Default for Options {
             network: None,
             master_keys: Vec::new(),
             connections_reach: Reach::Private,
+            callbacks_reach: Reach::Private,
             base_url: None,
             node_address: None,
             memory_dir: None,

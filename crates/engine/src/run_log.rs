@@ -15,7 +15,7 @@ use sortie_store::{
 use crate::{
     Error,
     connections::InlineSecrets,
-    unretained::{Found, Unretained},
+    unretained::{Found, Reader, Unretained},
 };
 
 /// Reads the records of runs.
@@ -48,6 +48,28 @@ impl Records {
             Found::Forgotten => Err(Error::Unretained),
             Found::Elsewhere => Ok(self.store.progress(org, run).await?),
         }
+    }
+
+    /// The run as its callback has it: with the output that only this node holds for it.
+    pub(crate) async fn run_for_callback(&self, org: OrgId, run: RunId) -> Result<Run, Error> {
+        let stored = self.run(org, run).await?;
+        let held = self.unretained.output(run, Reader::Callback);
+        Ok(match held {
+            Some(held) if stored.status.is_final() => Run {
+                output: Some(held.as_ref().to_owned()),
+                ..stored
+            },
+            Some(_) | None => stored,
+        })
+    }
+
+    /// A receiver has taken the callback of a run: an output that was held for it goes.
+    pub(crate) async fn delivered(&self, run: RunId) -> Result<(), Error> {
+        if self.unretained.output(run, Reader::Callback).is_some() {
+            self.store.forget_outputs(vec![run]).await?;
+            self.unretained.drop_output(run);
+        }
+        Ok(())
     }
 
     /// The run as `done` shows it: without an output that is handed out once.
@@ -138,6 +160,7 @@ impl RunLog {
                 usage: finish.usage,
             },
             output_expires_at,
+            receiver: finish.receiver,
             at: finish.at,
         };
         let run = self.store().finish_unretained(fence, plain).await?;

@@ -55,6 +55,7 @@ pub(crate) async fn held() -> Held {
         idempotency_key: None,
         definition: r#"{"prompt":"x","shell":false}"#.into(),
         inline: None,
+        callback: None,
         max_cost: Micros::new(1).unwrap(),
         timeout_seconds: 60,
         labels: sortie_store::Labels::default(),

@@ -101,6 +101,7 @@ impl Left {
             idempotency_key: None,
             definition: r#"{"prompt":"hello","shell":false}"#.into(),
             inline: None,
+            callback: None,
             max_cost: Micros::new(1_000_000).unwrap(),
             timeout_seconds: 60,
             labels: sortie_store::Labels::default(),

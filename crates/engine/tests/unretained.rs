@@ -169,6 +169,7 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
             surcharge_percent: 0,
         }),
         inline: None,
+        callback: None,
         max_cost: sortie_api::Micros::new(1).unwrap(),
         timeout_seconds: 60,
         labels: sortie_store::Labels::default(),

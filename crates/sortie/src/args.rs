@@ -229,6 +229,18 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         list: ListArgs,
     },
+    /// List the attempts to deliver a run's callback
+    Deliveries {
+        run: RunId,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Send a finished run's callback again
+    Redeliver {
+        run: RunId,
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Print the definition that a run used, as JSON
     Definition {
         run: RunId,

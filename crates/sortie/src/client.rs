@@ -6,7 +6,8 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sortie_api::{
-    Connection, ErrorBody, ErrorCode, Event, KeyId, Run, RunDefinition, RunId, RunPage, RunRequest,
+    Connection, DeliveryAttempt, ErrorBody, ErrorCode, Event, KeyId, Redelivery, Run, RunDefinition, RunId,
+    RunPage, RunRequest, RunStatus,
     connection::{Authorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey},
     limits,
@@ -203,6 +204,14 @@ impl Client {
 
     pub(crate) async fn run_definition(&self, id: RunId) -> Result<RunDefinition> {
         self.get(&format!("v1/runs/{id}/definition")).await
+    }
+
+    pub(crate) async fn list_deliveries(&self, id: RunId) -> Result<Vec<DeliveryAttempt>> {
+        self.get(&format!("v1/runs/{id}/deliveries")).await
+    }
+
+    pub(crate) async fn redeliver_run(&self, id: RunId) -> Result<Redelivery> {
+        self.post(&format!("v1/runs/{id}/deliveries"), None::<&()>).await
     }
 
     pub(crate) async fn models(&self) -> Result<ModelCatalog> {

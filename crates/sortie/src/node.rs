@@ -223,6 +223,7 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
         robots: config.robots,
         search: config.search.clone(),
         connections_reach: config.connections_reach,
+        callbacks_reach: config.callbacks_reach,
         shutdown_grace: config.shutdown_grace,
         surcharge_percent: config.surcharge_percent,
         memory_bytes: config.memory_bytes,

@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context, Result};
 use sortie_api::{Micros, OrgId, Role, RunId, RunStatus, Timestamp, event::EventType, id::KeyId};
 use sortie_store::{
-    Brought, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId, Store,
+    Brought, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId, Receiver, Store,
 };
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -58,6 +58,7 @@ impl Bench {
             idempotency_key: None,
             definition: format!(r#"{{"prompt":"{}"}}"#, "x".repeat(200)).into(),
             inline: None,
+            callback: None,
             max_cost: Micros::new(1_000_000)?,
             timeout_seconds: 300,
             labels: sortie_store::Labels::default(),
@@ -88,6 +89,7 @@ impl Bench {
         let finish = Finish {
             journal: Journal::Empty,
             brought: Brought::Nothing,
+            receiver: Receiver::Nobody,
             status: RunStatus::Succeeded,
             usage: sortie_api::RunUsage::default(),
             output: Some("the answer".to_owned()),

@@ -9,6 +9,7 @@ mod audit;
 mod authorizations;
 mod connections;
 mod db;
+mod deliveries;
 mod keys;
 mod nodes;
 mod runs;
@@ -20,11 +21,13 @@ mod types;
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
+pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};
 pub use types::{
     Actor, Append, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Expired, Fence, Finish,
-    Held, InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun,
-    NodeId, Origin, Progress, Result, Retention, RunFilter, StoredDefinition, Sweep, Swept, Unretained,
+    Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent, NewKey, NewNode,
+    NewRun, NodeId, Origin, Progress, Receiver, Result, Retention, RunFilter, StoredDefinition, Sweep, Swept,
+    Unretained,
 };
 
 use self::db::{Db, vals};

@@ -139,6 +139,8 @@ pub struct NewRun {
     pub definition: Definition,
     /// What was left out of the stored definition.
     pub inline: Option<InlineCredentials>,
+    /// Where its completion callback goes.
+    pub callback: Option<NewCallback>,
     /// The budget.
     pub max_cost: Micros,
     /// The time limit from the claim, in seconds.
@@ -215,6 +217,15 @@ pub struct InlineCredentials {
     pub sealed: Vec<u8>,
     /// The names of the connections that had some, as a JSON array.
     pub names: String,
+}
+
+/// Where a run's completion callback goes.
+#[derive(Clone, Debug)]
+pub struct NewCallback {
+    /// Host and port of the receiver.
+    pub host: String,
+    /// The URL and the secret, sealed.
+    pub target: Vec<u8>,
 }
 
 /// The definition that a run used.
@@ -351,6 +362,8 @@ pub struct Claim {
     pub started_at: Timestamp,
     /// The time limit, in seconds.
     pub timeout_seconds: u32,
+    /// Host and port of the receiver of its callback, if it has one.
+    pub callback_host: Option<String>,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -400,6 +413,8 @@ pub struct Finish {
     pub journal: Journal,
     /// Whether it brought credentials, which go now.
     pub brought: Brought,
+    /// Whether it has a callback, which is due now.
+    pub receiver: Receiver,
     /// When it ended.
     pub at: Timestamp,
 }
@@ -411,6 +426,15 @@ pub enum Brought {
     Nothing,
     /// It did, or nobody has looked.
     Credentials,
+}
+
+/// Whether a run has a completion callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// None.
+    Nobody,
+    /// Somebody waits for the run's end.
+    Waits,
 }
 
 /// Whether a run has a journal in the store.

@@ -29,6 +29,10 @@ pub struct Delivery {
     pub run: String,
     /// The run object in the body.
     pub body: Value,
+    /// The body as it came.
+    pub raw: Bytes,
+    /// The headers.
+    pub headers: HeaderMap,
     /// Why it is not a genuine delivery, if it is not.
     pub refused: Option<String>,
 }
@@ -39,12 +43,14 @@ pub struct CallbackReceiver {
     server: Serving,
     received: watch::Receiver<Vec<Delivery>>,
     answers: Arc<Mutex<VecDeque<StatusCode>>>,
+    held: Arc<watch::Sender<bool>>,
 }
 
 struct Shared {
     secret: String,
     received: watch::Sender<Vec<Delivery>>,
     answers: Arc<Mutex<VecDeque<StatusCode>>>,
+    held: Arc<watch::Sender<bool>>,
 }
 
 impl CallbackReceiver {
@@ -52,10 +58,12 @@ impl CallbackReceiver {
     pub async fn start(secret: &str) -> io::Result<Self> {
         let (sender, received) = watch::channel(Vec::new());
         let answers = Arc::new(Mutex::new(VecDeque::new()));
+        let held = Arc::new(watch::Sender::new(false));
         let shared = Shared {
             secret: secret.to_owned(),
             received: sender,
             answers: Arc::clone(&answers),
+            held: Arc::clone(&held),
         };
         let router = Router::new()
             .route("/", post(receive))
@@ -64,6 +72,7 @@ impl CallbackReceiver {
             server: Serving::start(router).await?,
             received,
             answers,
+            held,
         })
     }
 
@@ -78,6 +87,24 @@ impl CallbackReceiver {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .extend(statuses);
+    }
+
+    /// From here on nobody is answered, until [`release`](Self::release).
+    pub fn hold(&self) {
+        self.held.send_replace(true);
+    }
+
+    /// Answers everybody who waits, and those that come.
+    pub fn release(&self) {
+        self.held.send_replace(false);
+    }
+
+    /// Waits until there were `count` deliveries in all.
+    pub async fn wait_for_all(&self, count: usize) -> Result<Vec<Delivery>> {
+        let mut received = self.received.clone();
+        let waited = timeout(PATIENCE, received.wait_for(|all| all.len() >= count)).await;
+        let all = waited.with_context(|| format!("there were not {count} deliveries"))??;
+        Ok(all.clone())
     }
 
     /// The deliveries of a run so far, genuine or not.
@@ -108,10 +135,15 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
     let delivery = Delivery {
         run: text(&headers, "x-service-run").unwrap_or_default().to_owned(),
         body: serde_json::from_slice(&body).unwrap_or_default(),
+        raw: body,
+        headers,
         refused,
     };
     let genuine = delivery.refused.is_none();
     shared.received.send_modify(|all| all.push(delivery));
+    // An error would mean that the receiver is gone, and nobody waits for its answer.
+    let mut held = shared.held.subscribe();
+    drop(held.wait_for(|held| !held).await);
     let next = shared
         .answers
         .lock()

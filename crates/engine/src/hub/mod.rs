@@ -228,6 +228,7 @@ mod tests {
             idempotency_key: None,
             definition: r#"{"prompt":"x"}"#.into(),
             inline: None,
+            callback: None,
             max_cost: Micros::new(1).unwrap(),
             timeout_seconds: 60,
             labels: sortie_store::Labels::default(),

@@ -12,12 +12,13 @@ mod web;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sortie_api::{Micros, OrgId, RunRequest, limits};
+use sortie_api::{Micros, OrgId, RunRequest, limits, request::Callback};
 use sortie_sandbox::Level;
 use sortie_store::Retention;
 
 use crate::{
     Error, Options,
+    callbacks::Callbacks,
     connections::{Connections, secrets::Secrets},
     models::Models,
     web::NodeWeb,
@@ -39,6 +40,8 @@ pub(crate) struct Accepted {
     pub(crate) tags: Vec<String>,
     /// The credentials of inline connections, by name; they are not in the definition.
     pub(crate) inline: BTreeMap<String, Secrets>,
+    /// Where its completion callback goes; it is not in the definition either.
+    pub(crate) callback: Option<Callback>,
 }
 
 /// What intake checks a request against.
@@ -50,6 +53,7 @@ pub(crate) struct Intake<'a> {
     /// Whether this node can run commands; the sentence says why not.
     pub(crate) commands: Result<Level, &'a str>,
     pub(crate) connections: &'a Connections,
+    pub(crate) callbacks: &'a Callbacks,
     /// Whose request it is.
     pub(crate) org: OrgId,
 }
@@ -91,7 +95,10 @@ impl Intake<'_> {
         };
         let max_cost = self.budget(&mut request, timeout_seconds, retention)?;
         text::tags(request.tags.as_deref().unwrap_or_default())?;
-        unavailable::callback(&request)?;
+        let callback = request.callback.take();
+        if let Some(callback) = &callback {
+            self.callbacks.check(callback)?;
+        }
         schemas::check(&request).await?;
         let definition = serde_json::to_string(&request)
             .map_err(|error| Error::Internal(format!("a definition cannot be serialized: {error}")))?;
@@ -104,6 +111,7 @@ impl Intake<'_> {
             model,
             tags: request.tags.unwrap_or_default(),
             inline,
+            callback,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use sortie_agent::journal::OpenCall;
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
-use sortie_store::{Brought, Claim, Finish, Journal, NewEvent, Origin};
+use sortie_store::{Brought, Claim, Finish, Journal, NewEvent, Origin, Receiver};
 
 use super::{active::StopReason, recorder::Rest};
 
@@ -63,6 +63,10 @@ pub(crate) fn final_events(
             Origin::Lost { .. } => Journal::Written,
         },
         brought,
+        receiver: match claim.callback_host {
+            Some(_) => Receiver::Waits,
+            None => Receiver::Nobody,
+        },
         at,
     };
     let mut add = |event: &EventType| NewEvent::new(event, at).map(|event| finish.events.push(event));

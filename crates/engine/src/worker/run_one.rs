@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     Clock, Options,
+    callbacks::Hints,
     connections::Connections,
     hub::Hub,
     models::Models,
@@ -36,6 +37,8 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) models: Arc<Models>,
     pub(crate) connections: Connections,
+    /// Told of runs that end and have a callback.
+    pub(crate) callbacks: Hints,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) web: NodeWeb,
     pub(crate) active: Active,
@@ -355,6 +358,9 @@ impl Attempt<'_> {
             // Stored, and the answer lost: readers find it in the store.
             Ok(None) => self.worker.hub.ended(fence.run),
             Err(error) => return Err(error),
+        }
+        if let Some(host) = &self.claim.callback_host {
+            self.worker.callbacks.due(host);
         }
         Ok(())
     }

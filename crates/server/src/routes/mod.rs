@@ -11,6 +11,7 @@ use crate::{app::App, kit::ApiError};
 mod connections;
 mod connections_oauth;
 mod cursor;
+mod deliveries;
 mod event_stream;
 mod events;
 mod keys;
@@ -34,6 +35,7 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::cancel_run))
         .routes(routes!(events::follow_run))
         .routes(routes!(runs::get_run_definition))
+        .routes(routes!(deliveries::list_deliveries, deliveries::redeliver_run))
         .routes(routes!(connections::list_connections))
         .routes(routes!(
             connections::get_connection,

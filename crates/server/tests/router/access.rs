@@ -18,7 +18,7 @@ enum Foreign {
 }
 
 /// Operations that need a key: name, method, path, body, role, what a stranger sees.
-const TABLE: [(&str, Method, &str, &str, &str, Foreign); 16] = [
+const TABLE: [(&str, Method, &str, &str, &str, Foreign); 18] = [
     ("get_me", Method::GET, "/v1/me", "", "member", Foreign::ItsOwn),
     (
         "create_run",
@@ -64,6 +64,22 @@ const TABLE: [(&str, Method, &str, &str, &str, Foreign); 16] = [
         "get_run_definition",
         Method::GET,
         "/v1/runs/{run}/definition",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "list_deliveries",
+        Method::GET,
+        "/v1/runs/{run}/deliveries",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "redeliver_run",
+        Method::POST,
+        "/v1/runs/{run}/deliveries",
         "",
         "member",
         Foreign::NotFound,
@@ -178,7 +194,9 @@ struct Resources {
 
 impl Resources {
     async fn of(rig: &Rig) -> Self {
-        let run = rig.admin.create(&waiting()).await.unwrap().id.to_string();
+        let mut request = waiting();
+        request["callback"] = json!({"url": "http://127.0.0.1:9/", "secret": "s"});
+        let run = rig.admin.create(&request).await.unwrap().id.to_string();
         let key = rig
             .admin
             .post("/v1/admin/keys", &json!({"name": "mine"}))

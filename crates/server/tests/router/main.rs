@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod deliveries;
 mod refusals;
 mod rig;
 mod runs;

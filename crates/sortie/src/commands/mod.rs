@@ -2,6 +2,7 @@
 
 mod config;
 mod connections;
+mod deliveries;
 mod doctor;
 mod keys;
 mod models;

@@ -88,6 +88,8 @@ pub(crate) struct Config {
     pub(crate) deprecation: Option<sortie_server::Deprecation>,
     /// How far connections reach.
     pub(crate) connections_reach: Reach,
+    /// How far callbacks reach.
+    pub(crate) callbacks_reach: Reach,
     pub(crate) sandbox_minimum: Level,
     pub(crate) sandbox_limits: Limits,
     pub(crate) log_format: LogFormat,
@@ -190,7 +192,8 @@ impl Config {
             robots: read.robots()?,
             search: read.search()?,
             deprecation: read.deprecation()?,
-            connections_reach: read.connections_reach()?,
+            connections_reach: read.reach("connections")?,
+            callbacks_reach: read.reach("callbacks")?,
             sandbox_minimum: read.sandbox_minimum()?,
             sandbox_limits: read.sandbox_limits()?,
             log_format: read.log_format()?,

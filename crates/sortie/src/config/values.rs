@@ -273,9 +273,9 @@ impl Reader<'_> {
         })
     }
 
-    /// How far connections may reach: where nothing is said, everywhere on one's own engine and nowhere private on one
-    /// for others.
-    pub(super) fn connections_reach(&self) -> Result<Reach, Error> {
+    /// How far `who` (`callbacks` or `connections`) may reach: where nothing is said, everywhere on one's own engine and
+    /// nowhere private on one for others.
+    pub(super) fn reach(&self, who: &str) -> Result<Reach, Error> {
         let key = "private_addresses";
         let private = match self.0.get(key).map(|setting| &setting.value) {
             None => self.mode()? == Mode::SelfHosted,
@@ -284,7 +284,7 @@ impl Reader<'_> {
                 if !items.iter().all(known) {
                     return Err(self.wrong(key, "must be a list of `callbacks` and `connections`"));
                 }
-                items.iter().any(|item| item.as_str() == Some("connections"))
+                items.iter().any(|item| item.as_str() == Some(who))
             }
             Some(_) => return Err(self.wrong(key, "must be a list of `callbacks` and `connections`")),
         };

@@ -2,6 +2,7 @@
 
 mod agent;
 mod bodies;
+mod callbacks;
 mod cancel;
 mod create;
 mod definition;

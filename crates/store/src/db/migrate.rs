@@ -46,6 +46,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../../../migrations/0004_run_details.sql"),
     },
     Migration {
+        version: 9,
+        name: "callbacks",
+        text: include_str!("../../../../migrations/0009_callbacks.sql"),
+    },
+    Migration {
         version: 10,
         name: "zero_data_retention",
         text: include_str!("../../../../migrations/0010_zero_data_retention.sql"),

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Store,
     db::{Stmt, Tx, batch, vals},
+    deliveries::delivery_of_org_is_due,
     sealed::delete_run_secrets,
     types::{Cancelled, Error, NewEvent, Result},
 };
@@ -36,7 +37,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     let mut change = vals![org, id, RunStatus::Cancelled, event.at];
     change.extend([a, b, c, d]);
     change.extend(held()?);
-    let [_, changed, _, _, found] = batch(
+    let [_, changed, _, _, _, found] = batch(
         tx,
         &[
             // Nobody can claim it any more, so it stays as free or as held as this statement finds it. Said in this
@@ -67,6 +68,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                  AND (SELECT q.run_id FROM queue q WHERE q.run_id = $2) IS NULL",
                 vals![org, id],
             ),
+            delivery_of_org_is_due(org, id, event.at),
             Stmt::new(
                 concat!(select_runs!(), "r.id = $2 AND r.org_id = $1"),
                 vals![org, id],

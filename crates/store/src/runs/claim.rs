@@ -225,7 +225,7 @@ pub(super) fn claims(ids: &str) -> Stmt<'_> {
             budget_without_surcharge!(),
             ", r.timeout_seconds, r.started_at, \
          (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), r.status, r.cost_micros, \
-         r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.model_calls, r.tool_calls \
+         r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.model_calls, r.tool_calls, r.callback_host \
          FROM run r \
          WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id"
         ),
@@ -247,6 +247,7 @@ pub(super) fn claim_from(row: &Row, origin: Origin) -> Result<Claim> {
         started_at: row.time(6)?,
         timeout_seconds: u32::try_from(row.int(5)?)
             .map_err(|_| Error::Corrupt("timeout_seconds is not a number of seconds".to_owned()))?,
+        callback_host: row.opt_text(16)?.map(str::to_owned),
         origin,
     })
 }

@@ -7,6 +7,7 @@ use super::{OF_ITS_NODE, run_columns, run_with_output, select_runs, status_event
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
+    deliveries::insert_delivery,
     types::{Created, Definition, Error, NewEvent, NewRun, Result, Unretained},
 };
 
@@ -32,8 +33,9 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     let mut statements = vec![
         Stmt::new(
             "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
-             cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, zero_data_retention, surcharge_percent) \
-             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
+             cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
+             zero_data_retention, surcharge_percent, callback_host) \
+             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
              ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
             vals![
                 run.id,
@@ -49,7 +51,8 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
                 labels.key,
                 tags.as_deref(),
                 i64::from(unretained.is_some()),
-                unretained.map_or(0, |unretained| unretained.surcharge_percent)
+                unretained.map_or(0, |unretained| unretained.surcharge_percent),
+                run.callback.as_ref().map(|callback| callback.host.as_str())
             ],
         ),
         Stmt::new(
@@ -65,6 +68,9 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
             vals![run.id, unretained.node],
         )],
     });
+    if let Some(callback) = &run.callback {
+        statements.push(insert_delivery(run.id, callback));
+    }
     if let Some(tags) = &tags {
         statements.push(Stmt::new(
             "INSERT INTO run_tag (org_id, tag, created_at, run_id) \

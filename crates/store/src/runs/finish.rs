@@ -9,12 +9,14 @@ use super::{
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
+    deliveries::delivery_is_due,
     sealed::delete_run_secrets,
-    types::{Brought, Error, Fence, Finish, Journal, Result},
+    types::{Brought, Error, Fence, Finish, Journal, Receiver, Result},
 };
 
 impl Store {
-    /// Worker: the final status with output, cost, last events; leaves the queue, and its journal and its credentials go.
+    /// Worker: the final status with output, cost, last events; leaves the queue, its journal and its credentials go, and
+    /// its callback is due.
     pub async fn finish_run(&self, fence: Fence, finish: Finish) -> Result<Run> {
         if !finish.status.is_final() {
             return Err(Error::Conflict("a run ends with a final status"));
@@ -111,6 +113,9 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     }
     if finish.brought == Brought::Credentials {
         statements.push(delete_run_secrets(fence.run));
+    }
+    if finish.receiver == Receiver::Waits {
+        statements.push(delivery_is_due(fence.run, finish.at));
     }
     let answers = tx.batch(&statements)?;
     let row = answers

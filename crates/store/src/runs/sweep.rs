@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Store,
     db::{Row, Stmt, Tx, Val, batch, vals},
+    deliveries::deliveries_are_due,
     nodes::LOCK,
     types::{Error, Expired, Held, NewEvent, NodeId, Result, Sweep, Swept},
 };
@@ -339,7 +340,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     change.push(UNRETAINED_REASON.into());
     let mut settle = vals![ids.as_str(), RunStatus::Cancelled];
     settle.extend(ending.price());
-    let [changed, _, _, _, _, _] = batch(
+    let [changed, _, _, _, _, _, _] = batch(
         tx,
         &[
             Stmt::new(
@@ -372,6 +373,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                 "DELETE FROM run_secret WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
                 vals![ids.as_str()],
             ),
+            deliveries_are_due(&ids, at),
         ],
     )?;
     changed.rows.iter().map(ended_from).collect()

@@ -14,7 +14,8 @@ use super::{
 use crate::{
     Store,
     db::{Tx, vals},
-    types::{Error, Fence, NodeId, Result},
+    deliveries::delivery_is_due,
+    types::{Error, Fence, NodeId, Receiver, Result},
 };
 
 /// What a worker adds to a run whose content is not stored.
@@ -39,6 +40,8 @@ pub struct UnretainedFinish {
     pub last: Counted,
     /// Until when its output is held; none where there is no output.
     pub output_expires_at: Option<Timestamp>,
+    /// Whether it has a callback, which is due now.
+    pub receiver: Receiver,
     /// When it ended.
     pub at: Timestamp,
 }
@@ -213,7 +216,11 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &UnretainedFinish) -> Result<Run> 
         output_expires_at: finish.output_expires_at,
         at: finish.at,
     };
-    let answers = tx.batch(&[leave_queue(fence.run), end.statement(fence)?])?;
+    let mut statements = vec![leave_queue(fence.run), end.statement(fence)?];
+    if finish.receiver == Receiver::Waits {
+        statements.push(delivery_is_due(fence.run, finish.at));
+    }
+    let answers = tx.batch(&statements)?;
     let row = answers
         .get(1)
         .and_then(|answer| answer.rows.first())

@@ -5,16 +5,17 @@ use sortie_api::{ConnectionStatus, Micros, OrgId, Role};
 
 use super::{
     both,
+    deliveries::made,
     fixture::{Fixture, entries, sweep},
 };
 use crate::{
-    Append, Counted, Error, InlineCredentials, NewNode, NodeId, OauthFlow, OldTokens, Result, SeenTokens,
-    Sweep, db::vals,
+    AfterAttempt, Append, Counted, Error, InlineCredentials, NewNode, NodeId, OauthFlow, OldTokens, Result,
+    SeenTokens, Sweep, db::vals,
 };
 
 /// Everything that is stored, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
-    const TABLES: [&str; 15] = [
+    const TABLES: [&str; 17] = [
         "SELECT id, name FROM organization ORDER BY id",
         "SELECT id, org_id, role FROM api_key ORDER BY id",
         "SELECT id, name, lease_until, ended_at, address FROM node ORDER BY id",
@@ -32,6 +33,10 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT run_id, seq, data FROM journal ORDER BY run_id, seq",
         "SELECT run_id, org_id, enqueued_at, node_id FROM queue ORDER BY run_id",
         "SELECT turn, last_org FROM dispatch",
+        "SELECT run_id, org_id, host, target, attempts, failures, due_at, give_up_at, claim, node FROM delivery \
+         ORDER BY run_id",
+        "SELECT run_id, attempt, at, status, error, duration_ms, next_at FROM delivery_attempt \
+         ORDER BY run_id, attempt",
     ];
     let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<String>> {
         let mut rows = Vec::new();
@@ -136,6 +141,47 @@ both! {
         proves_atomic(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop).await).await;
         store.begin_authorization(OauthFlow { revision: 2, ..old.clone() }, new.at).await.unwrap();
         proves_atomic(fixture, async || store.delete_connection(org, "a").await).await;
+    }
+
+    async fn the_ends_of_a_run_with_a_callback_are_one_transaction_each(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let run = fixture.with_callback(org, "a:1");
+        proves_atomic(fixture, async || fixture.store.create_run(run.clone()).await).await;
+        let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        let finish = fixture.ends();
+        proves_atomic(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
+        let cancelled = fixture.calling_back(org, node, "a:1").await.run;
+        let at = fixture.now();
+        proves_atomic(fixture, async || fixture.store.cancel_run(org, cancelled, at).await).await;
+        let tired = fixture.calling_back(org, node, "a:1").await.run;
+        fixture.tire(tired).await;
+        let at = fixture.now();
+        let swept = proves_atomic(fixture, async || {
+            fixture.store.retake_held(node, vec![tired], at, Micros::ZERO).await
+        })
+        .await;
+        assert_eq!(swept.ended.len(), 1);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM delivery WHERE due_at IS NOT NULL").await, 3);
+    }
+
+    async fn the_commands_of_deliveries_are_one_transaction_each(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let (run, at) = fixture.due(org, node, "a:1").await;
+        fixture.due(org, node, "b:1").await;
+        let at = at + std::time::Duration::from_secs(1);
+        let orders = ["a:1", "b:1"].map(|host| crate::Order { host: host.to_owned(), limit: 2 });
+        let claimed = proves_atomic(fixture, async || {
+            fixture.store.claim_deliveries("n".to_owned(), orders.to_vec(), at, at).await
+        })
+        .await;
+        let claimed = claimed.iter().find(|one| one.run == run).unwrap();
+        let mut attempt = made(claimed, at, AfterAttempt::RetryAt(at));
+        proves_atomic(fixture, async || fixture.store.record_attempt(attempt.clone()).await).await;
+        attempt.number = sortie_api::limits::CALLBACK_ATTEMPTS + 1;
+        proves_atomic(fixture, async || fixture.store.record_attempt(attempt.clone()).await).await;
+        proves_atomic(fixture, async || fixture.store.release_deliveries("n".to_owned(), at).await).await;
+        let later = at + std::time::Duration::from_secs(1);
+        proves_atomic(fixture, async || fixture.store.redeliver(org, run, later).await).await;
     }
 
     async fn claim_runs_is_one_transaction(fixture: &Fixture) {

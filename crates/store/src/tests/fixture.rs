@@ -98,6 +98,7 @@ impl Fixture {
             idempotency_key: None,
             definition: DEFINITION.into(),
             inline: None,
+            callback: None,
             max_cost: Micros::new(1_000_000).expect("an amount"),
             timeout_seconds: 300,
             labels: crate::Labels::default(),
@@ -129,6 +130,7 @@ impl Fixture {
                 usage: sortie_api::RunUsage::default(),
             },
             output_expires_at: Some(at + Duration::from_hours(1)),
+            receiver: crate::Receiver::Waits,
             at,
         }
     }
@@ -272,6 +274,7 @@ impl Fixture {
             events: vec![self.message("bye"), self.status(status)],
             journal: Journal::Written,
             brought: crate::Brought::Credentials,
+            receiver: crate::Receiver::Nobody,
             at: self.now(),
         }
     }

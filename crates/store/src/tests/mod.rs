@@ -4,6 +4,7 @@ mod backend;
 mod claim;
 mod connections;
 mod create;
+mod deliveries;
 mod fixture;
 mod keys;
 mod model;

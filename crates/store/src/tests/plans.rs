@@ -4,9 +4,12 @@ use std::{collections::HashMap, time::Duration};
 
 use sortie_api::{ConnectionStatus, Micros, OrgId, Role, RunStatus};
 
-use super::fixture::{Fixture, after, entries};
+use super::{
+    deliveries::made,
+    fixture::{Fixture, after, entries},
+};
 use crate::{
-    Append, Counted, InlineCredentials, OldTokens, RunFilter, SeenTokens,
+    AfterAttempt, Append, Counted, InlineCredentials, OldTokens, RunFilter, SeenTokens,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -84,6 +87,33 @@ async fn use_everything(fixture: &Fixture) {
     use_unretained(fixture, org).await;
     list_everything(fixture, org).await;
     use_connections(fixture, org).await;
+    use_deliveries(fixture, org).await;
+}
+
+async fn use_deliveries(fixture: &Fixture, org: OrgId) {
+    let node = fixture.node().await;
+    let run = fixture.with_callback(org, "a:1");
+    fixture.store.create_run(run.clone()).await.unwrap();
+    while let Some(claim) = fixture.claim(node, 1).await.pop() {
+        if claim.callback_host.is_some() {
+            let fence = fixture.start(claim.fence).await.unwrap();
+            fixture.store.finish_run(fence, fixture.ends()).await.unwrap();
+        }
+    }
+    let at = fixture.now();
+    let due = fixture.store.due_hosts(String::new(), at, 10).await.unwrap();
+    assert_eq!(due.len(), 1);
+    let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
+    let mut attempt = made(&claimed, at, AfterAttempt::Delivered);
+    attempt.number = sortie_api::limits::CALLBACK_ATTEMPTS + 1;
+    fixture.store.record_attempt(attempt).await.unwrap();
+    fixture.store.list_deliveries(org, run.id).await.unwrap();
+    fixture.store.redeliver(org, run.id, at).await.unwrap();
+    fixture
+        .store
+        .release_deliveries("n".to_owned(), at)
+        .await
+        .unwrap();
 }
 
 async fn use_unretained(fixture: &Fixture, org: OrgId) {

@@ -7,10 +7,11 @@ use sortie_api::{Micros, Role, RunStatus};
 
 use super::{
     both,
+    deliveries::made,
     fixture::{Fixture, entries},
 };
 use crate::{
-    Append, Cancelled, Created, Error,
+    AfterAttempt, Append, Cancelled, Created, Error, Order,
     db::{Tx, vals},
 };
 
@@ -58,6 +59,66 @@ both! {
                 }
                 (Cancelled::AlreadyFinal(_), Ok(_)) => assert_eq!(run.status, RunStatus::Succeeded),
                 other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn of_cancel_and_finish_the_callback_is_due_once(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        for _ in 0..15 {
+            let fence = fixture.calling_back(org, node, "a:1").await;
+            let (cancelled, finished) = join(
+                fixture.store.cancel_run(org, fence.run, fixture.now()),
+                fixture.store.finish_run(fence, fixture.ends()),
+            )
+            .await;
+            cancelled.unwrap();
+            assert!(matches!(finished, Ok(_) | Err(Error::Fenced)), "{finished:?}");
+            let claimed = fixture.claim_due("n", "a:1", fixture.now()).await;
+            assert_eq!(claimed.iter().map(|one| one.run).collect::<Vec<_>>(), [fence.run]);
+            let sent = made(&claimed[0], fixture.now(), AfterAttempt::Delivered);
+            fixture.store.record_attempt(sent).await.unwrap();
+        }
+    }
+
+    async fn two_nodes_never_claim_the_same_delivery(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        for number in 0..40 {
+            fixture.due(org, node, if number % 2 == 0 { "a:1" } else { "b:1" }).await;
+        }
+        let at = fixture.now();
+        let claims = join_all((0..24).map(|number| {
+            let orders = [("b:1", 3), ("a:1", 3)]
+                .map(|(host, limit)| Order { host: host.to_owned(), limit })
+                .to_vec();
+            fixture.store.claim_deliveries(format!("node-{}", number % 3), orders, at, at + Duration::from_secs(30))
+        }))
+        .await;
+        let claimed: Vec<_> = claims.into_iter().flat_map(Result::unwrap).map(|one| one.run).collect();
+        let runs: HashSet<_> = claimed.iter().collect();
+        assert_eq!(claimed.len(), runs.len());
+        // Who met another at a row goes away with less; nothing is lost.
+        let rest = fixture.claim_due("last", "a:1", at).await.len() + fixture.claim_due("last", "b:1", at).await.len();
+        assert_eq!(claimed.len() + rest, 40);
+    }
+
+    async fn of_record_and_redeliver_both_count(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        for _ in 0..15 {
+            let (run, at) = fixture.due(org, node, "a:1").await;
+            let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
+            let (recorded, again) = join(
+                fixture.store.record_attempt(made(&claimed, at, AfterAttempt::Delivered)),
+                fixture.store.redeliver(org, run, at),
+            )
+            .await;
+            assert_eq!(recorded, Ok(()));
+            // Asked for before the record, the attempt that was under way was it; after it there is one more.
+            let due = fixture.claim_due("n", "a:1", at).await;
+            let (number, _) = again.unwrap();
+            assert_eq!(number, 1 + i64::try_from(due.len()).unwrap());
+            for one in due {
+                fixture.store.record_attempt(made(&one, at, AfterAttempt::Delivered)).await.unwrap();
             }
         }
     }

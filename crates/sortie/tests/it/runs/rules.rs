@@ -220,8 +220,27 @@ fn not_yet() -> Vec<Case> {
         ("web", json!({"web": "on"})),
         ("alow", json!({"web": {"alow": []}})),
         ("zero_data_retention", json!({"zero_data_retention": "no"})),
-        ("callback", callback("https://example.com/hook")),
-        ("callback", callback("ftp://example.com/hook")),
+        ("callback.url", callback("ftp://example.com/hook")),
+        ("callback.url", callback("example.com/hook")),
+        ("callback.url", callback("https://ann@example.com/hook")),
+        ("callback.url", callback("https://:hush@example.com/hook")),
+        (
+            "callback.url",
+            callback(&format!("https://example.com/{}", "x".repeat(2_048))),
+        ),
+        (
+            "callback.url",
+            callback("http://169.254.169.254/latest/meta-data"),
+        ),
+        ("callback.url", callback("http://[fe80::1]/")),
+        (
+            "callback.secret",
+            json!({"callback": {"url": "https://example.com", "secret": ""}}),
+        ),
+        (
+            "callback.secret",
+            json!({"callback": {"url": "https://example.com", "secret": "x".repeat(257)}}),
+        ),
         ("callback", json!({"callback": {"url": "https://example.com"}})),
         ("callback", json!({"callback": "https://example.com"})),
         (

@@ -1,0 +1,96 @@
+//! Callbacks that have piled up before a receiver, from the moment it answers again until it has them all.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use axum::{Router, extract::State, routing::post};
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde_json::json;
+use sortie_api::Run;
+use sortie_testkit::serve::Serving;
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{Bench, connection::Connection, memory::some_with, report::Report};
+
+/// Runs with a callback.
+const CALLBACKS: usize = 10_000;
+
+/// Clients that make them.
+const CLIENTS: usize = 16;
+
+/// For so long one request is kept waiting while they pile up: less than an attempt may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the receiver knows.
+struct Receiver {
+    taken: watch::Sender<usize>,
+    answers: watch::Sender<bool>,
+}
+
+/// Takes a callback once the receiver answers.
+async fn take(State(receiver): State<Arc<Receiver>>, _body: Bytes) -> StatusCode {
+    let mut answers = receiver.answers.subscribe();
+    // Waited long enough is as good as answered.
+    let _waited = tokio::time::timeout(PATIENCE, answers.wait_for(|answers| *answers))
+        .await
+        .is_ok();
+    receiver.taken.send_modify(|taken| *taken += 1);
+    StatusCode::NO_CONTENT
+}
+
+/// The rate at which one receiver on this machine is given what has piled up.
+pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("callbacks") {
+        return Ok(());
+    }
+    let receiver = Arc::new(Receiver {
+        taken: watch::Sender::new(0),
+        answers: watch::Sender::new(false),
+    });
+    let router = Router::new()
+        .route("/", post(take))
+        .with_state(Arc::clone(&receiver));
+    let server = Serving::start(router).await?;
+    let node = bench.node().await?;
+    let request = json!({
+        "prompt": "hello",
+        "callback": {"url": server.base_url() + "/", "secret": "a secret of the usual length"},
+    });
+    let request = Bytes::from(request.to_string());
+    let mut clients = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let (mut connection, request) = (Connection::to(&node)?, request.clone());
+        clients.spawn(async move {
+            for _ in 0..CALLBACKS / CLIENTS {
+                let _: Run = connection
+                    .call(Method::POST, "/v1/runs", request.clone(), 202)
+                    .await?;
+            }
+            Ok::<_, anyhow::Error>(())
+        });
+    }
+    while let Some(done) = clients.join_next().await {
+        done??;
+    }
+    let mut connection = Connection::to(&node)?;
+    for status in ["queued", "starting", "running"] {
+        while some_with(&mut connection, status).await? {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let before = *receiver.taken.borrow();
+    let begun = Instant::now();
+    receiver.answers.send_replace(true);
+    let mut taken = receiver.taken.subscribe();
+    let all = taken.wait_for(|taken| *taken >= CALLBACKS);
+    tokio::time::timeout(Duration::from_mins(5), all)
+        .await
+        .context("the callbacks do not come")??;
+    let rate = f64::from(u32::try_from(CALLBACKS - before)?) / begun.elapsed().as_secs_f64();
+    report.add("10,000 callbacks to one receiver", format!("{rate:.0}/s"));
+    Ok(())
+}

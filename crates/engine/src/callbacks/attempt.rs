@@ -1,0 +1,327 @@
+//! One attempt to deliver a callback: the run as it is stored, signed, sent once, and the outcome written down.
+//!
+//! The bodies under way are bounded in bytes together, an attempt in time, its answer in what is read of it. No redirect
+//! is followed. Nothing of the answer but its status is kept.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::{
+    Method,
+    header::{CONTENT_TYPE, USER_AGENT},
+};
+use sha2::Sha256;
+use sortie_api::{OrgId, RunId, Timestamp};
+use sortie_net::read_head;
+use sortie_store::{AfterAttempt, ClaimedDelivery, Error as StoreError, MadeAttempt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use url::Url;
+
+use super::{ATTEMPT, Callbacks, Target, lanes::Health};
+use crate::{Clock, Error, clock::random, run_log::Records, sealing::hex};
+
+/// Bodies under way, in KiB.
+const ROOM_KIB: u32 = 128 << 10;
+
+/// What one body may take, in KiB, before it is known: 1 MiB of output, escaped at worst, and the rest of the run.
+const BODY_KIB: u32 = 8 << 10;
+
+/// How long before the end of its lease an attempt may begin at the latest: it has to be written down by then.
+const LATEST: Duration = Duration::from_secs(18);
+
+/// How much of an answer is read, in bytes, and for how long: so that the connection can be used again.
+const ANSWER_BYTES: usize = 4 << 10;
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+
+/// Pause before a record that could not be stored is tried again.
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// The delays between attempts: the first, doubled this many times at most.
+const FIRST_DELAY: Duration = Duration::from_secs(10);
+const DOUBLINGS: i64 = 8;
+
+/// Sends callbacks.
+pub(super) struct Sender {
+    clock: Clock,
+    records: Records,
+    callbacks: Callbacks,
+    room: Arc<Semaphore>,
+}
+
+/// What came of a request.
+struct Answer {
+    status: Option<u16>,
+    error: Option<String>,
+}
+
+impl Answer {
+    fn none(error: String) -> Self {
+        Self {
+            status: None,
+            error: Some(error),
+        }
+    }
+}
+
+impl Sender {
+    pub(super) fn new(clock: Clock, records: Records, callbacks: Callbacks) -> Self {
+        Self {
+            clock,
+            records,
+            callbacks,
+            room: Arc::new(Semaphore::new(ROOM_KIB as usize)),
+        }
+    }
+
+    /// Makes one attempt and writes it down. The host, and how it took it.
+    pub(super) async fn deliver(
+        self: Arc<Self>,
+        delivery: ClaimedDelivery,
+        leased_until: Timestamp,
+    ) -> (String, Health) {
+        let (run, host) = (delivery.run, delivery.host.clone());
+        let attempt = AssertUnwindSafe(self.attempt(&delivery, leased_until));
+        let health = match attempt.catch_unwind().await {
+            Ok(Ok(health)) => health,
+            // Whatever it is, the delivery is due again when its lease is over.
+            Ok(Err(error)) => {
+                tracing::warn!(%run, host, %error, "an attempt to deliver a callback could not be made or written down");
+                Health::Unknown
+            }
+            Err(_panic) => {
+                tracing::error!(%run, host, "an attempt to deliver a callback panicked");
+                Health::Bad
+            }
+        };
+        (host, health)
+    }
+
+    async fn attempt(&self, delivery: &ClaimedDelivery, leased_until: Timestamp) -> Result<Health, Error> {
+        let Some((body, _room)) = self.body((delivery.org, delivery.run), leased_until).await? else {
+            return Ok(Health::Unknown);
+        };
+        let (at, began) = (self.clock.now(), Instant::now());
+        let answer = match self
+            .callbacks
+            .open((delivery.org, delivery.run), &delivery.target)
+        {
+            Ok(target) => self.send(delivery.run, &target, (body, at)).await,
+            Err(error) => Answer::none(format!("the callback cannot be read: {error}")),
+        };
+        let after = match answer.error {
+            None => AfterAttempt::Delivered,
+            Some(_) => after_failure(delivery, self.clock.now(), random()?),
+        };
+        let made = MadeAttempt {
+            run: delivery.run,
+            claim: delivery.claim,
+            number: delivery.attempts.saturating_add(1),
+            at,
+            status: answer.status,
+            error: answer.error,
+            duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
+            after,
+        };
+        tracing::debug!(run = %made.run, host = delivery.host, attempt = made.number, status = made.status, error = made.error, "callback");
+        if after == AfterAttempt::Abandoned {
+            tracing::warn!(run = %made.run, host = delivery.host, attempts = made.number, "a callback is abandoned");
+        }
+        self.record(made, leased_until).await?;
+        if after == AfterAttempt::Delivered {
+            self.records.delivered(delivery.run).await?;
+        }
+        Ok(match after {
+            AfterAttempt::Delivered => Health::Good,
+            AfterAttempt::RetryAt(_) | AfterAttempt::Abandoned => Health::Bad,
+        })
+    }
+
+    /// What is sent of a run: the object that `GET /v1/runs/{id}` shows, and its share of the room for bodies. `None`
+    /// where there is nothing to send any more, or the lease has run too far while the room was full.
+    async fn body(
+        &self,
+        (org, run): (OrgId, RunId),
+        leased_until: Timestamp,
+    ) -> Result<Option<(Vec<u8>, OwnedSemaphorePermit)>, Error> {
+        let room = Arc::clone(&self.room).acquire_many_owned(BODY_KIB).await;
+        let mut room = room.map_err(|_| Error::Internal("the room for callbacks is closed".to_owned()))?;
+        if leased_until.since(self.clock.now()) < LATEST {
+            return Ok(None);
+        }
+        let run = match self.records.run_for_callback(org, run).await {
+            Ok(run) => run,
+            // It was deleted, and its delivery with it.
+            Err(Error::NotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let body = serde_json::to_vec(&run)
+            .map_err(|error| Error::Internal(format!("a run cannot be serialized: {error}")))?;
+        // What it does not take is for others.
+        let taken = 1 + body.len() / 1024;
+        drop(room.split((BODY_KIB as usize).saturating_sub(taken)));
+        Ok(Some((body, room)))
+    }
+
+    /// One signed request.
+    async fn send(&self, run: RunId, target: &Target, (body, at): (Vec<u8>, Timestamp)) -> Answer {
+        let Ok(url) = Url::parse(&target.url) else {
+            return Answer::none("the callback's URL cannot be read".to_owned());
+        };
+        let timestamp = at.as_micros().div_euclid(1_000_000).to_string();
+        let Some(signature) = signature(target.secret.as_bytes(), &timestamp, &body) else {
+            return Answer::none("the callback cannot be signed".to_owned());
+        };
+        let client = &self.callbacks.client;
+        let request = match client.request(Method::POST, &url) {
+            Ok(request) => request,
+            Err(error) => return Answer::none(error.to_string()),
+        };
+        let request = request
+            .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, concat!("sortie/", env!("CARGO_PKG_VERSION")))
+            .header("X-Service-Run", run.to_string())
+            .header("X-Service-Timestamp", timestamp)
+            .header("X-Service-Signature", signature)
+            .body(body);
+        let response = match client.send(request).await {
+            Ok(response) => response,
+            Err(sortie_net::Error::Http(error)) if error.is_timeout() => {
+                return Answer::none(format!("no answer within {} s", ATTEMPT.as_secs()));
+            }
+            Err(error) => return Answer::none(error.to_string()),
+        };
+        let status = response.status();
+        // The status is all that counts: how the rest of the answer ends does not.
+        let _rest = tokio::time::timeout(ANSWER_TIME, read_head(response, ANSWER_BYTES)).await;
+        let error = if status.is_success() {
+            None
+        } else if status.is_redirection() {
+            Some(format!(
+                "answered {}: redirects are not followed",
+                status.as_u16()
+            ))
+        } else {
+            Some(format!("answered {}", status.as_u16()))
+        };
+        Answer {
+            status: Some(status.as_u16()),
+            error,
+        }
+    }
+
+    /// Writes an attempt down, again for as long as the database is away and the lease lasts.
+    async fn record(&self, made: MadeAttempt, leased_until: Timestamp) -> Result<(), Error> {
+        loop {
+            match self.records.store.record_attempt(made.clone()).await {
+                // Another node has taken it over, or an earlier try came through after all.
+                Ok(()) | Err(StoreError::Fenced) => return Ok(()),
+                Err(StoreError::Unavailable(_)) if self.clock.now() < leased_until => {
+                    tokio::time::sleep(AFTER_FAILURE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// `sha256=` and the HMAC-SHA256 of `<timestamp>.<body>` in lowercase hexadecimal.
+fn signature(secret: &[u8], timestamp: &str, body: &[u8]) -> Option<String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).ok()?;
+    mac.update(timestamp.as_bytes());
+    mac.update(b".");
+    mac.update(body);
+    Some(format!("sha256={}", hex(&mac.finalize().into_bytes())))
+}
+
+/// What becomes of a delivery that has failed at `now`.
+fn after_failure(delivery: &ClaimedDelivery, now: Timestamp, random: [u8; 1]) -> AfterAttempt {
+    let next = now + delay(delivery.failures, random);
+    if next > delivery.give_up_at {
+        AfterAttempt::Abandoned
+    } else {
+        AfterAttempt::RetryAt(next)
+    }
+}
+
+/// The delay after a failure that came behind so many others: 10 seconds, doubling up to 2,560, and up to a tenth more, so
+/// that what failed together is not tried together.
+fn delay(failures: i64, [random]: [u8; 1]) -> Duration {
+    let doublings = u32::try_from(failures.clamp(0, DOUBLINGS)).unwrap_or(0);
+    let delay = FIRST_DELAY.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(1));
+    delay + delay / 10 * u32::from(random) / u32::from(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sortie_api::limits;
+
+    use super::*;
+
+    const BEGAN: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+    fn delivery(failures: i64) -> ClaimedDelivery {
+        ClaimedDelivery {
+            run: RunId::new(BEGAN, [1; 10]),
+            org: OrgId::new(BEGAN, [1; 10]),
+            host: "a:1".to_owned(),
+            target: Vec::new(),
+            claim: 1,
+            attempts: failures,
+            failures,
+            give_up_at: BEGAN + Duration::from_secs(limits::CALLBACK_SECONDS),
+        }
+    }
+
+    #[test]
+    fn a_signature_made_elsewhere_is_the_same() {
+        // printf '1700000000.{"id":"run_1"}' | openssl dgst -sha256 -hmac geheim
+        assert_eq!(
+            signature(b"geheim", "1700000000", br#"{"id":"run_1"}"#).as_deref(),
+            Some("sha256=97807c459399a09625a0d46bc9da56c7e8be022f30f2f3ec11faa39df88e82d7")
+        );
+    }
+
+    #[test]
+    fn delays_begin_at_ten_seconds_and_double_to_43_minutes() {
+        let seconds: Vec<u64> = (0..10).map(|failures| delay(failures, [0]).as_secs()).collect();
+        assert_eq!(seconds, [10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 2_560]);
+        assert_eq!(delay(0, [255]), Duration::from_secs(11));
+    }
+
+    proptest! {
+        #[test]
+        fn a_receiver_that_never_answers_is_tried_for_72_hours(random in prop::collection::vec(any::<u8>(), 200)) {
+            let mut now = BEGAN;
+            let mut failures = 0;
+            let mut last = now;
+            for random in random {
+                match after_failure(&delivery(failures), now, [random]) {
+                    AfterAttempt::RetryAt(next) => {
+                        let waited = next.since(now);
+                        prop_assert!(waited >= Duration::from_secs(10) && waited <= Duration::from_secs(2_816));
+                        last = next;
+                        now = next;
+                        failures += 1;
+                    }
+                    AfterAttempt::Abandoned => break,
+                    AfterAttempt::Delivered => prop_assert!(false),
+                }
+            }
+            let tried_for = last.since(BEGAN).as_secs();
+            prop_assert!(tried_for <= limits::CALLBACK_SECONDS);
+            prop_assert!(tried_for > limits::CALLBACK_SECONDS - 2_816);
+            prop_assert!((95..=120).contains(&failures), "{failures}");
+        }
+
+        #[test]
+        fn no_count_makes_the_delay_panic(failures: i64, random: u8) {
+            prop_assert!(delay(failures, [random]) <= Duration::from_secs(2_816));
+        }
+    }
+}

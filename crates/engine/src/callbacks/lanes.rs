@@ -1,0 +1,310 @@
+//! Which deliveries are sent at once: so many of one host, so many in all, so that no receiver holds up another.
+//!
+//! A host whose last attempt failed gets one at a time until one succeeds, and all such hosts together at most half of the
+//! places: however many receivers are dead, the others have theirs. Hosts take turns. No I/O, no clock.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sortie_api::Timestamp;
+use sortie_store::Order;
+
+/// Attempts at once to one host.
+const PER_HOST: u32 = 16;
+
+/// Attempts at once in all.
+const OVERALL: u32 = 512;
+
+/// Attempts at once to hosts whose last attempt failed.
+const FAILING: u32 = OVERALL / 2;
+
+/// Deliveries claimed in one transaction.
+const BATCH: u32 = 64;
+
+/// Hosts that are remembered as failing while nothing is under way to them. Beyond, all of these are forgotten, and get a
+/// new chance.
+const REMEMBERED: usize = 10_000;
+
+/// How an attempt went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// The receiver took it.
+    Good,
+    /// It did not.
+    Bad,
+    /// Nothing was learned of the receiver.
+    Unknown,
+}
+
+#[derive(Default)]
+struct Lane {
+    under_way: u32,
+    failing: bool,
+}
+
+/// What is under way to each host, and which hosts have something waiting.
+#[derive(Default)]
+pub(super) struct Lanes {
+    by_host: HashMap<String, Lane>,
+    /// Hosts with something that is due, or soon will be.
+    waiting: BTreeMap<String, Timestamp>,
+    under_way: u32,
+    /// Those of them to failing hosts.
+    failing: u32,
+    /// The host that was served last.
+    last: String,
+}
+
+impl Lanes {
+    /// Something for `host` is due at `due_at`.
+    pub(super) fn wait(&mut self, host: String, due_at: Timestamp) {
+        let earliest = self.waiting.entry(host).or_insert(due_at);
+        *earliest = due_at.min(*earliest);
+    }
+
+    /// How many more may be sent to a host, whatever the others do.
+    fn free(&self, host: &str) -> u32 {
+        match self.by_host.get(host) {
+            None => PER_HOST,
+            Some(lane) if lane.failing => {
+                let left = FAILING.saturating_sub(self.failing);
+                1_u32.saturating_sub(lane.under_way).min(left)
+            }
+            Some(lane) => PER_HOST.saturating_sub(lane.under_way),
+        }
+    }
+
+    /// What is to be claimed at `now`.
+    pub(super) fn orders(&mut self, now: Timestamp) -> Vec<Order> {
+        let mut left = BATCH.min(OVERALL.saturating_sub(self.under_way));
+        let mut failing_left = FAILING.saturating_sub(self.failing);
+        let mut orders = Vec::new();
+        let behind = (
+            std::ops::Bound::Excluded(self.last.as_str()),
+            std::ops::Bound::Unbounded,
+        );
+        let before = (
+            std::ops::Bound::Unbounded,
+            std::ops::Bound::Included(self.last.as_str()),
+        );
+        let in_turn = self
+            .waiting
+            .range::<str, _>(behind)
+            .chain(self.waiting.range::<str, _>(before));
+        for (host, _) in in_turn.filter(|(_, due_at)| **due_at <= now) {
+            let mut limit = self.free(host).min(left);
+            if self.by_host.get(host).is_some_and(|lane| lane.failing) {
+                limit = limit.min(failing_left);
+                failing_left -= limit;
+            }
+            left -= limit;
+            if limit > 0 {
+                orders.push(Order {
+                    host: host.clone(),
+                    limit,
+                });
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        if let Some(order) = orders.last() {
+            self.last.clone_from(&order.host);
+        }
+        orders
+    }
+
+    /// Of an order so many were there. Fewer than ordered: nothing more waits.
+    pub(super) fn claimed(&mut self, order: &Order, claimed: u32) {
+        if claimed < order.limit {
+            self.waiting.remove(&order.host);
+        }
+        if claimed > 0 {
+            let lane = self.by_host.entry(order.host.clone()).or_default();
+            lane.under_way += claimed;
+            self.under_way += claimed;
+            self.failing += if lane.failing { claimed } else { 0 };
+        }
+    }
+
+    /// An attempt has ended.
+    pub(super) fn ended(&mut self, host: &str, health: Health) {
+        let Some(lane) = self.by_host.get_mut(host) else {
+            return;
+        };
+        self.under_way = self.under_way.saturating_sub(1);
+        if lane.failing {
+            self.failing = self.failing.saturating_sub(lane.under_way);
+        }
+        lane.under_way = lane.under_way.saturating_sub(1);
+        match health {
+            Health::Good => lane.failing = false,
+            Health::Bad => lane.failing = true,
+            Health::Unknown => {}
+        }
+        if lane.failing {
+            self.failing += lane.under_way;
+        } else if lane.under_way == 0 {
+            self.by_host.remove(host);
+        }
+        if self.by_host.len() > REMEMBERED {
+            self.by_host.retain(|_, lane| lane.under_way > 0);
+        }
+    }
+
+    /// When the next order can be given, as far as is known: `None` while nothing waits that has a place.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        if self.under_way >= OVERALL {
+            return None;
+        }
+        let with_place = self.waiting.iter().filter(|(host, _)| self.free(host) > 0);
+        with_place.map(|(_, due_at)| *due_at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_000);
+
+    fn lanes(hosts: &[&str]) -> Lanes {
+        let mut lanes = Lanes::default();
+        for host in hosts {
+            lanes.wait((*host).to_owned(), NOW);
+        }
+        lanes
+    }
+
+    /// Claims all that is ordered, as if there were always enough.
+    fn claim(lanes: &mut Lanes) -> Vec<(String, u32)> {
+        let orders = lanes.orders(NOW);
+        for order in &orders {
+            lanes.claimed(order, order.limit);
+        }
+        orders
+            .into_iter()
+            .map(|order| (order.host, order.limit))
+            .collect()
+    }
+
+    #[test]
+    fn one_host_gets_its_share_and_the_others_theirs() {
+        let mut lanes = lanes(&["a", "b"]);
+        assert_eq!(
+            claim(&mut lanes),
+            [("a".to_owned(), PER_HOST), ("b".to_owned(), PER_HOST)]
+        );
+        assert!(claim(&mut lanes).is_empty());
+        assert_eq!(lanes.next_due(), None);
+        lanes.ended("a", Health::Good);
+        assert_eq!(lanes.next_due(), Some(NOW));
+        assert_eq!(claim(&mut lanes), [("a".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn a_host_that_fails_gets_one_at_a_time_until_it_takes_one() {
+        let mut lanes = lanes(&["a"]);
+        claim(&mut lanes);
+        for _ in 0..PER_HOST {
+            assert!(claim(&mut lanes).is_empty());
+            lanes.ended("a", Health::Bad);
+        }
+        assert_eq!(claim(&mut lanes), [("a".to_owned(), 1)]);
+        lanes.ended("a", Health::Unknown);
+        assert_eq!(claim(&mut lanes), [("a".to_owned(), 1)]);
+        lanes.ended("a", Health::Good);
+        assert_eq!(claim(&mut lanes), [("a".to_owned(), PER_HOST)]);
+    }
+
+    #[test]
+    fn a_host_without_anything_left_is_not_asked_again() {
+        let mut lanes = lanes(&["a"]);
+        let orders = lanes.orders(NOW);
+        lanes.claimed(&orders[0], 3);
+        assert!(lanes.orders(NOW).is_empty());
+        lanes.wait("a".to_owned(), NOW + std::time::Duration::from_secs(1));
+        assert!(lanes.orders(NOW).is_empty());
+        assert_eq!(lanes.next_due(), Some(NOW + std::time::Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn dead_hosts_leave_half_of_the_places_to_the_others() {
+        let dead: Vec<String> = (0..2 * OVERALL)
+            .map(|number| format!("dead-{number:04}"))
+            .collect();
+        let mut lanes = lanes(&[]);
+        for host in &dead {
+            lanes.by_host.insert(
+                host.clone(),
+                Lane {
+                    under_way: 0,
+                    failing: true,
+                },
+            );
+            lanes.wait(host.clone(), NOW);
+        }
+        let mut claimed = 0;
+        loop {
+            let more: u32 = claim(&mut lanes).iter().map(|(_, count)| count).sum();
+            if more == 0 {
+                break;
+            }
+            claimed += more;
+        }
+        assert_eq!(claimed, FAILING);
+        lanes.wait("live".to_owned(), NOW);
+        assert_eq!(claim(&mut lanes), [("live".to_owned(), PER_HOST)]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_bounds_hold_and_the_counts_add_up(steps in prop::collection::vec((0_u8..60, 0_u8..4), 1..400)) {
+            let mut lanes = Lanes::default();
+            let mut under_way: Vec<String> = Vec::new();
+            for (number, what) in steps {
+                let host = format!("host-{number}");
+                match what {
+                    0 => lanes.wait(host, NOW),
+                    1 => {
+                        for order in lanes.orders(NOW) {
+                            let claimed = order.limit.min(u32::from(number));
+                            lanes.claimed(&order, claimed);
+                            under_way.extend((0..claimed).map(|_| order.host.clone()));
+                        }
+                    }
+                    _ if under_way.is_empty() => {}
+                    end => {
+                        let host = under_way.swap_remove(usize::from(number) % under_way.len());
+                        lanes.ended(&host, if end == 2 { Health::Good } else { Health::Bad });
+                    }
+                }
+                prop_assert_eq!(lanes.under_way as usize, under_way.len());
+                prop_assert!(lanes.under_way <= OVERALL);
+                let failing: u32 = lanes.by_host.values().filter(|lane| lane.failing).map(|lane| lane.under_way).sum();
+                prop_assert_eq!(lanes.failing, failing);
+                prop_assert!(lanes.by_host.values().all(|lane| lane.under_way <= PER_HOST));
+            }
+        }
+
+        #[test]
+        fn every_host_that_waits_is_served_in_turn(hosts in 1_usize..300) {
+            let names: Vec<String> = (0..hosts).map(|number| format!("host-{number:03}")).collect();
+            let mut lanes = Lanes::default();
+            for host in &names {
+                lanes.wait(host.clone(), NOW);
+            }
+            let mut served = std::collections::BTreeSet::new();
+            for _ in 0..hosts {
+                for (host, count) in claim(&mut lanes) {
+                    for _ in 0..count {
+                        lanes.ended(&host, Health::Good);
+                    }
+                    served.insert(host);
+                }
+            }
+            prop_assert_eq!(served.len(), hosts);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `/v1/runs/{id}/deliveries`: what came of a run's completion callback, and sending it again.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use http::StatusCode;
+use sortie_api::{DeliveryAttempt, Redelivery, RunId};
+
+use crate::{
+    app::App,
+    kit::{ApiResult, Json, Member, Path},
+};
+
+/// List the deliveries of a run's callback
+///
+/// Every attempt to deliver the completion callback, in order; the newest 200 are kept. The last one tells how it stands:
+/// without `error` the callback was taken, with `next_at` it is tried again then, with neither it was abandoned. Empty while
+/// the run is not finished, and for a run without a callback.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/deliveries", tag = "runs",
+    params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses((status = 200, description = "The attempts.", body = Vec<DeliveryAttempt>, example = json!([
+        {"attempt": 1, "at": "2026-11-20T21:30:02.312Z", "status": 502, "error": "answered 502", "duration_ms": 48,
+         "next_at": "2026-11-20T21:30:12.871Z"},
+        {"attempt": 2, "at": "2026-11-20T21:30:12.874Z", "status": 204, "duration_ms": 31}
+    ]))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn list_deliveries(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<RunId>,
+) -> ApiResult<Json<Vec<DeliveryAttempt>>> {
+    Ok(Json(app.engine.list_deliveries(who.org, id).await?))
+}
+
+/// Send a run's callback again
+///
+/// Sends the completion callback of a finished run once more, at once, and goes on as for the first time if it fails. An
+/// attempt that is under way counts as that. The answer tells the number the attempt will have among the deliveries.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/deliveries", tag = "runs",
+    params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses(
+        (status = 202, description = "It is sent again.", body = Redelivery, example = json!({"attempt": 3})),
+        (status = 409, description = "The run has no callback, or is not finished.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the run has no callback", "code": "conflict"})),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn redeliver_run(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<RunId>,
+) -> ApiResult<(StatusCode, Json<Redelivery>)> {
+    let redelivery = app.engine.redeliver_run(who.org, id).await?;
+    Ok((StatusCode::ACCEPTED, Json(redelivery)))
+}

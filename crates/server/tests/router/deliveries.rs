@@ -1,0 +1,110 @@
+//! `/v1/runs/{id}/deliveries`.
+
+use serde_json::{Value, json};
+use sortie_api::{DeliveryAttempt, Redelivery};
+use sortie_testkit::CallbackReceiver;
+
+use crate::rig::{Rig, plain, waiting};
+
+fn calling_back(mut request: Value, url: &str) -> Value {
+    request["callback"] = json!({"url": url, "secret": "geheim"});
+    request
+}
+
+async fn attempts(rig: &Rig, id: &str) -> Vec<DeliveryAttempt> {
+    let answer = rig
+        .member
+        .get(&format!("/v1/runs/{id}/deliveries"))
+        .await
+        .unwrap();
+    answer.expect(200).unwrap().read().unwrap()
+}
+
+/// The attempts once there are so many: they are written down behind the answer of the receiver.
+async fn attempts_made(rig: &Rig, id: &str, count: usize) -> Vec<DeliveryAttempt> {
+    tokio::time::timeout(crate::rig::PATIENCE, async {
+        loop {
+            let made = attempts(rig, id).await;
+            if made.len() >= count {
+                return made;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("the attempts are written down")
+}
+
+#[tokio::test]
+async fn a_callback_is_delivered_listed_and_sent_again() {
+    let rig = Rig::start().await;
+    let receiver = CallbackReceiver::start("geheim").await.unwrap();
+    let run = rig
+        .member
+        .create(&calling_back(plain("x"), &receiver.url()))
+        .await
+        .unwrap();
+    let id = run.id.to_string();
+    let delivered = receiver.wait_for(&id, 1).await.unwrap();
+    assert_eq!(delivered[0].refused, None);
+    assert_eq!(delivered[0].body["status"], "succeeded");
+    let made = attempts_made(&rig, &id, 1).await;
+    assert_eq!(
+        (made[0].attempt, made[0].status, &made[0].error, made[0].next_at),
+        (1, Some(204), &None, None)
+    );
+
+    let path = format!("/v1/runs/{id}/deliveries");
+    let again = rig
+        .member
+        .post(&path, &Value::Null)
+        .await
+        .unwrap()
+        .expect(202)
+        .unwrap();
+    assert_eq!(again.read::<Redelivery>().unwrap().attempt, 2);
+    receiver.wait_for(&id, 2).await.unwrap();
+    assert_eq!(attempts_made(&rig, &id, 2).await[1].attempt, 2);
+}
+
+#[tokio::test]
+async fn what_has_no_callback_or_no_end_is_not_sent_again() {
+    let rig = Rig::start().await;
+    let plain = rig.member.create(&plain("x")).await.unwrap().id.to_string();
+    let open = rig
+        .member
+        .create(&calling_back(waiting(), "http://127.0.0.1:9/"))
+        .await
+        .unwrap()
+        .id
+        .to_string();
+    for (id, rule) in [
+        (&plain, "the run has no callback"),
+        (&open, "the run is not finished: its callback is sent when it is"),
+    ] {
+        let answer = rig
+            .member
+            .post(&format!("/v1/runs/{id}/deliveries"), &Value::Null)
+            .await
+            .unwrap();
+        assert_eq!(answer.failure(409, "conflict").unwrap().error, rule);
+        assert!(attempts(&rig, id).await.is_empty());
+    }
+    for path in [
+        "/v1/runs/run_01kafs6w1cefkstv6qr1ptb0mp/deliveries",
+        "/v1/runs/x/deliveries",
+    ] {
+        rig.member
+            .get(path)
+            .await
+            .unwrap()
+            .failure(404, "not_found")
+            .unwrap();
+        rig.member
+            .post(path, &Value::Null)
+            .await
+            .unwrap()
+            .failure(404, "not_found")
+            .unwrap();
+    }
+}

@@ -1,0 +1,254 @@
+//! Callbacks: due with the end of their run, claimed host by host under a lease, recorded under a fence.
+
+use std::time::Duration;
+
+use sortie_api::{OrgId, RunId, RunStatus, Timestamp, limits};
+
+use super::{both, fixture::Fixture};
+use crate::{
+    AfterAttempt, ClaimedDelivery, Created, Error, Fence, Finish, MadeAttempt, NewCallback, NewRun, NodeId,
+    Order, Receiver,
+};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+impl Fixture {
+    /// A run request with a callback to `host`.
+    pub(super) fn with_callback(&self, org: OrgId, host: &str) -> NewRun {
+        NewRun {
+            callback: Some(NewCallback {
+                host: host.to_owned(),
+                target: b"sealed".to_vec(),
+            }),
+            ..self.new_run(org)
+        }
+    }
+
+    /// A run with a callback to `host` that a worker works on.
+    pub(super) async fn calling_back(&self, org: OrgId, node: NodeId, host: &str) -> Fence {
+        self.store
+            .create_run(self.with_callback(org, host))
+            .await
+            .unwrap();
+        let claim = self.claim_one(node).await;
+        assert_eq!(claim.callback_host.as_deref(), Some(host));
+        self.start(claim.fence).await.unwrap()
+    }
+
+    /// A run whose callback is due since `at`.
+    pub(super) async fn due(&self, org: OrgId, node: NodeId, host: &str) -> (RunId, Timestamp) {
+        let fence = self.calling_back(org, node, host).await;
+        let finish = self.ends();
+        let at = finish.at;
+        self.store.finish_run(fence, finish).await.unwrap();
+        (fence.run, at)
+    }
+
+    /// The end of a run that has a callback.
+    pub(super) fn ends(&self) -> Finish {
+        Finish {
+            receiver: Receiver::Waits,
+            ..self.succeeded("out")
+        }
+    }
+
+    /// What the node `name` gets of the deliveries to `host` that are due at `at`.
+    pub(super) async fn claim_due(&self, name: &str, host: &str, at: Timestamp) -> Vec<ClaimedDelivery> {
+        let orders = vec![Order {
+            host: host.to_owned(),
+            limit: 10,
+        }];
+        self.store
+            .claim_deliveries(name.to_owned(), orders, at, at + LEASE)
+            .await
+            .unwrap()
+    }
+
+    /// The hosts with something due by `at`.
+    async fn hosts(&self, at: Timestamp) -> Vec<String> {
+        let due = self.store.due_hosts(String::new(), at, 100).await.unwrap();
+        due.into_iter().map(|due| due.host).collect()
+    }
+}
+
+/// An attempt under `claimed` that was answered with `status`.
+pub(super) fn made(claimed: &ClaimedDelivery, at: Timestamp, after: AfterAttempt) -> MadeAttempt {
+    let error = (after != AfterAttempt::Delivered).then(|| "answered 500".to_owned());
+    MadeAttempt {
+        run: claimed.run,
+        claim: claimed.claim,
+        number: claimed.attempts + 1,
+        at,
+        status: Some(if error.is_none() { 204 } else { 500 }),
+        error,
+        duration_ms: 7,
+        after,
+    }
+}
+
+both! {
+    async fn a_callback_is_due_when_its_run_ends_whoever_ends_it(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let finished = fixture.calling_back(org, node, "a:1").await;
+        let held = fixture.calling_back(org, node, "b:1").await;
+        let tired = fixture.calling_back(org, node, "c:1").await;
+        fixture.tire(tired.run).await;
+        let waiting = fixture.with_callback(org, "d:1");
+        fixture.store.create_run(waiting.clone()).await.unwrap();
+        let far = fixture.now() + Duration::from_hours(1000);
+        assert!(fixture.hosts(far).await.is_empty());
+        fixture.store.finish_run(finished, fixture.ends()).await.unwrap();
+        assert_eq!(fixture.hosts(far).await, ["a:1"]);
+        fixture.store.cancel_run(org, held.run, fixture.now()).await.unwrap();
+        fixture.store.cancel_run(org, waiting.id, fixture.now()).await.unwrap();
+        assert_eq!(fixture.hosts(far).await, ["a:1", "b:1", "d:1"]);
+        fixture.sweep(fixture.now() + Duration::from_hours(5), 5).await;
+        assert_eq!(fixture.hosts(far).await, ["a:1", "b:1", "c:1", "d:1"]);
+    }
+
+    async fn a_callback_becomes_due_once(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let held = fixture.calling_back(org, node, "a:1").await;
+        fixture.store.cancel_run(org, held.run, fixture.now()).await.unwrap();
+        let claimed = fixture.claim_due("n", "a:1", fixture.now()).await;
+        fixture.store.record_attempt(made(&claimed[0], fixture.now(), AfterAttempt::Delivered)).await.unwrap();
+        // Cancelled again, and settled by a sweep: it was told already.
+        fixture.store.cancel_run(org, held.run, fixture.now()).await.unwrap();
+        fixture.sweep(fixture.now() + Duration::from_hours(5), 5).await;
+        assert!(fixture.hosts(fixture.now() + Duration::from_hours(1000)).await.is_empty());
+    }
+
+    async fn a_run_of_an_idempotency_key_that_is_there_keeps_its_callback(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let with_key = |host| NewRun {
+            idempotency_key: Some("once".to_owned()),
+            ..fixture.with_callback(org, host)
+        };
+        fixture.store.create_run(with_key("a:1")).await.unwrap();
+        let again = fixture.store.create_run(with_key("b:1")).await.unwrap();
+        assert!(matches!(again, Created::Existing(_)));
+        assert_eq!(fixture.claim_one(node).await.callback_host.as_deref(), Some("a:1"));
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM delivery").await, 1);
+    }
+
+    async fn a_claim_is_a_lease_that_another_node_takes_over(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let (run, at) = fixture.due(org, node, "a:1").await;
+        let early = Timestamp::from_micros(at.as_micros() - 1);
+        assert!(fixture.claim_due("one", "a:1", early).await.is_empty());
+        let first = fixture.claim_due("one", "a:1", at).await;
+        assert_eq!((first.len(), first[0].run, first[0].org, first[0].target.as_slice()), (1, run, org, &b"sealed"[..]));
+        assert_eq!(first[0].give_up_at, at + Duration::from_secs(limits::CALLBACK_SECONDS));
+        assert!(fixture.claim_due("two", "a:1", at + Duration::from_secs(29)).await.is_empty());
+        let second = fixture.claim_due("two", "a:1", at + LEASE).await;
+        assert_eq!(second.len(), 1);
+        let late = fixture.store.record_attempt(made(&first[0], at, AfterAttempt::Delivered)).await;
+        assert_eq!(late, Err(Error::Fenced));
+        fixture.store.record_attempt(made(&second[0], at, AfterAttempt::Delivered)).await.unwrap();
+        assert_eq!(fixture.store.list_deliveries(org, run).await.unwrap().len(), 1);
+    }
+
+    async fn what_a_node_held_is_due_again_when_it_starts_anew(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let (_, at) = fixture.due(org, node, "a:1").await;
+        fixture.due(org, node, "b:1").await;
+        let at = at + Duration::from_secs(1);
+        fixture.claim_due("one", "a:1", at).await;
+        fixture.claim_due("two", "b:1", at).await;
+        assert_eq!(fixture.store.release_deliveries("one".to_owned(), at).await, Ok(1));
+        assert_eq!(fixture.hosts(at).await, ["a:1"]);
+        assert_eq!(fixture.store.release_deliveries("one".to_owned(), at).await, Ok(0));
+    }
+
+    async fn one_host_takes_no_more_than_was_ordered_for_it(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let mut runs = Vec::new();
+        for _ in 0..5 {
+            runs.push(fixture.due(org, node, "dead:1").await.0);
+        }
+        fixture.due(org, node, "live:1").await;
+        let at = fixture.now();
+        let order = |host: &str, limit| Order { host: host.to_owned(), limit };
+        let orders = vec![order("live:1", 3), order("dead:1", 2), order("unknown:1", 3)];
+        let claimed = fixture.store.claim_deliveries("n".to_owned(), orders, at, at + LEASE).await.unwrap();
+        let mut of_dead: Vec<_> = claimed.iter().filter(|one| one.host == "dead:1").map(|one| one.run).collect();
+        of_dead.sort();
+        // Those that were due first.
+        assert_eq!(of_dead, runs[..2]);
+        assert_eq!(claimed.len(), 3);
+    }
+
+    async fn hosts_that_are_due_are_found_from_any_name_on(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        for host in ["c:1", "a:1", "b:1", "a:1"] {
+            fixture.due(org, node, host).await;
+        }
+        let at = fixture.now();
+        let first = fixture.store.due_hosts(String::new(), at, 2).await.unwrap();
+        assert_eq!(first.iter().map(|due| due.host.as_str()).collect::<Vec<_>>(), ["a:1", "b:1"]);
+        let rest = fixture.store.due_hosts("b:1".to_owned(), at, 2).await.unwrap();
+        assert_eq!(rest.len(), 1);
+        assert!(rest[0].host == "c:1" && rest[0].due_at <= at);
+    }
+
+    async fn attempts_are_listed_and_failures_counted(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let (run, at) = fixture.due(org, node, "a:1").await;
+        let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
+        let next = at + Duration::from_secs(10);
+        fixture.store.record_attempt(made(&claimed, at, AfterAttempt::RetryAt(next))).await.unwrap();
+        let claimed = fixture.claim_due("n", "a:1", next).await.remove(0);
+        assert_eq!((claimed.attempts, claimed.failures), (1, 1));
+        fixture.store.record_attempt(made(&claimed, next, AfterAttempt::Abandoned)).await.unwrap();
+        assert!(fixture.claim_due("n", "a:1", next + Duration::from_hours(900)).await.is_empty());
+        let listed = fixture.store.list_deliveries(org, run).await.unwrap();
+        let shown: Vec<_> = listed.iter().map(|one| (one.attempt, one.at, one.status, one.next_at)).collect();
+        assert_eq!(shown, [(1, at, Some(500), Some(next)), (2, next, Some(500), None)]);
+        assert_eq!(listed[0].error.as_deref(), Some("answered 500"));
+        let other = fixture.org().await;
+        assert_eq!(fixture.store.list_deliveries(other, run).await, Err(Error::NotFound));
+    }
+
+    async fn only_the_newest_attempts_are_kept(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let (run, at) = fixture.due(org, node, "a:1").await;
+        let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
+        let most = limits::CALLBACK_ATTEMPTS;
+        for number in [1, 2, 3, most + 1, most + 2] {
+            let attempt = MadeAttempt { number, ..made(&claimed, at, AfterAttempt::RetryAt(at)) };
+            fixture.store.record_attempt(attempt).await.unwrap();
+        }
+        let listed = fixture.store.list_deliveries(org, run).await.unwrap();
+        assert_eq!(listed.iter().map(|one| one.attempt).collect::<Vec<_>>(), [3, most + 1, most + 2]);
+    }
+
+    async fn a_callback_is_sent_again_on_request(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let open = fixture.calling_back(org, node, "a:1").await;
+        let without = fixture.running(org, node).await;
+        let now = fixture.now();
+        let refused = async |run| fixture.store.redeliver(org, run, now).await.unwrap_err().to_string();
+        assert_eq!(refused(open.run).await, "the run is not finished: its callback is sent when it is");
+        assert_eq!(refused(without.run).await, "the run has no callback");
+        let stranger = fixture.org().await;
+        assert_eq!(fixture.store.redeliver(stranger, open.run, now).await, Err(Error::NotFound));
+
+        fixture.store.finish_run(open, fixture.ends()).await.unwrap();
+        let at = fixture.now();
+        let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
+        // It is under way: nobody sends it a second time meanwhile.
+        assert_eq!(fixture.store.redeliver(org, open.run, at).await, Ok((1, "a:1".to_owned())));
+        assert!(fixture.claim_due("n", "a:1", at).await.is_empty());
+        let later = at + Duration::from_secs(10);
+        fixture.store.record_attempt(made(&claimed, at, AfterAttempt::RetryAt(later))).await.unwrap();
+        // It waits for its next attempt: that one comes now, and the count begins anew.
+        assert_eq!(fixture.store.redeliver(org, open.run, at).await, Ok((2, "a:1".to_owned())));
+        let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
+        assert_eq!((claimed.attempts, claimed.failures), (1, 0));
+        fixture.store.record_attempt(made(&claimed, at, AfterAttempt::Delivered)).await.unwrap();
+        // It is done: all begins again.
+        assert_eq!(fixture.store.redeliver(org, open.run, later).await, Ok((3, "a:1".to_owned())));
+        assert_eq!(fixture.claim_due("n", "a:1", later).await.len(), 1);
+        assert_eq!(fixture.get(org, open.run).await.status, RunStatus::Succeeded);
+    }
+}
