@@ -427,3 +427,6 @@ fn last_status(events: &[EventRow]) -> RunStatus {
     last.and_then(|event| serde_json::from_str::<Data>(&event.data).ok())
         .map_or(RunStatus::Interrupted, |data| data.status)
 }
+
+#[cfg(test)]
+mod tests;

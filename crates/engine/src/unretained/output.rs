@@ -73,7 +73,7 @@ impl Unretained {
     }
 
     /// The answer of a run that is final, for this kind of reader, as long as it is held.
-    fn output(&self, run: RunId, reader: Reader) -> Option<Arc<str>> {
+    pub(crate) fn output(&self, run: RunId, reader: Reader) -> Option<Arc<str>> {
         let now = self.0.clock.now();
         let runs = self.runs();
         let output = runs.by_id.get(&run)?.output.as_ref()?;

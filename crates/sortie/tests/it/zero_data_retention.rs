@@ -1,6 +1,7 @@
 //! Zero data retention (contract 2.1, 2.2, part 3 and 4.1): on one node. What is written down is in `nothing_is_stored`,
 //! what other nodes see in `nodes`.
 
+mod callbacks;
 mod nodes;
 mod nothing_is_stored;
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Two nodes that share a database and a master key.
-async fn two() -> anyhow::Result<(Node, Node)> {
+pub(super) async fn two() -> anyhow::Result<(Node, Node)> {
     let key = "7".repeat(64);
     let first = node_with(
         Database::Postgres,

@@ -1,0 +1,134 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn at() -> Timestamp {
+    Timestamp::from_micros(1_700_000_000_000_000)
+}
+
+fn org(number: u8) -> OrgId {
+    OrgId::new(at(), [number; 10])
+}
+
+fn run(number: u8) -> RunId {
+    RunId::new(at(), [number; 10])
+}
+
+fn request(bytes: usize) -> Request {
+    Request {
+        definition: "x".repeat(bytes).into(),
+        inline: BTreeMap::new(),
+    }
+}
+
+fn registry(limit: usize, active: &Active) -> Unretained {
+    Unretained::new(limit, Clock::manual(at()), active.clone(), Arc::default())
+}
+
+fn admit(unretained: &Unretained, of: u8, number: u8, bytes: usize) -> Result<Admission, Error> {
+    let output = Output::of(Reader::Get);
+    unretained.admit((org(of), run(number)), request(bytes), output, at())
+}
+
+fn event(seq: i64, bytes: usize) -> EventRow {
+    EventRow {
+        seq,
+        kind: "message".to_owned(),
+        data: "x".repeat(bytes),
+        created_at: at(),
+    }
+}
+
+#[test]
+fn waiting_runs_are_taken_in_turn_by_organization_and_those_put_back_wait_on() {
+    let unretained = registry(1 << 30, &Active::default());
+    for (of, number) in [(1, 1), (1, 2), (1, 3), (2, 4), (3, 5)] {
+        drop(admit(&unretained, of, number, 1).unwrap());
+    }
+    assert_eq!(
+        unretained.take_waiting(9, Share::OneOfEach),
+        [run(1), run(4), run(5)]
+    );
+    unretained.put_back([run(4)]);
+    assert_eq!(unretained.take_waiting(2, Share::All), [run(2), run(4)]);
+    unretained.close(run(4), RunStatus::Cancelled).unwrap();
+    unretained.put_back([run(4)]);
+    assert_eq!(unretained.take_waiting(9, Share::All), [run(3)]);
+}
+
+#[test]
+fn what_was_not_recorded_leaves_nothing() {
+    let unretained = registry(3 << 20, &Active::default());
+    for _ in 0..10 {
+        admit(&unretained, 1, 1, 2 << 20).unwrap().refuse();
+    }
+    assert!(!unretained.holds(run(1)));
+    assert!(unretained.take_waiting(9, Share::All).is_empty());
+    assert!(admit(&unretained, 1, 1, 4 << 20).is_err());
+}
+
+#[tokio::test]
+async fn a_run_that_outgrows_its_bound_or_the_nodes_is_stopped() {
+    for (limit, bytes) in [(1 << 30, RUN_BYTES), (2 << 20, 2 << 20)] {
+        let active = Active::default();
+        let unretained = registry(limit, &active);
+        drop(admit(&unretained, 1, 1, 1).unwrap());
+        let mut place = active.enter(run(1));
+        unretained.add(run(1), &[event(2, bytes / 2)]);
+        assert_eq!(place.told(), None);
+        unretained.add(run(1), &[event(3, bytes / 2)]);
+        assert_eq!(place.stopped().await, StopReason::TooLarge);
+    }
+}
+
+#[test]
+fn events_keep_their_numbers_and_the_end_closes_them_once() {
+    let unretained = registry(1 << 30, &Active::default());
+    drop(admit(&unretained, 1, 1, 1).unwrap());
+    unretained.add(run(1), &[event(2, 1), event(3, 1)]);
+    // A write whose answer was lost comes by again.
+    unretained.add(run(1), &[event(3, 1), event(4, 1)]);
+    for _ in 0..2 {
+        unretained.close(run(1), RunStatus::Interrupted).unwrap();
+    }
+    let Found::Here(events) = unretained.events_after((org(1), run(1)), 1, 100) else {
+        panic!("it is here")
+    };
+    assert_eq!(
+        events.iter().map(|event| event.seq).collect::<Vec<_>>(),
+        [2, 3, 4, 5, 6]
+    );
+    let Found::Here(progress) = unretained.progress(org(1), run(1)) else {
+        panic!("it is here")
+    };
+    assert_eq!(
+        (progress.status, progress.last_event),
+        (RunStatus::Interrupted, 6)
+    );
+    assert!(matches!(unretained.progress(org(2), run(1)), Found::Elsewhere));
+    assert!(unretained.request(run(1)).is_none());
+}
+
+proptest! {
+    /// Whatever comes and goes, what is counted is what is there.
+    #[test]
+    fn the_count_of_bytes_is_never_off(steps in prop::collection::vec((0_u8..6, 1_u8..5, 1_usize..3_000_000), 1..40)) {
+        let unretained = registry(64 << 20, &Active::default());
+        for (kind, number, bytes) in steps {
+            let id = run(number);
+            match kind {
+                0 => if !unretained.holds(id) { let _refused = admit(&unretained, number, number, bytes); },
+                1 => {
+                    let last = unretained.runs().by_id.get(&id).map_or(0, Content::last_event);
+                    unretained.add(id, &[event(last + 1, bytes)]);
+                }
+                2 => { unretained.put_output(id, &"y".repeat(bytes), at()); }
+                3 => unretained.drop_output(id),
+                4 => unretained.finish(id, None),
+                _ => unretained.runs().remove(id),
+            }
+            let runs = unretained.runs();
+            prop_assert_eq!(runs.bytes, runs.by_id.values().map(Content::counts).sum::<usize>());
+        }
+    }
+}

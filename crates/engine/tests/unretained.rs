@@ -1,0 +1,196 @@
+//! Zero data retention against the clock: what is held, and for how long.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use sortie_api::{
+    OrgId, Run, RunId, Timestamp,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
+use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Hop, Options};
+use sortie_store::{Actor, Created, Store};
+use tempfile::TempDir;
+
+struct Rig {
+    engine: Engine,
+    clock: Clock,
+    org: OrgId,
+    _dirs: [TempDir; 2],
+}
+
+const BEGINNING: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+impl Rig {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = tempfile::Builder::new()
+            .prefix("sortie-test-")
+            .tempdir_in("/dev/shm")
+            .unwrap();
+        let store = Store::open(&format!("sqlite:{}", dir.path().join("test.db").display()))
+            .await
+            .unwrap();
+        let clock = Clock::manual(BEGINNING);
+        let options = Options {
+            clock: clock.clone(),
+            data_dir: dir.path().to_owned(),
+            memory_dir: Some(memory.path().join("work")),
+            ..Options::default()
+        };
+        let engine = Engine::start(options, store, Err("this test has no sandbox.".to_owned()))
+            .await
+            .unwrap();
+        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+        assert!(engine.bootstrap(&key).await.unwrap());
+        let org = engine.authenticate(key.expose()).await.unwrap().unwrap().org;
+        Self {
+            engine,
+            clock,
+            org,
+            _dirs: [dir, memory],
+        }
+    }
+
+    fn caller(&self) -> Caller {
+        Caller {
+            org: self.org,
+            actor: Actor::default(),
+            schedule: None,
+        }
+    }
+
+    /// A run that has answered.
+    async fn answered(&self, text: &str) -> RunId {
+        let request = serde_json::json!({"prompt": text, "shell": false, "zero_data_retention": true});
+        let request = serde_json::from_value(request).unwrap();
+        let created = self
+            .engine
+            .create_run(&self.caller(), request, None)
+            .await
+            .unwrap();
+        let Created::New(run) = created else {
+            panic!("the run is new")
+        };
+        assert!(self.follow(run.id).await.unwrap() > 3);
+        run.id
+    }
+
+    /// How many frames the stream has to its end.
+    async fn follow(&self, id: RunId) -> Result<usize, Error> {
+        let from = (0, Deltas::Off);
+        let stream = self.engine.follow(&self.caller(), id, from, Hop::First).await?;
+        let frames: Vec<_> = stream.collect().await;
+        let bytes = frames.into_iter().map(|frame| match frame.unwrap() {
+            sortie_engine::Frame::Events(bytes) | sortie_engine::Frame::Done(bytes) => bytes,
+        });
+        Ok(bytes
+            .map(|bytes| bytes.windows(5).filter(|part| part == b"data:").count())
+            .sum())
+    }
+
+    async fn get(&self, id: RunId) -> Run {
+        let caller = self.caller();
+        self.engine
+            .get_run(&caller, id, Duration::ZERO, Hop::First)
+            .await
+            .unwrap()
+    }
+
+    fn pass(&self, time: Duration) {
+        self.clock.set(self.clock.now() + time);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_there_for_five_minutes_and_the_output_for_an_hour() {
+    let rig = Rig::start().await;
+    let read = rig.answered("read late").await;
+    let unread = rig.answered("never read").await;
+    rig.pass(Duration::from_secs(5 * 60 - 1));
+    assert!(rig.follow(read).await.is_ok());
+    rig.pass(Duration::from_secs(1));
+    for id in [read, unread] {
+        assert!(matches!(rig.follow(id).await, Err(Error::Gone(_))));
+        let events = rig
+            .engine
+            .events_after(&rig.caller(), id, (0, 10), Hop::First)
+            .await;
+        assert!(matches!(events, Err(Error::Gone(_))));
+    }
+    rig.pass(Duration::from_secs(3_600 - 5 * 60 - 1));
+    let run = rig.get(read).await;
+    assert_eq!(
+        (run.output.as_deref(), run.output_available),
+        (Some("read late"), Some(false))
+    );
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.get(unread).await.output, None);
+    // The store is told at the next look.
+    while rig
+        .engine
+        .store()
+        .get_run(rig.org, unread)
+        .await
+        .unwrap()
+        .output_available
+        == Some(true)
+    {
+        tokio::task::yield_now().await;
+    }
+    while rig
+        .engine
+        .store()
+        .content_holder(rig.org, unread)
+        .await
+        .unwrap()
+        .is_some()
+    {
+        tokio::task::yield_now().await;
+    }
+    let run = rig.get(unread).await;
+    assert_eq!(
+        (run.output, run.output_available, run.output_expires_at),
+        (None, Some(false), None)
+    );
+    assert!(matches!(rig.follow(unread).await, Err(Error::Gone(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_node_passes_on_is_not_passed_on_again() {
+    let rig = Rig::start().await;
+    let id = rig.answered("here").await;
+    // As if this node had forgotten it, and another had it.
+    let elsewhere = sortie_store::NewRun {
+        id: RunId::new(BEGINNING, [9; 10]),
+        org: rig.org,
+        idempotency_key: None,
+        definition: sortie_store::Definition::Unretained(sortie_store::Unretained {
+            node: sortie_store::NodeId(77),
+            surcharge_percent: 0,
+        }),
+        inline: None,
+        callback: None,
+        max_cost: sortie_api::Micros::new(1).unwrap(),
+        timeout_seconds: 60,
+        labels: sortie_store::Labels::default(),
+        created_at: BEGINNING,
+    };
+    let other = elsewhere.id;
+    let node = sortie_store::NewNode {
+        id: sortie_store::NodeId(77),
+        name: "other".to_owned(),
+        started_at: BEGINNING,
+        lease_until: BEGINNING + Duration::from_hours(9),
+        address: Some("http://127.0.0.1:1".to_owned()),
+    };
+    rig.engine.store().register_node(node).await.unwrap();
+    rig.engine.store().create_run(elsewhere).await.unwrap();
+    for hop in [Hop::First, Hop::Second] {
+        let answer = rig
+            .engine
+            .get_run(&rig.caller(), other, Duration::ZERO, hop)
+            .await;
+        assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+    }
+    assert_eq!(rig.get(id).await.output.as_deref(), Some("here"));
+}
