@@ -16,6 +16,8 @@ pub const WEB_DOMAINS: usize = 100;
 pub const CONNECTIONS: usize = 16;
 /// Saved connections of one organization.
 pub const SAVED_CONNECTIONS: u32 = 1_000;
+/// Saved workflows of one organization.
+pub const SAVED_WORKFLOWS: u32 = 1_000;
 /// A connection's `url`, `authorization_url` and `token_url`, in characters.
 pub const CONNECTION_URL_CHARS: usize = 2_048;
 /// Entries of a connection's `headers` and `env`.
@@ -62,6 +64,24 @@ pub const CALLBACK_SECRET_CHARS: usize = 256;
 pub const BODY_BYTES: usize = 24 * 1024 * 1024;
 /// Runs on one page, most, and without pagination.
 pub const PAGE: u32 = 100;
+/// Schedules of one organization.
+pub const SCHEDULES: u32 = 1_000;
+/// A schedule's name, in characters.
+pub const SCHEDULE_NAME_CHARS: usize = 200;
+/// A schedule's `cron`, in bytes.
+pub const CRON_BYTES: usize = 200;
+/// A schedule's `timezone`, in bytes.
+pub const TIMEZONE_BYTES: usize = 64;
+/// A schedule's `catch_up_window_seconds`, most.
+pub const CATCH_UP_SECONDS: i64 = 30 * 24 * 3_600;
+/// A schedule's `catch_up_window_seconds` when none is sent.
+pub const CATCH_UP_SECONDS_DEFAULT: i64 = 3_600;
+/// A schedule's `jitter_seconds`, most.
+pub const JITTER_SECONDS: i64 = 3_600;
+/// A schedule's `max_consecutive_failures`, most.
+pub const CONSECUTIVE_FAILURES: i64 = 100;
+/// Instants of a schedule that are previewed, most.
+pub const NEXT_FIRES: i64 = 100;
 /// A key's name, in characters.
 pub const KEY_NAME_CHARS: usize = 200;
 /// Requests a minute with a bearer credential.

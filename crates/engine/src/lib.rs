@@ -19,6 +19,7 @@ mod sealing;
 mod testing;
 mod web;
 mod worker;
+mod workflows;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -273,15 +274,7 @@ impl Engine {
     async fn new_run(&self, caller: &Caller, request: RunRequest) -> Result<NewRun, Error> {
         let node = &self.0;
         let org = caller.org;
-        let intake = Intake {
-            options: &node.options,
-            models: &node.models,
-            web: &node.web,
-            commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
-            connections: &node.connections,
-            org,
-        };
-        let accepted = intake.accept(request).await?;
+        let accepted = self.intake(org).accept(request).await?;
         let now = node.options.clock.now();
         let id = RunId::new(now, random()?);
         Ok(NewRun {
@@ -301,6 +294,20 @@ impl Engine {
             },
             created_at: now,
         })
+    }
+
+    /// What requests of an organization are checked against.
+    fn intake(&self, org: OrgId) -> Intake<'_> {
+        let node = &self.0;
+        Intake {
+            options: &node.options,
+            models: &node.models,
+            web: &node.web,
+            commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
+            connections: &node.connections,
+            store: &node.store,
+            org,
+        }
     }
 
     /// The credentials that a run brings, as they are stored.

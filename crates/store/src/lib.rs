@@ -16,6 +16,7 @@ mod sealed;
 #[cfg(test)]
 mod tests;
 mod types;
+mod workflows;
 
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
@@ -25,6 +26,7 @@ pub use types::{
     InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
     Origin, Progress, Result, RunFilter, StoredDefinition, Sweep, Swept,
 };
+pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
 use self::db::{Db, vals};
 

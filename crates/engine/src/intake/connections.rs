@@ -27,6 +27,19 @@ pub(super) async fn check(
     org: OrgId,
     request: &mut RunRequest,
 ) -> Result<BTreeMap<String, Secrets>, Error> {
+    let brought = form(connections, request)?;
+    if let Some(all) = &request.connections {
+        references_there_are(connections, org, all).await?;
+    }
+    Ok(brought)
+}
+
+/// Checks all that can be said of the request's connections without looking for those that are saved. The credentials of
+/// inline ones by name, taken out of it.
+pub(super) fn form(
+    connections: &Connections,
+    request: &mut RunRequest,
+) -> Result<BTreeMap<String, Secrets>, Error> {
     let mut brought = BTreeMap::new();
     let Some(all) = &mut request.connections else {
         return Ok(brought);
@@ -54,7 +67,6 @@ pub(super) async fn check(
             }
         }
     }
-    references_there_are(connections, org, all).await?;
     Ok(brought)
 }
 

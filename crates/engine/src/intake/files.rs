@@ -8,7 +8,23 @@ use sortie_sandbox::RelPath;
 use super::broken;
 use crate::Error;
 
+/// Checks the form of `files`, and that each saved one exists.
 pub(super) fn check(files: &[RunFile]) -> Result<(), Error> {
+    form(files)?;
+    let saved = files
+        .iter()
+        .enumerate()
+        .find_map(|(at, file)| Some((at, file.file.as_ref()?)));
+    saved.map_or(Ok(()), |(at, file)| {
+        Err(broken(
+            format_args!("files[{at}].file"),
+            format!("no saved file {file:?}"),
+        ))
+    })
+}
+
+/// Checks all that can be said of `files` without looking for those that are saved.
+pub(super) fn form(files: &[RunFile]) -> Result<(), Error> {
     if files.len() > limits::FILES {
         return Err(broken(
             "files",
@@ -20,12 +36,7 @@ pub(super) fn check(files: &[RunFile]) -> Result<(), Error> {
         RelPath::new(&file.path).map_err(|rule| broken(format_args!("files[{at}].path"), rule))?;
         match (&file.file, &file.content) {
             (None, Some(content)) => inline_bytes += content.len(),
-            (Some(file), None) => {
-                return Err(broken(
-                    format_args!("files[{at}].file"),
-                    format!("no saved file {file:?}"),
-                ));
-            }
+            (Some(_), None) => {}
             (Some(_), Some(_)) | (None, None) => {
                 return Err(broken(
                     format_args!("files[{at}]"),

@@ -12,15 +12,18 @@ mod web;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sortie_api::{Micros, OrgId, RunRequest, limits};
+use sortie_api::{Micros, OrgId, RunRequest, limits, workflow::NOT_SAVED};
 use sortie_sandbox::Level;
+use sortie_store::Store;
 
 use crate::{
     Error, Options,
     connections::{Connections, secrets::Secrets},
     models::Models,
     web::NodeWeb,
+    workflows::effective,
 };
+use schemas::NoInput;
 
 pub(crate) use text::{idempotency_key, name};
 
@@ -47,19 +50,79 @@ pub(crate) struct Intake<'a> {
     /// Whether this node can run commands; the sentence says why not.
     pub(crate) commands: Result<Level, &'a str>,
     pub(crate) connections: &'a Connections,
+    /// Where saved workflows are.
+    pub(crate) store: &'a Store,
     /// Whose request it is.
     pub(crate) org: OrgId,
 }
 
 /// A broken rule: `field: rule`.
-fn broken(field: impl std::fmt::Display, rule: impl std::fmt::Display) -> Error {
+pub(crate) fn broken(field: impl std::fmt::Display, rule: impl std::fmt::Display) -> Error {
     Error::Invalid(format!("{field}: {rule}"))
 }
 
 impl Intake<'_> {
     /// Checks every rule and resolves the definition.
-    pub(crate) async fn accept(&self, mut request: RunRequest) -> Result<Accepted, Error> {
-        unavailable::workflow(&request)?;
+    pub(crate) async fn accept(&self, request: RunRequest) -> Result<Accepted, Error> {
+        let mut request = effective(self.store, self.org, request).await?;
+        let workflow = request.workflow.take();
+        let model = self.check_task(&mut request)?;
+        files::check(request.files.as_deref().unwrap_or_default())?;
+        let inline = connections::check(self.connections, self.org, &mut request).await?;
+        let (timeout_seconds, max_cost) = self.check_conditions(&mut request)?;
+        unavailable::zero_data_retention(&request)?;
+        unavailable::callback(&request)?;
+        schemas::check(&request, NoInput::IsMissing).await?;
+        let definition = serde_json::to_string(&request)
+            .map_err(|error| Error::Internal(format!("a definition cannot be serialized: {error}")))?;
+        Ok(Accepted {
+            definition: definition.into(),
+            max_cost,
+            timeout_seconds,
+            workflow,
+            model,
+            tags: request.tags.unwrap_or_default(),
+            inline,
+        })
+    }
+
+    /// Checks every rule that a definition can break before a run is made of it. What it leaves open stays open; whether
+    /// the files and connections exist that it names is seen by the run.
+    pub(crate) async fn accept_saved(&self, definition: &mut RunRequest) -> Result<(), Error> {
+        let sent = [
+            definition.workflow.is_some(),
+            definition.zero_data_retention.is_some(),
+            definition.callback.is_some(),
+        ];
+        if let Some((field, _)) = NOT_SAVED.iter().zip(sent).find(|(_, is_there)| *is_there) {
+            return Err(broken(
+                field,
+                "belongs to a single run and cannot be saved in a workflow",
+            ));
+        }
+        if definition.prompt.is_none() {
+            return Err(broken("prompt", "required"));
+        }
+        files::form(definition.files.as_deref().unwrap_or_default())?;
+        if let Some(name) = connections::form(self.connections, definition)?.keys().next() {
+            return Err(broken(
+                format_args!("connections.{name}"),
+                "brings credentials, which a workflow does not keep: use a saved connection",
+            ));
+        }
+        let mut run = RunRequest {
+            files: None,
+            // Whether commands can be run here is asked only where the definition says that it needs them.
+            shell: Some(definition.shell == Some(true)),
+            ..definition.clone()
+        };
+        self.check_task(&mut run)?;
+        self.check_conditions(&mut run)?;
+        schemas::check(&run, NoInput::MayCome).await
+    }
+
+    /// The rules of `prompt`, `input` and `model`; the model that is to be used.
+    fn check_task(&self, request: &mut RunRequest) -> Result<String, Error> {
         let prompt = request
             .prompt
             .as_deref()
@@ -73,31 +136,20 @@ impl Intake<'_> {
                 format!("must be at most {} bytes of JSON", limits::INPUT_BYTES),
             ));
         }
-        let model = self.resolve_model(&mut request)?;
-        files::check(request.files.as_deref().unwrap_or_default())?;
-        let inline = connections::check(self.connections, self.org, &mut request).await?;
+        self.resolve_model(request)
+    }
+
+    /// The rules of what a run is told by, may do and may cost; its time limit in seconds and its budget.
+    fn check_conditions(&self, request: &mut RunRequest) -> Result<(u32, Micros), Error> {
         if let Some(description) = &request.description {
             text::description(description)?;
         }
-        let timeout_seconds = timeout(&mut request)?;
-        self.check_shell(&mut request)?;
+        let timeout_seconds = timeout(request)?;
+        self.check_shell(request)?;
         web::check(request.web.as_ref(), self.web)?;
-        unavailable::zero_data_retention(&request)?;
-        let max_cost = self.budget(&mut request, timeout_seconds)?;
+        let max_cost = self.budget(request, timeout_seconds)?;
         text::tags(request.tags.as_deref().unwrap_or_default())?;
-        unavailable::callback(&request)?;
-        schemas::check(&request).await?;
-        let definition = serde_json::to_string(&request)
-            .map_err(|error| Error::Internal(format!("a definition cannot be serialized: {error}")))?;
-        Ok(Accepted {
-            definition: definition.into(),
-            max_cost,
-            timeout_seconds,
-            workflow: None,
-            model,
-            tags: request.tags.unwrap_or_default(),
-            inline,
-        })
+        Ok((timeout_seconds, max_cost))
     }
 
     fn resolve_model(&self, request: &mut RunRequest) -> Result<String, Error> {

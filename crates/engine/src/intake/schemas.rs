@@ -13,7 +13,17 @@ use crate::Error;
 /// Schemas are checked on the blocking threads, a few at a time: they are strangers' programs, if small ones.
 static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(4));
 
-pub(super) async fn check(request: &RunRequest) -> Result<(), Error> {
+/// What an `input_schema` says of an `input` that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoInput {
+    /// That it is missing: the run starts now.
+    IsMissing,
+    /// Nothing yet: each run may send its own.
+    MayCome,
+}
+
+/// Checks both schemas, and `input` against its own.
+pub(super) async fn check(request: &RunRequest, no_input: NoInput) -> Result<(), Error> {
     if request.input_schema.is_none() && request.output_schema.is_none() {
         return Ok(());
     }
@@ -25,7 +35,7 @@ pub(super) async fn check(request: &RunRequest) -> Result<(), Error> {
         if let Some(schema) = &output_schema {
             compile("output_schema", schema)?;
         }
-        input_schema.map_or(Ok(()), |schema| match_input(&schema, input.as_deref()))
+        input_schema.map_or(Ok(()), |schema| match_input(&schema, input.as_deref(), no_input))
     })
     .await;
     drop(permit);
@@ -36,9 +46,14 @@ fn compile(field: &str, schema: &RawValue) -> Result<Schema, Error> {
     Schema::compile(schema.get()).map_err(|error| broken(field, error))
 }
 
-fn match_input(schema: &RawValue, input: Option<&RawValue>) -> Result<(), Error> {
+fn match_input(schema: &RawValue, input: Option<&RawValue>, no_input: NoInput) -> Result<(), Error> {
     let schema = compile("input_schema", schema)?;
-    let input = input.ok_or_else(|| broken("input", "required by input_schema"))?;
+    let Some(input) = input else {
+        return match no_input {
+            NoInput::IsMissing => Err(broken("input", "required by input_schema")),
+            NoInput::MayCome => Ok(()),
+        };
+    };
     schema
         .check("input", input.get())
         .map_err(|errors| Error::Invalid(errors.join("; ")))

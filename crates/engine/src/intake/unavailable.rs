@@ -4,18 +4,10 @@
 use sortie_api::{RunRequest, limits};
 use url::Url;
 
-use super::{broken, text};
+use super::broken;
 use crate::Error;
 
 const NOT_YET: &str = "not available in this version";
-
-pub(super) fn workflow(request: &RunRequest) -> Result<(), Error> {
-    let Some(name) = &request.workflow else {
-        return Ok(());
-    };
-    text::name("workflow", name)?;
-    Err(broken("workflow", format!("no workflow {name:?}")))
-}
 
 pub(super) fn zero_data_retention(request: &RunRequest) -> Result<(), Error> {
     if request.zero_data_retention == Some(true) {

@@ -46,6 +46,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../../../migrations/0004_run_details.sql"),
     },
     Migration {
+        version: 5,
+        name: "workflows",
+        text: include_str!("../../../../migrations/0005_workflows.sql"),
+    },
+    Migration {
         version: 6,
         name: "schedules",
         text: include_str!("../../../../migrations/0006_schedules.sql"),

@@ -14,7 +14,7 @@ use crate::{
 
 /// Everything that is stored, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
-    const TABLES: [&str; 14] = [
+    const TABLES: [&str; 16] = [
         "SELECT id, name FROM organization ORDER BY id",
         "SELECT id, org_id, role FROM api_key ORDER BY id",
         "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
@@ -31,6 +31,8 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT run_id, seq, data FROM journal ORDER BY run_id, seq",
         "SELECT run_id, org_id, enqueued_at, node_id FROM queue ORDER BY run_id",
         "SELECT turn, last_org FROM dispatch",
+        "SELECT org_id, name, revision, updated_at, summary, definition FROM workflow ORDER BY org_id, name",
+        "SELECT org_id, at, id, action, target FROM audit ORDER BY org_id, at, id",
     ];
     let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<String>> {
         let mut rows = Vec::new();
@@ -186,6 +188,13 @@ both! {
         proves_atomic(fixture, async || fixture.store.cancel_run(org, fence.run, at).await).await;
         let cost = Micros::new(5).unwrap();
         proves_atomic(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, cost).await).await;
+    }
+
+    async fn the_commands_of_workflows_are_one_transaction_each(fixture: &Fixture) {
+        let org = fixture.org().await;
+        proves_atomic(fixture, async || fixture.put_workflow(org, "a", "x").await).await;
+        proves_atomic(fixture, async || fixture.put_workflow(org, "a", "y").await).await;
+        proves_atomic(fixture, async || fixture.delete_workflow(org, "a").await).await;
     }
 
     async fn the_next_attempt_at_held_runs_is_one_transaction(fixture: &Fixture) {

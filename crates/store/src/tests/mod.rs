@@ -13,6 +13,7 @@ mod races;
 mod read;
 mod takeover;
 mod work;
+mod workflows;
 
 /// Makes each test two: one on a fresh `SQLite` file, one on a fresh `PostgreSQL` database.
 macro_rules! both {

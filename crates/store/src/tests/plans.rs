@@ -82,6 +82,7 @@ async fn use_everything(fixture: &Fixture) {
     fixture.get(org, fence.run).await;
     list_everything(fixture, org).await;
     use_connections(fixture, org).await;
+    use_workflows(fixture, org).await;
 }
 
 async fn use_connections(fixture: &Fixture, org: OrgId) {
@@ -133,6 +134,16 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
     store.create_run(run.clone()).await.unwrap();
     store.run_secrets(run.id).await.unwrap();
     store.seal_check(b"x".to_vec()).await.unwrap();
+}
+
+async fn use_workflows(fixture: &Fixture, org: OrgId) {
+    for prompt in ["x", "y"] {
+        fixture.put_workflow(org, "a", prompt).await.unwrap();
+    }
+    fixture.store.get_workflow(org, "a").await.unwrap();
+    fixture.store.workflow_names(org).await.unwrap();
+    fixture.store.workflow_summaries(org).await.unwrap();
+    fixture.delete_workflow(org, "a").await.unwrap();
 }
 
 async fn list_everything(fixture: &Fixture, org: OrgId) {

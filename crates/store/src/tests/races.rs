@@ -10,7 +10,7 @@ use super::{
     fixture::{Fixture, entries},
 };
 use crate::{
-    Append, Cancelled, Created, Error,
+    Append, Cancelled, Created, Error, SavedWorkflow,
     db::{Tx, vals},
 };
 
@@ -359,6 +359,43 @@ both! {
             .await;
             assert_ne!(one.is_ok(), two.is_ok(), "{one:?} {two:?}");
             assert_eq!(fixture.store.list_keys(org).await.unwrap().len(), 1);
+        }
+    }
+
+    async fn workflows_saved_at_once_keep_to_the_limit_and_count_each_change_once(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let names: Vec<String> = (0..30).map(|number| format!("w{}", number % 15)).collect();
+        let saved = join_all(names.iter().map(|name| fixture.put_workflow(org, name, "x"))).await;
+        let refused = Error::Conflict("the organization has as many workflows as it may");
+        assert!(saved.iter().all(|saved| saved.as_ref().err().is_none_or(|error| *error == refused)));
+        let created = saved.iter().filter(|saved| matches!(saved, Ok(SavedWorkflow::Created(_)))).count();
+        let kept = fixture.store.workflow_names(org).await.unwrap();
+        assert_eq!((created, kept.len(), fixture.audited(org).await.len()), (10, 10, 10));
+        let prompts: Vec<String> = (0..20).map(|number| format!("p{}", number % 4)).collect();
+        let name = kept.first().unwrap().as_str();
+        let saved = join_all(prompts.iter().map(|prompt| fixture.put_workflow(org, name, prompt))).await;
+        assert!(saved.iter().all(|saved| matches!(saved, Ok(SavedWorkflow::Replaced(_)))));
+        let changes = i64::try_from(fixture.audited(org).await.len()).unwrap() - 10;
+        assert_eq!(fixture.store.get_workflow(org, name).await.unwrap().revision, 1 + changes);
+    }
+
+    async fn of_saving_and_deleting_a_workflow_both_are_done_in_some_order(fixture: &Fixture) {
+        for _ in 0..20 {
+            let org = fixture.org().await;
+            fixture.put_workflow(org, "a", "x").await.unwrap();
+            let (saved, deleted) =
+                join(fixture.put_workflow(org, "a", "y"), fixture.delete_workflow(org, "a")).await;
+            deleted.unwrap();
+            let left = fixture.store.get_workflow(org, "a").await;
+            match saved.unwrap() {
+                SavedWorkflow::Created(row) => {
+                    assert_eq!(row.revision, 1);
+                    assert_eq!(left.unwrap(), row);
+                }
+                SavedWorkflow::Replaced(row) => {
+                    assert_eq!((left.unwrap_err(), row.revision), (Error::NotFound, 2));
+                }
+            }
         }
     }
 

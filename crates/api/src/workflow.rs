@@ -1,0 +1,161 @@
+//! Saved workflows (contract 2.7): what is saved, how it is shown, and what a request that names one runs.
+//!
+//! A definition is a run request without the fields in [`NOT_SAVED`]. A field that a request sends beside `workflow`
+//! replaces the saved one whole; one that it does not send stays as saved.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::{request::RunRequest, time::Timestamp};
+
+/// The fields of a run request that belong to a single run: no workflow has them.
+pub const NOT_SAVED: [&str; 3] = ["workflow", "zero_data_retention", "callback"];
+
+/// Body of `PUT /v1/workflows/{name}`: the fields of a run request that hold for every run of the workflow.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+pub struct WorkflowDefinition(pub RunRequest);
+
+/// A saved workflow: its definition as it was saved, with its name, its revision and its times.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Workflow {
+    /// Its name, unique in the organization.
+    #[schema(example = "daily-report")]
+    pub name: String,
+    /// What its runs start from: these fields stand beside the others.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub definition: RunRequest,
+    /// 1 when it is made, one more each time its definition is changed.
+    #[schema(minimum = 1)]
+    pub revision: i64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When its definition was last changed.
+    pub updated_at: Timestamp,
+}
+
+/// A workflow in a list.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WorkflowSummary {
+    /// Its name.
+    #[schema(example = "daily-report")]
+    pub name: String,
+    /// With `detail=true`: what it does, where that is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub description: Option<String>,
+    /// With `detail=true`: the JSON Schema of its `input`, where one is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object, nullable = false)]
+    pub input_schema: Option<Box<RawValue>>,
+    /// With `detail=true`: the JSON Schema of its runs' output, where one is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object, nullable = false)]
+    pub output_schema: Option<Box<RawValue>>,
+}
+
+impl RunRequest {
+    /// What a request runs that names a workflow: each field as sent, else as `saved`. What belongs to a single run comes
+    /// from the request alone.
+    #[must_use]
+    pub fn over(self, saved: Self) -> Self {
+        Self {
+            prompt: self.prompt.or(saved.prompt),
+            input: self.input.or(saved.input),
+            workflow: self.workflow,
+            model: self.model.or(saved.model),
+            files: self.files.or(saved.files),
+            connections: self.connections.or(saved.connections),
+            description: self.description.or(saved.description),
+            input_schema: self.input_schema.or(saved.input_schema),
+            output_schema: self.output_schema.or(saved.output_schema),
+            timeout_seconds: self.timeout_seconds.or(saved.timeout_seconds),
+            shell: self.shell.or(saved.shell),
+            web: self.web.or(saved.web),
+            zero_data_retention: self.zero_data_retention,
+            max_cost_micros: self.max_cost_micros.or(saved.max_cost_micros),
+            tags: self.tags.or(saved.tags),
+            callback: self.callback,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::{prelude::*, sample::subsequence};
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+
+    /// Every field of a run request with a value, of which there are two that differ in all of it.
+    fn whole(which: u8) -> Map<String, Value> {
+        let request = json!({
+            "prompt": format!("p{which}"), "input": {"at": which, format!("only{which}"): [1]},
+            "workflow": format!("w{which}"), "model": format!("m{which}"),
+            "files": [{"path": format!("f{which}"), "content": ""}],
+            "connections": {format!("c{which}"): {"ref": "crm", "allowed_methods": ["GET"]}},
+            "description": format!("d{which}"), "input_schema": {"title": format!("i{which}")},
+            "output_schema": {"title": format!("o{which}")}, "timeout_seconds": i64::from(which),
+            "shell": which == 1, "web": {"search": which == 1}, "zero_data_retention": which == 1,
+            "max_cost_micros": i64::from(which), "tags": [format!("t{which}")],
+            "callback": {"url": format!("https://{which}.example/"), "secret": "s"},
+        });
+        request.as_object().cloned().unwrap()
+    }
+
+    fn fields() -> Vec<String> {
+        whole(1).keys().cloned().collect()
+    }
+
+    fn some_of(which: u8, names: &[String]) -> (RunRequest, Map<String, Value>) {
+        let mut all = whole(which);
+        all.retain(|name, _| names.contains(name));
+        (serde_json::from_value(all.clone().into()).unwrap(), all)
+    }
+
+    proptest! {
+        #[test]
+        fn fields_that_are_sent_replace_whole_and_all_others_stay(
+            sent in subsequence(fields(), 0..=16),
+            saved in subsequence(fields(), 0..=16),
+        ) {
+            let saved: Vec<String> = saved.into_iter().filter(|name| !NOT_SAVED.contains(&name.as_str())).collect();
+            let (request, sent) = some_of(1, &sent);
+            let (definition, saved) = some_of(2, &saved);
+            let run = serde_json::to_value(request.over(definition)).unwrap();
+            let mut expected = saved;
+            expected.extend(sent);
+            prop_assert_eq!(run, Value::from(expected));
+        }
+    }
+
+    #[test]
+    fn every_field_of_a_request_takes_part() {
+        let known: BTreeSet<String> = fields().into_iter().collect();
+        let told = serde_json::from_str::<RunRequest>(r#"{"":0}"#)
+            .unwrap_err()
+            .to_string();
+        let told: BTreeSet<String> = told.split('`').skip(3).step_by(2).map(str::to_owned).collect();
+        assert_eq!(told, known);
+    }
+
+    #[test]
+    fn a_record_is_flat() {
+        let record = Workflow {
+            name: "daily".to_owned(),
+            definition: serde_json::from_str(r#"{"prompt":"x","input":{"n": 12345678901234567890123}}"#)
+                .unwrap(),
+            revision: 2,
+            created_at: Timestamp::from_micros(0),
+            updated_at: Timestamp::from_micros(1_000),
+        };
+        assert_eq!(
+            serde_json::to_string(&record).unwrap(),
+            r#"{"name":"daily","prompt":"x","input":{"n": 12345678901234567890123},"revision":2,"created_at":"1970-01-01T00:00:00.000Z","updated_at":"1970-01-01T00:00:00.001Z"}"#
+        );
+    }
+}

@@ -1,0 +1,139 @@
+use sortie_api::{AuditId, OrgId, Timestamp};
+
+use super::{both, fixture::Fixture};
+use crate::{Actor, Audit, Error, PutWorkflow, SavedWorkflow, WorkflowRow, db::vals};
+
+impl Fixture {
+    /// An entry of the audit log for what is done now.
+    pub(super) fn audit(&self, org: OrgId, action: &'static str, target: &str) -> Audit {
+        let at = self.now();
+        let mut random = [0; 10];
+        random[2..].copy_from_slice(&self.number().to_be_bytes());
+        Audit {
+            id: AuditId::new(at, random),
+            org,
+            at,
+            actor: Actor::default(),
+            action,
+            target: target.to_owned(),
+        }
+    }
+
+    pub(super) fn new_workflow(name: &str, prompt: &str) -> PutWorkflow {
+        PutWorkflow {
+            name: name.to_owned(),
+            summary: format!(r#"{{"name":"{name}","description":"{prompt}"}}"#),
+            definition: format!(r#"{{"prompt":"{prompt}"}}"#),
+        }
+    }
+
+    /// Saves a workflow, of which an organization may have ten.
+    pub(super) async fn put_workflow(
+        &self,
+        org: OrgId,
+        name: &str,
+        prompt: &str,
+    ) -> crate::Result<SavedWorkflow> {
+        let audit = self.audit(org, "workflow.put", name);
+        self.store
+            .put_workflow(org, Self::new_workflow(name, prompt), 10, audit)
+            .await
+    }
+
+    pub(super) async fn delete_workflow(&self, org: OrgId, name: &str) -> crate::Result<()> {
+        let audit = self.audit(org, "workflow.delete", name);
+        self.store.delete_workflow(org, name, audit).await
+    }
+
+    /// What the audit log says of an organization: actions and targets, the oldest first.
+    pub(super) async fn audited(&self, org: OrgId) -> Vec<(String, String)> {
+        self.store
+            .db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT action, target FROM audit WHERE org_id = $1 ORDER BY org_id, at, id",
+                    vals![org],
+                )?
+                .iter()
+                .map(|row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned())))
+                .collect()
+            })
+            .await
+            .expect("a list")
+    }
+}
+
+fn row(
+    name: &str,
+    prompt: &str,
+    revision: i64,
+    (created_at, updated_at): (Timestamp, Timestamp),
+) -> WorkflowRow {
+    WorkflowRow {
+        name: name.to_owned(),
+        definition: Fixture::new_workflow(name, prompt).definition,
+        revision,
+        created_at,
+        updated_at,
+    }
+}
+
+both! {
+    async fn a_workflow_is_saved_found_listed_and_deleted(fixture: &Fixture) {
+        let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
+        for (org, name) in [(org, "b"), (org, "a"), (other, "c")] {
+            let saved = fixture.put_workflow(org, name, "x").await.unwrap();
+            assert!(matches!(saved, SavedWorkflow::Created(_)));
+        }
+        assert_eq!(store.workflow_names(org).await.unwrap(), ["a", "b"]);
+        assert_eq!(
+            store.workflow_summaries(org).await.unwrap(),
+            [r#"{"name":"a","description":"x"}"#, r#"{"name":"b","description":"x"}"#]
+        );
+        assert_eq!(store.get_workflow(org, "b").await.unwrap().definition, r#"{"prompt":"x"}"#);
+        assert_eq!(store.get_workflow(other, "b").await.unwrap_err(), Error::NotFound);
+        assert_eq!(fixture.delete_workflow(other, "b").await.unwrap_err(), Error::NotFound);
+        fixture.delete_workflow(org, "b").await.unwrap();
+        assert_eq!(fixture.delete_workflow(org, "b").await.unwrap_err(), Error::NotFound);
+        assert_eq!(store.get_workflow(org, "b").await.unwrap_err(), Error::NotFound);
+        assert_eq!(store.workflow_names(org).await.unwrap(), ["a"]);
+        let told = |action: &str, name: &str| (action.to_owned(), name.to_owned());
+        assert_eq!(
+            fixture.audited(org).await,
+            [told("workflow.put", "b"), told("workflow.put", "a"), told("workflow.delete", "b")]
+        );
+        assert_eq!(fixture.audited(other).await, [told("workflow.put", "c")]);
+    }
+
+    async fn each_change_raises_the_revision_and_the_same_again_is_none(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        let put = async |prompt| {
+            let audit = fixture.audit(org, "workflow.put", "a");
+            let at = audit.at;
+            (store.put_workflow(org, Fixture::new_workflow("a", prompt), 10, audit).await.unwrap(), at)
+        };
+        let (saved, first) = put("x").await;
+        assert_eq!(saved, SavedWorkflow::Created(row("a", "x", 1, (first, first))));
+        let (saved, _) = put("x").await;
+        assert_eq!(saved, SavedWorkflow::Replaced(row("a", "x", 1, (first, first))));
+        let (saved, second) = put("y").await;
+        assert_eq!(saved, SavedWorkflow::Replaced(row("a", "y", 2, (first, second))));
+        assert_eq!(store.get_workflow(org, "a").await.unwrap(), row("a", "y", 2, (first, second)));
+        assert_eq!(store.workflow_summaries(org).await.unwrap(), [r#"{"name":"a","description":"y"}"#]);
+        assert_eq!(fixture.audited(org).await.len(), 2);
+    }
+
+    async fn the_number_of_workflows_has_a_limit_and_replacing_is_free_of_it(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        for number in 0..10 {
+            fixture.put_workflow(org, &number.to_string(), "x").await.unwrap();
+        }
+        let refused = fixture.put_workflow(org, "a", "x").await.unwrap_err();
+        assert_eq!(refused, Error::Conflict("the organization has as many workflows as it may"));
+        fixture.put_workflow(org, "9", "y").await.unwrap();
+        fixture.put_workflow(other, "a", "x").await.unwrap();
+        let nobody = OrgId::new(fixture.now(), [1; 10]);
+        assert_eq!(fixture.put_workflow(nobody, "a", "x").await.unwrap_err(), Error::NotFound);
+        assert_eq!((fixture.audited(org).await.len(), fixture.audited(nobody).await.len()), (11, 0));
+    }
+}

@@ -1,0 +1,215 @@
+//! Saved workflows: named run definitions, whose texts this crate never looks into.
+//!
+//! A definition is replaced whole under a lock on its organization, and counted by `revision` where it changes: the same
+//! text again changes nothing and leaves no entry in the audit log.
+
+use sortie_api::{OrgId, Timestamp};
+
+use crate::{
+    Audit, Store, audit,
+    db::{Row, Stmt, Tx, batch, vals},
+    types::{Error, Result},
+};
+
+/// A workflow as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkflowRow {
+    /// Its name.
+    pub name: String,
+    /// The JSON of a `RunRequest`, as far as it was given when it was saved.
+    pub definition: String,
+    /// How often the definition was changed, from 1.
+    pub revision: i64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When its definition was last changed.
+    pub updated_at: Timestamp,
+}
+
+/// A workflow to save.
+#[derive(Clone, Debug)]
+pub struct PutWorkflow {
+    /// Its name.
+    pub name: String,
+    /// The JSON of its `WorkflowSummary`.
+    pub summary: String,
+    /// The JSON of a `RunRequest`.
+    pub definition: String,
+}
+
+/// What saving a workflow did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SavedWorkflow {
+    /// There was none of the name.
+    Created(WorkflowRow),
+    /// There was one, which has this definition now.
+    Replaced(WorkflowRow),
+}
+
+impl Store {
+    /// Saves a workflow at the time of `audit`. `Conflict` where it would be one more than `most`.
+    pub async fn put_workflow(
+        &self,
+        org: OrgId,
+        workflow: PutWorkflow,
+        most: u32,
+        audit: Audit,
+    ) -> Result<SavedWorkflow> {
+        let bytes = workflow.definition.len().saturating_add(workflow.summary.len());
+        self.db
+            .write_of(bytes, move |tx| put(tx, org, &workflow, most, &audit))
+            .await
+    }
+
+    /// A workflow by its name.
+    pub async fn get_workflow(&self, org: OrgId, name: &str) -> Result<WorkflowRow> {
+        let name = name.to_owned();
+        self.db
+            .read(move |tx| {
+                let row = tx.query_one(
+                    "SELECT name, revision, created_at, updated_at, definition FROM workflow \
+                     WHERE org_id = $1 AND name = $2",
+                    vals![org, name.as_str()],
+                )?;
+                Ok(WorkflowRow {
+                    definition: row.text(4)?.to_owned(),
+                    ..row_without_definition(&row)?
+                })
+            })
+            .await
+    }
+
+    /// The names of the organization's workflows, in order.
+    pub async fn workflow_names(&self, org: OrgId) -> Result<Vec<String>> {
+        self.texts(
+            org,
+            "SELECT name FROM workflow WHERE org_id = $1 ORDER BY org_id, name",
+        )
+        .await
+    }
+
+    /// The summaries of the organization's workflows, each as it was saved, by name.
+    pub async fn workflow_summaries(&self, org: OrgId) -> Result<Vec<String>> {
+        self.texts(
+            org,
+            "SELECT summary FROM workflow WHERE org_id = $1 ORDER BY org_id, name",
+        )
+        .await
+    }
+
+    /// The texts in the only column that `sql` finds for an organization.
+    async fn texts(&self, org: OrgId, sql: &'static str) -> Result<Vec<String>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(sql, vals![org])?
+                    .iter()
+                    .map(|row| row.text(0).map(str::to_owned))
+                    .collect()
+            })
+            .await
+    }
+
+    /// Deletes a workflow.
+    pub async fn delete_workflow(&self, org: OrgId, name: &str, audit: Audit) -> Result<()> {
+        let name = name.to_owned();
+        self.db.write(move |tx| delete(tx, org, &name, &audit)).await
+    }
+}
+
+/// A lock on the organization: it makes the limit exact, and what is found under it true until the end.
+fn lock<'a>(org: OrgId) -> Stmt<'a> {
+    Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
+}
+
+fn put(tx: &mut dyn Tx, org: OrgId, new: &PutWorkflow, most: u32, entry: &Audit) -> Result<SavedWorkflow> {
+    let [_, old] = batch(
+        tx,
+        &[
+            lock(org),
+            Stmt::new(
+                "SELECT name, revision, created_at, updated_at, CASE WHEN definition = $3 THEN 1 ELSE 0 END \
+                 FROM workflow WHERE org_id = $1 AND name = $2",
+                vals![org, new.name.as_str(), new.definition.as_str()],
+            ),
+        ],
+    )?;
+    let Some(old) = old.rows.first() else {
+        tx.batch(&[insert(org, new, most, entry), audit::record(entry)])?;
+        return Ok(SavedWorkflow::Created(WorkflowRow {
+            name: new.name.clone(),
+            definition: new.definition.clone(),
+            revision: 1,
+            created_at: entry.at,
+            updated_at: entry.at,
+        }));
+    };
+    let mut row = WorkflowRow {
+        definition: new.definition.clone(),
+        ..row_without_definition(old)?
+    };
+    if old.int(4)? == 0 {
+        tx.batch(&[replace(org, new, entry), audit::record(entry)])?;
+        row.revision = row.revision.saturating_add(1);
+        row.updated_at = entry.at;
+    }
+    Ok(SavedWorkflow::Replaced(row))
+}
+
+fn insert<'a>(org: OrgId, new: &'a PutWorkflow, most: u32, entry: &Audit) -> Stmt<'a> {
+    Stmt::new(
+        "INSERT INTO workflow (org_id, name, revision, created_at, updated_at, summary, definition) \
+         SELECT id, $2, 1, CAST($3 AS BIGINT), CAST($3 AS BIGINT), $4, $5 FROM organization WHERE id = $1 \
+         AND (SELECT COUNT(*) FROM (SELECT 1 FROM workflow w WHERE w.org_id = $1 LIMIT $6) AS counted) < $6",
+        vals![
+            org,
+            new.name.as_str(),
+            entry.at,
+            new.summary.as_str(),
+            new.definition.as_str(),
+            most
+        ],
+    )
+    .exactly(
+        1,
+        Error::Conflict("the organization has as many workflows as it may"),
+    )
+}
+
+fn replace<'a>(org: OrgId, new: &'a PutWorkflow, entry: &Audit) -> Stmt<'a> {
+    Stmt::new(
+        "UPDATE workflow SET revision = revision + 1, updated_at = $3, summary = $4, definition = $5 \
+         WHERE org_id = $1 AND name = $2",
+        vals![
+            org,
+            new.name.as_str(),
+            entry.at,
+            new.summary.as_str(),
+            new.definition.as_str()
+        ],
+    )
+    .exactly(1, Error::NotFound)
+}
+
+fn delete(tx: &mut dyn Tx, org: OrgId, name: &str, entry: &Audit) -> Result<()> {
+    tx.batch(&[
+        lock(org),
+        Stmt::new(
+            "DELETE FROM workflow WHERE org_id = $1 AND name = $2",
+            vals![org, name],
+        )
+        .exactly(1, Error::NotFound),
+        audit::record(entry),
+    ])
+    .map(drop)
+}
+
+/// The row of `name, revision, created_at, updated_at`, without its definition.
+fn row_without_definition(row: &Row) -> Result<WorkflowRow> {
+    Ok(WorkflowRow {
+        name: row.text(0)?.to_owned(),
+        definition: String::new(),
+        revision: row.int(1)?,
+        created_at: row.time(2)?,
+        updated_at: row.time(3)?,
+    })
+}
