@@ -14,6 +14,7 @@ mod models;
 mod no_sandbox;
 mod node;
 mod options;
+mod schedules;
 mod sealing;
 #[cfg(test)]
 mod testing;

@@ -12,6 +12,7 @@ mod db;
 mod keys;
 mod nodes;
 mod runs;
+mod schedules;
 mod sealed;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,9 @@ mod workflows;
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
+pub use schedules::{
+    Due, FireRow, Fires, NextInstant, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
+};
 pub use types::{
     Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,
     InlineCredentials, Journal, KeyRecord, Labels, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,

@@ -20,6 +20,14 @@ impl Store {
     }
 }
 
+/// Records a run without an idempotency key, in a transaction that does more than that.
+pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
+    let event = status_event(RunStatus::Queued, None, run.created_at)?;
+    match create(tx, run, &event)? {
+        Created::New(run) | Created::Existing(run) => Ok(run),
+    }
+}
+
 // All in one batch. After the first statement the run exists under its new id exactly if this command made it:
 // the others hang on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {

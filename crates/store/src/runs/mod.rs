@@ -17,6 +17,7 @@ mod sweep;
 mod takeover;
 mod work;
 
+pub(crate) use create::create_new;
 use sortie_api::{Micros, Run, RunStatus, RunUsage, Timestamp, event::EventType};
 
 use crate::{
