@@ -62,6 +62,8 @@ pub const CALLBACK_URL_CHARS: usize = 2_048;
 pub const CALLBACK_SECRET_CHARS: usize = 256;
 /// The whole body of a run request, in bytes: what the fields together may hold, with room for JSON escapes.
 pub const BODY_BYTES: usize = 24 * 1024 * 1024;
+/// `wait` of a read of a run, in seconds, most.
+pub const WAIT_SECONDS: i64 = 60;
 /// Runs on one page, most, and without pagination.
 pub const PAGE: u32 = 100;
 /// Schedules of one organization.

@@ -105,6 +105,21 @@ pub struct RunUsage {
     pub tool_calls: i64,
 }
 
+impl RunUsage {
+    /// Both together.
+    #[must_use]
+    pub const fn saturating_add(self, more: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(more.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(more.output_tokens),
+            cache_read_tokens: self.cache_read_tokens.saturating_add(more.cache_read_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(more.cache_write_tokens),
+            model_calls: self.model_calls.saturating_add(more.model_calls),
+            tool_calls: self.tool_calls.saturating_add(more.tool_calls),
+        }
+    }
+}
+
 /// A file that a run left under `outputs/` in its working directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Artifact {

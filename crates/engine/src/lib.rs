@@ -326,6 +326,14 @@ impl Engine {
         Ok(Some(InlineCredentials { sealed, names }))
     }
 
+    /// A run: as soon as it is final, and at the latest after `wait`.
+    pub async fn get_run(&self, org: OrgId, id: RunId, wait: Duration) -> Result<Run, Error> {
+        if !wait.is_zero() {
+            self.0.hub.until_final(org, id, wait).await?;
+        }
+        Ok(self.0.store.get_run(org, id).await?)
+    }
+
     /// Cancels a run and stops its worker; a final run is returned unchanged.
     pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<Run, Error> {
         match self

@@ -442,7 +442,11 @@ mod tests {
             .cancel_run(org, held, lifeline.options.clock.now())
             .await
             .unwrap();
-        lifeline.store.settle_run(held, 1, Micros::ZERO).await.unwrap();
+        lifeline
+            .store
+            .settle_run(held, 1, Micros::ZERO, sortie_api::RunUsage::default())
+            .await
+            .unwrap();
         assert_eq!(remove().await, 1);
         assert!(work_dir.join(at_work.to_string()).exists());
     }

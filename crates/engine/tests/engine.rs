@@ -367,6 +367,7 @@ async fn what_is_not_available_is_refused_and_nothing_is_created() {
     let filter = sortie_store::RunFilter {
         status: None,
         schedule: None,
+        tag: None,
         before: None,
         limit: 10,
     };

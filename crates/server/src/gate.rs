@@ -25,8 +25,8 @@ use tracing::Instrument as _;
 use crate::{
     Options,
     kit::{
-        Advice, ApiError, Credential, Fault, Guesses, Quota, RateLimits, RequestIds, Standing, Token, Whence,
-        X_REQUEST_ID, bearer, client_address, error_response, network,
+        Advice, ApiError, Credential, DeprecationHeaders, Fault, Guesses, Quota, RateLimits, RequestIds,
+        Standing, Token, Whence, X_REQUEST_ID, bearer, client_address, error_response, network,
     },
     routes,
 };
@@ -39,6 +39,7 @@ pub(crate) struct Gate {
     limits: RateLimits,
     guesses: Guesses,
     trusted_proxies: Vec<IpAddr>,
+    deprecation: DeprecationHeaders,
     /// Seconds since 1970.
     clock: fn() -> u64,
 }
@@ -63,6 +64,7 @@ impl Gate {
             ),
             guesses: Guesses::new(options.anonymous_requests_per_minute),
             trusted_proxies: options.trusted_proxies.clone(),
+            deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
             clock: now_seconds,
         }
     }
@@ -114,6 +116,9 @@ impl Gate {
         };
         let headers = response.headers_mut();
         standing.write(quota, headers);
+        if what.uri.path().starts_with("/v1/") {
+            self.deprecation.write(headers);
+        }
         if status == StatusCode::TOO_MANY_REQUESTS {
             headers.insert(RETRY_AFTER, HeaderValue::from(standing.reset));
         } else if status == StatusCode::UNAUTHORIZED {
@@ -269,6 +274,7 @@ mod tests {
             anonymous_requests_per_minute: limits::ANONYMOUS_REQUESTS_PER_MINUTE,
             trusted_proxies: Vec::new(),
             base_url: None,
+            deprecation: None,
         };
         let mut gate = Gate::new(engine, router, &options, 7);
         gate.clock = || 1_763_674_200;

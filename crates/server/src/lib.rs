@@ -16,6 +16,8 @@ use sortie_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use kit::Deprecation;
+
 use crate::{app::App, gate::Gate, kit::BodyBudget};
 
 /// What the server is told at its start.
@@ -29,6 +31,8 @@ pub struct Options {
     pub trusted_proxies: Vec<IpAddr>,
     /// The address clients use, for the `servers` of the `OpenAPI` document.
     pub base_url: Option<String>,
+    /// When `/v1` ends; none while it is the current version.
+    pub deprecation: Option<Deprecation>,
 }
 
 /// Serves until `stop` is cancelled, then ends open streams and returns when every connection is closed.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sortie_api::{KeyId, Role, RunId, RunStatus};
+use sortie_api::{KeyId, Role, RunId, RunStatus, ScheduleId};
 
 pub(crate) use self::connections::{ConnectionName, ConnectionsCommand, PutArgs};
 use crate::config::Flags;
@@ -151,6 +151,9 @@ pub(crate) struct RunArgs {
     /// Budget in millionths of a dollar [default: the engine's]
     #[arg(long, value_name = "MICROS")]
     pub(crate) max_cost: Option<i64>,
+    /// A tag to find the run by; may be given several times
+    #[arg(long = "tag", value_name = "TAG")]
+    pub(crate) tags: Vec<String>,
     /// Let the agent run no commands and write no files
     #[arg(long)]
     pub(crate) no_shell: bool,
@@ -179,16 +182,29 @@ pub(crate) struct Attendance {
     pub(crate) detach: bool,
 }
 
+/// Which runs are listed.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WhichRuns {
+    /// Only runs with this status
+    #[arg(long)]
+    pub(crate) status: Option<RunStatus>,
+    /// Only runs with this tag
+    #[arg(long)]
+    pub(crate) tag: Option<String>,
+    /// Only runs that this schedule has started
+    #[arg(long, value_name = "ID")]
+    pub(crate) schedule: Option<ScheduleId>,
+    /// How many at most
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
     /// List runs, newest first
     List {
-        /// Only runs with this status
-        #[arg(long)]
-        status: Option<RunStatus>,
-        /// How many at most
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
-        limit: u32,
+        #[command(flatten)]
+        which: WhichRuns,
         #[command(flatten)]
         list: ListArgs,
     },

@@ -7,7 +7,6 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sortie_api::{
     Connection, ErrorBody, ErrorCode, Event, KeyId, Run, RunDefinition, RunId, RunPage, RunRequest,
-    RunStatus,
     connection::{Authorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey},
     limits,
@@ -19,7 +18,7 @@ use sortie_net::{
 };
 use url::Url;
 
-use crate::args::ConnectionName;
+use crate::args::{ConnectionName, WhichRuns};
 use crate::failure::{Exit, Failure, Result};
 
 /// Largest answer that is taken: a page of 100 runs with outputs of 1 MiB each, escaped at worst.
@@ -177,16 +176,18 @@ impl Client {
         self.get(&format!("v1/runs/{id}")).await
     }
 
-    /// The newest runs, page by page, at most `limit`.
-    pub(crate) async fn list_runs(&self, status: Option<RunStatus>, limit: u32) -> Result<Vec<Run>> {
+    /// The newest of these runs, page by page.
+    pub(crate) async fn list_runs(&self, which: &WhichRuns) -> Result<Vec<Run>> {
         let mut runs: Vec<Run> = Vec::new();
         let mut cursor = String::new();
         loop {
-            let left = limit.saturating_sub(u32::try_from(runs.len()).unwrap_or(u32::MAX));
+            let left = which
+                .limit
+                .saturating_sub(u32::try_from(runs.len()).unwrap_or(u32::MAX));
             if left == 0 {
                 return Ok(runs);
             }
-            let path = page_path(status, left.min(limits::PAGE), &cursor);
+            let path = page_path(which, left.min(limits::PAGE), &cursor);
             let page: RunPage = self.get(&path).await?;
             runs.extend(page.items);
             if page.next_cursor.is_empty() {
@@ -272,13 +273,19 @@ impl Client {
     }
 }
 
-fn page_path(status: Option<RunStatus>, limit: u32, cursor: &str) -> String {
+fn page_path(which: &WhichRuns, limit: u32, cursor: &str) -> String {
     let path = "v1/runs?".to_owned();
     let start = path.len();
     let mut query = url::form_urlencoded::Serializer::for_suffix(path, start);
     query.append_pair("limit", &limit.to_string());
-    if let Some(status) = status {
+    if let Some(status) = which.status {
         query.append_pair("status", status.as_str());
+    }
+    if let Some(tag) = &which.tag {
+        query.append_pair("tag", tag);
+    }
+    if let Some(schedule) = which.schedule {
+        query.append_pair("schedule", &schedule.to_string());
     }
     if !cursor.is_empty() {
         query.append_pair("cursor", cursor);
@@ -384,6 +391,8 @@ mod tests {
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpListener,
     };
+
+    use sortie_api::RunStatus;
 
     use super::*;
 
@@ -523,10 +532,22 @@ mod tests {
 
     #[test]
     fn a_page_is_asked_for_with_all_its_filters() {
-        assert_eq!(page_path(None, 20, ""), "v1/runs?limit=20");
+        let all = WhichRuns {
+            status: None,
+            tag: None,
+            schedule: None,
+            limit: 20,
+        };
+        assert_eq!(page_path(&all, 20, ""), "v1/runs?limit=20");
+        let some = WhichRuns {
+            status: Some(RunStatus::TimedOut),
+            tag: Some("a&b".to_owned()),
+            schedule: "sched_01kafs6w1cefkstv6qr1ptb0mp".parse().ok(),
+            limit: 20,
+        };
         assert_eq!(
-            page_path(Some(RunStatus::TimedOut), 100, "a+b/="),
-            "v1/runs?limit=100&status=timed_out&cursor=a%2Bb%2F%3D"
+            page_path(&some, 100, "a+b/="),
+            "v1/runs?limit=100&status=timed_out&tag=a%26b&schedule=sched_01kafs6w1cefkstv6qr1ptb0mp&cursor=a%2Bb%2F%3D"
         );
     }
 

@@ -96,6 +96,7 @@ impl Node {
             anonymous_requests_per_minute: config.anonymous_rate_limit_per_minute,
             trusted_proxies: config.trusted_proxies.clone(),
             base_url: config.advertise_url.clone(),
+            deprecation: config.deprecation.clone(),
         };
         let serving = sortie_server::serve(
             listener,

@@ -89,6 +89,7 @@ impl Bench {
             journal: Journal::Empty,
             brought: Brought::Nothing,
             status: RunStatus::Succeeded,
+            usage: sortie_api::RunUsage::default(),
             output: Some("the answer".to_owned()),
             error: None,
             cost: Micros::ZERO,

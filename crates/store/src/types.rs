@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use sortie_api::{
-    Micros, OrgId, Role, Run, RunId, RunStatus, ScheduleId, Timestamp, event::EventType, id::KeyId,
+    Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp, event::EventType, id::KeyId,
 };
 
 /// Result of a store command.
@@ -207,12 +207,14 @@ pub enum Cancelled {
 }
 
 /// Which runs to list.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RunFilter {
     /// Only this status.
     pub status: Option<RunStatus>,
     /// Only runs of this schedule.
     pub schedule: Option<ScheduleId>,
+    /// Only runs with this tag.
+    pub tag: Option<String>,
     /// Only runs before this position, exclusive.
     pub before: Option<(Timestamp, RunId)>,
     /// At most so many.
@@ -283,6 +285,8 @@ pub struct Append {
     pub journal: NewEntries,
     /// The cost so far.
     pub cost: Micros,
+    /// What was used so far.
+    pub usage: RunUsage,
 }
 
 /// Entries of a run's journal to append.
@@ -324,6 +328,8 @@ pub enum Origin {
         status: RunStatus,
         /// The cost that was recorded.
         cost: Micros,
+        /// The use that was recorded.
+        usage: RunUsage,
     },
 }
 
@@ -338,6 +344,8 @@ pub struct Finish {
     pub error: Option<String>,
     /// The final cost.
     pub cost: Micros,
+    /// What was used.
+    pub usage: RunUsage,
     /// The last events, the final status among them.
     pub events: Vec<NewEvent>,
     /// Whether a journal was written, which goes now.

@@ -11,6 +11,7 @@ mod tail;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -164,6 +165,26 @@ impl Hub {
         });
         runs.insert(run, Arc::downgrade(&live));
         live
+    }
+
+    /// Returns when the run is final, after `limit`, or when the node stops.
+    pub(crate) async fn until_final(&self, org: OrgId, run: RunId, limit: Duration) -> Result<(), Error> {
+        // Registered before the first query, so that no change after it goes unseen.
+        let live = self.subscribe(run);
+        let mut changed = live.changed.subscribe();
+        let over = tokio::time::sleep(limit);
+        tokio::pin!(over);
+        loop {
+            if self.store.progress(org, run).await?.status.is_final() {
+                return Ok(());
+            }
+            tokio::select! {
+                // The sender lives as long as `live`.
+                _ = changed.changed() => {}
+                () = &mut over => return Ok(()),
+                () = self.stop.cancelled() => return Ok(()),
+            }
+        }
     }
 
     /// The run's events after `after`, then new ones, then `done`. A position beyond the last event counts as the last.

@@ -45,6 +45,7 @@ pub(crate) fn final_events(
         output: None,
         error: None,
         cost,
+        usage: rest.new.usage,
         events: rest.new.events,
         journal: match claim.origin {
             Origin::Queue(_) => rest.journal,

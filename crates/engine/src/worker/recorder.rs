@@ -12,7 +12,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
-use sortie_api::{Micros, RunId, RunStatus, event::EventType};
+use sortie_api::{Micros, RunId, RunStatus, RunUsage, event::EventType};
 use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent, Store};
 use tokio::{sync::Notify, time::Instant};
 
@@ -54,6 +54,8 @@ struct Pending {
     /// Whether somebody waits for them to be durable.
     urgent: bool,
     spent: Spent,
+    /// What was used by all that has come.
+    usage: RunUsage,
     /// The turn the agent is in.
     step: u32,
     state: State,
@@ -82,6 +84,7 @@ impl Pending {
             events: std::mem::take(&mut self.events),
             journal: NewEntries { after, data },
             cost: self.spent.cost,
+            usage: self.usage,
         }
     }
 }
@@ -122,10 +125,49 @@ pub(crate) struct Opening {
 
 /// What is recorded.
 enum Item {
-    /// An event, and the turn it tells of.
-    Event(NewEvent, Option<u32>),
+    /// An event, and what it tells of.
+    Event(NewEvent, Told),
     /// An entry of the journal.
     Entry(String),
+}
+
+/// What an event tells of the run as a whole.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    /// The turn it is in.
+    step: Option<u32>,
+    /// What was used in it.
+    usage: RunUsage,
+}
+
+impl Told {
+    fn by(event: &EventType) -> Self {
+        if let EventType::ModelCall(call) = event {
+            let count = |tokens| i64::try_from(tokens).unwrap_or(i64::MAX);
+            Self {
+                step: Some(call.step),
+                usage: RunUsage {
+                    input_tokens: count(call.input_tokens),
+                    output_tokens: count(call.output_tokens),
+                    cache_read_tokens: count(call.cache_read_tokens),
+                    cache_write_tokens: count(call.cache_write_tokens),
+                    model_calls: 1,
+                    tool_calls: 0,
+                },
+            }
+        } else if let EventType::Message { step, .. } = event {
+            Self {
+                step: Some(*step),
+                usage: RunUsage::default(),
+            }
+        } else {
+            let usage = RunUsage {
+                tool_calls: i64::from(matches!(event, EventType::ToolEnd(_))),
+                ..RunUsage::default()
+            };
+            Self { step: None, usage }
+        }
+    }
 }
 
 impl Item {
@@ -174,6 +216,11 @@ impl Recorder {
         self.pending().spent = spent;
     }
 
+    /// Goes on from what earlier attempts have used.
+    pub(crate) fn used(&self, usage: RunUsage) {
+        self.pending().usage = usage;
+    }
+
     /// Opens the attempt in the store, then appends what comes, until [`end`](Self::end) is called. An error means that
     /// the run must stop: nothing more can be recorded.
     pub(crate) async fn keep(&self, fence: Fence, opening: Opening) -> Result<Fence, Error> {
@@ -215,10 +262,15 @@ impl Recorder {
 
     async fn open(&self, fence: Fence, opening: Opening) -> Result<Fence, Error> {
         if opening.status != RunStatus::Starting {
+            let (cost, usage) = {
+                let pending = self.pending();
+                (pending.spent.cost, pending.usage)
+            };
             let new = Append {
                 events: opening.events,
                 journal: NewEntries::default(),
-                cost: self.pending().spent.cost,
+                cost,
+                usage,
             };
             return self.append(fence, new).await;
         }
@@ -270,15 +322,9 @@ impl Recorder {
     }
 
     async fn record_event(&self, event: EventType) -> Result<(), Stopped> {
-        let step = if let EventType::ModelCall(call) = &event {
-            Some(call.step)
-        } else if let EventType::Message { step, .. } = &event {
-            Some(*step)
-        } else {
-            None
-        };
+        let told = Told::by(&event);
         let event = NewEvent::new(&event, self.clock.now()).map_err(|_| Stopped)?;
-        self.accept(Item::Event(event, step)).await
+        self.accept(Item::Event(event, told)).await
     }
 
     async fn record_entry(&self, entry: Entry) -> Result<(), Stopped> {
@@ -317,9 +363,10 @@ impl Recorder {
                 pending.bytes += item.bytes();
                 pending.come += 1;
                 match item {
-                    Item::Event(event, step) => {
+                    Item::Event(event, told) => {
                         pending.events.push(event);
-                        pending.step = step.unwrap_or(pending.step);
+                        pending.step = told.step.unwrap_or(pending.step);
+                        pending.usage = pending.usage.saturating_add(told.usage);
                     }
                     Item::Entry(entry) => pending.entries.push(entry),
                 }

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use sortie_agent::{
     BudgetSpec, Model, Outcome, Redactor, Remains, RunSpec, Shell, Workspace, schema::Schema,
 };
-use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
+use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventType};
 use sortie_connect::Opened;
 use sortie_sandbox::{Backend, RelPath};
 use sortie_store::{Brought, Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
@@ -115,7 +115,7 @@ impl Attempt<'_> {
                 files: Files::ToLay,
                 journal: None,
             },
-            Origin::Lost { cost, .. } => match self.pick_up(cost).await? {
+            Origin::Lost { cost, usage, .. } => match self.pick_up(cost, usage).await? {
                 Ok(ground) => ground,
                 Err(ended) => return self.finish(ended, self.claim.fence).await,
             },
@@ -146,9 +146,14 @@ impl Attempt<'_> {
         finished
     }
 
-    /// Takes the run up from where its lost worker has left it, `recorded` being the cost that this one has told.
-    async fn pick_up(&mut self, recorded: Micros) -> Result<Result<Ground, Ended>, StoreError> {
+    /// Takes the run up from where its lost worker has left it, `recorded` and `used` being what this one has told.
+    async fn pick_up(
+        &mut self,
+        recorded: Micros,
+        used: RunUsage,
+    ) -> Result<Result<Ground, Ended>, StoreError> {
         self.charge(recorded, Micros::ZERO);
+        self.recorder.used(used);
         let picked = tokio::select! {
             biased;
             picked = pick_up(self.worker, self.claim) => picked?.map_err(Ended::Interrupted),
@@ -273,8 +278,12 @@ impl Attempt<'_> {
     /// Reports what a run that was cancelled under its worker has cost. A run that was lost in another way refuses it.
     async fn settle(&self) -> Result<(), StoreError> {
         let Fence { run, attempt, .. } = self.claim.fence;
-        let cost = self.recorder.rest().spent.until(Instant::now(), &self.budget());
-        self.worker.store.settle_run(run, attempt, cost).await
+        let rest = self.recorder.rest();
+        let cost = rest.spent.until(Instant::now(), &self.budget());
+        self.worker
+            .store
+            .settle_run(run, attempt, cost, rest.new.usage)
+            .await
     }
 
     fn budget(&self) -> BudgetSpec {

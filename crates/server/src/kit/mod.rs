@@ -5,6 +5,7 @@
 
 mod body_budget;
 mod client_address;
+mod deprecation;
 mod error;
 mod guesses;
 mod json;
@@ -17,6 +18,8 @@ mod who;
 
 pub(crate) use body_budget::BodyBudget;
 pub(crate) use client_address::{client_address, network};
+pub use deprecation::Deprecation;
+pub(crate) use deprecation::DeprecationHeaders;
 pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
 pub(crate) use guesses::{Advice, Guesses, Token};
 pub(crate) use json::{Json, JsonBody, json_response};

@@ -16,7 +16,7 @@ const SEAL_LEN: usize = 16;
 const TIME_LEN: usize = 8;
 
 /// What a list shows; a cursor is valid for no other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct List {
     /// Whose runs.
     pub(crate) org: OrgId,
@@ -24,11 +24,13 @@ pub(crate) struct List {
     pub(crate) status: Option<RunStatus>,
     /// Only runs of this schedule.
     pub(crate) schedule: Option<ScheduleId>,
+    /// Only runs with this tag.
+    pub(crate) tag: Option<String>,
 }
 
 /// A text that is not a cursor of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a cursor of this list; it is valid only with the status and schedule it was made with")]
+#[error("not a cursor of this list; it is valid only with the status, schedule and tag it was made with")]
 pub(crate) struct InvalidCursor;
 
 impl List {
@@ -71,6 +73,10 @@ impl List {
             seal.update(part);
             seal.update(&[0]);
         }
+        if let Some(tag) = &self.tag {
+            seal.update(tag.as_bytes());
+            seal.update(&[0]);
+        }
         seal.update(position);
         seal
     }
@@ -93,6 +99,7 @@ mod tests {
             org: OrgId::new(AT, [org; 10]),
             status: None,
             schedule: None,
+            tag: None,
         }
     }
 
@@ -116,10 +123,18 @@ mod tests {
                 status: Some(RunStatus::Queued),
                 ..list(1)
             },
+            List {
+                tag: Some("nightly".to_owned()),
+                ..list(1)
+            },
+            List {
+                tag: Some(String::new()),
+                ..list(1)
+            },
         ];
         let last = run(AT.as_micros(), [9; 10]);
-        for made in lists {
-            for used in lists {
+        for made in &lists {
+            for used in &lists {
                 let read = used.position(&made.cursor_after(last));
                 assert_eq!(read.is_ok(), made == used, "{made:?} {used:?}");
             }

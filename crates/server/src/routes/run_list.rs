@@ -74,6 +74,7 @@ impl Listing {
         let filter = RunFilter {
             status: self.list.status,
             schedule: self.list.schedule,
+            tag: self.list.tag.clone(),
             before: self.before,
             limit,
         };

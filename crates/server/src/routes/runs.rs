@@ -1,6 +1,6 @@
 //! `/v1/runs`: create, list, get, cancel, and the definition a run used.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::{FromRequestParts, State},
@@ -90,16 +90,26 @@ pub(crate) struct ListQuery {
     cursor: Option<String>,
     status: Option<RunStatus>,
     schedule: Option<ScheduleId>,
+    tag: Option<String>,
 }
 
 impl FromQuery for ListQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
         let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
+        let tag = pairs.get("tag")?.map(std::borrow::Cow::into_owned);
+        if tag
+            .as_ref()
+            .is_some_and(|tag| !(1..=limits::TAG_CHARS).contains(&tag.chars().count()))
+        {
+            let rule = format!("tag: must be 1 to {} characters", limits::TAG_CHARS);
+            return Err(ApiError::invalid_request(rule));
+        }
         Ok(Self {
             limit: limit.and_then(|limit| u32::try_from(limit).ok()),
             cursor: pairs.get("cursor")?.map(std::borrow::Cow::into_owned),
             status: pairs.parse("status")?,
             schedule: pairs.parse("schedule")?,
+            tag,
         })
     }
 }
@@ -124,9 +134,10 @@ pub(crate) enum RunList {
     get, path = "/v1/runs", tag = "runs",
     params(
         ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Runs on a page. Turns on pagination.", example = 20),
-        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before; valid only with the same `status` and `schedule`."),
+        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before; valid only with the same `status`, `schedule` and `tag`."),
         ("status" = Option<RunStatus>, Query, nullable = false, description = "Only runs with this status.", example = "running"),
         ("schedule" = Option<ScheduleId>, Query, nullable = false, description = "Only runs started by this schedule."),
+        ("tag" = Option<String>, Query, nullable = false, min_length = 1, max_length = 64, description = "Only runs with this tag.", example = "nightly"),
     ),
     responses((status = 200, description = "The runs: an array, or a page when `limit` or `cursor` is sent.", body = RunList, example = json!({
         "items": [{
@@ -148,6 +159,7 @@ pub(crate) async fn list_runs(
         org: who.org,
         status: query.status,
         schedule: query.schedule,
+        tag: query.tag,
     };
     let before = query
         .cursor
@@ -161,12 +173,26 @@ pub(crate) async fn list_runs(
     Listing::new(store, list, before, (limit, paged)).respond().await
 }
 
+/// The parameter `wait`: how long an answer may wait for the end of the run.
+pub(crate) struct Wait(Duration);
+
+impl FromQuery for Wait {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let seconds = pairs.integer("wait", 0, limits::WAIT_SECONDS)?.unwrap_or(0);
+        Ok(Self(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))))
+    }
+}
+
 /// Get a run
 ///
-/// The run as it stands, with its output once there is one.
+/// The run as it stands, with its output once there is one. With `wait` the answer comes when the run is final, or after
+/// that many seconds with the run as it stands then.
 #[utoipa::path(
     get, path = "/v1/runs/{id}", tag = "runs",
-    params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
+    params(
+        ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
+        ("wait" = Option<i32>, Query, minimum = 0, maximum = 60, nullable = false, description = "How many seconds to wait for the run to become final.", example = 0),
+    ),
     responses((status = 200, description = "The run.", body = Run, example = json!({
         "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "north: 12",
         "created_at": "2026-11-20T21:30:00.000Z", "started_at": "2026-11-20T21:30:00.004Z",
@@ -179,8 +205,9 @@ pub(crate) async fn get_run(
     State(app): State<Arc<App>>,
     who: Member,
     Path(id): Path<RunId>,
+    Query(Wait(wait)): Query<Wait>,
 ) -> ApiResult<Json<Run>> {
-    Ok(Json(app.engine.store().get_run(who.org, id).await?))
+    Ok(Json(app.engine.get_run(who.org, id, wait).await?))
 }
 
 /// Cancel a run

@@ -43,6 +43,7 @@ pub(crate) fn options() -> Options {
         anonymous_requests_per_minute: 1_000_000,
         trusted_proxies: Vec::new(),
         base_url: None,
+        deprecation: None,
     }
 }
 

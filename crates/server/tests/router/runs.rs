@@ -84,6 +84,7 @@ async fn a_long_list_arrives_in_stretches_and_is_whole() {
     let filter = RunFilter {
         status: None,
         schedule: None,
+        tag: None,
         before: None,
         limit: 100,
     };

@@ -102,6 +102,7 @@ fn request(args: &RunArgs) -> Result<RunRequest> {
         timeout_seconds: args.timeout,
         shell: args.no_shell.then_some(false),
         max_cost_micros: args.max_cost,
+        tags: Some(args.tags.clone()).filter(|tags| !tags.is_empty()),
         ..RunRequest::default()
     })
 }

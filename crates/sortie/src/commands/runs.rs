@@ -1,10 +1,10 @@
 //! `sortie runs`: what was run, and what came of it.
 
-use sortie_api::{Run, RunId, RunStatus};
+use sortie_api::{Run, RunId, RunStatus, RunUsage};
 
 use super::{Context, print_json, table};
 use crate::{
-    args::{EngineArgs, ListArgs, RunsCommand},
+    args::{EngineArgs, ListArgs, RunsCommand, WhichRuns},
     failure::{Exit, Result},
     follow::{self, Format, OnInterrupt, View},
     terminal,
@@ -12,7 +12,7 @@ use crate::{
 
 pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<Exit> {
     match command {
-        RunsCommand::List { status, limit, list } => list_runs(context, status, limit, &list).await,
+        RunsCommand::List { which, list } => list_runs(context, &which, &list).await,
         RunsCommand::Get { run, list } => get_run(context, run, &list).await,
         RunsCommand::Cancel { run, list } => cancel_run(context, run, &list).await,
         RunsCommand::Events { run, after, list } => events(context, run, after, &list).await,
@@ -20,14 +20,9 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
     }
 }
 
-async fn list_runs(
-    context: &Context,
-    status: Option<RunStatus>,
-    limit: u32,
-    args: &ListArgs,
-) -> Result<Exit> {
+async fn list_runs(context: &Context, which: &WhichRuns, args: &ListArgs) -> Result<Exit> {
     let connection = context.records(&args.engine).await?;
-    let runs = connection.client.list_runs(status, limit).await;
+    let runs = connection.client.list_runs(which).await;
     connection.close().await;
     let runs = runs?;
     if args.json {
@@ -90,12 +85,26 @@ fn details(run: &Run) -> String {
             "cost",
             Some(format!("{} of {}", run.cost_micros, run.max_cost_micros)),
         ),
+        ("usage", run.usage.as_ref().map(usage)),
+        ("workflow", run.workflow.clone()),
         ("schedule", run.schedule_id.map(|id| id.to_string())),
+        (
+            "tags",
+            (!run.tags.is_empty()).then(|| terminal::harmless(&run.tags.join(", ")).into_owned()),
+        ),
     ];
     lines
         .into_iter()
         .filter_map(|(name, value)| Some(format!("{name:<9} {}\n", value?)))
         .collect()
+}
+
+fn usage(used: &RunUsage) -> String {
+    let read = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens;
+    format!(
+        "{} model calls, {read} tokens in, {} out, {} tool calls",
+        used.model_calls, used.output_tokens, used.tool_calls
+    )
 }
 
 async fn cancel_run(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {

@@ -52,6 +52,9 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("web.search.api_key", Kind::Text),
     ("web.search.base_url", Kind::Text),
     ("web.search.price_micros", Kind::Integer),
+    ("api.v1.deprecated", Kind::Text),
+    ("api.v1.sunset", Kind::Text),
+    ("api.v1.successor", Kind::Text),
     ("log.format", Kind::Text),
     ("log.filter", Kind::Text),
 ];

@@ -8,6 +8,7 @@ mod layers;
 mod print;
 mod providers;
 mod values;
+mod versions;
 
 use std::{
     io,
@@ -78,6 +79,8 @@ pub(crate) struct Config {
     pub(crate) models: sortie_models::Settings,
     pub(crate) robots: RobotsTxt,
     pub(crate) search: Option<SearchSettings>,
+    /// When `/v1` ends.
+    pub(crate) deprecation: Option<sortie_server::Deprecation>,
     /// How far connections reach.
     pub(crate) connections_reach: Reach,
     pub(crate) sandbox_minimum: Level,
@@ -175,6 +178,7 @@ impl Config {
             models: providers::settings(&layers, environment, read.default_model()?)?,
             robots: read.robots()?,
             search: read.search()?,
+            deprecation: read.deprecation()?,
             connections_reach: read.connections_reach()?,
             sandbox_minimum: read.sandbox_minimum()?,
             sandbox_limits: read.sandbox_limits()?,

@@ -210,6 +210,27 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
              could ever reach it; lower it",
         ),
         (
+            "[api.v1]\ndeprecated = \"soon\"\nsunset = \"2027-09-15\"",
+            "api.v1.deprecated (sortie.toml): must be a date such as 2027-03-01",
+        ),
+        (
+            "[api.v1]\ndeprecated = \"2027-03-01\"",
+            "api.v1.sunset: must be set beside api.v1.deprecated",
+        ),
+        (
+            "[api.v1]\nsuccessor = \"https://example.com\"",
+            "api.v1.deprecated: must be set beside the other keys of api.v1",
+        ),
+        (
+            "[api.v1]\ndeprecated = \"2027-03-01\"\nsunset = \"2027-08-31\"",
+            "api.v1.sunset (sortie.toml): must be 2027-09-01 or later: a version works for six months after it is \
+             deprecated",
+        ),
+        (
+            "[api.v1]\ndeprecated = \"2027-03-01\"\nsunset = \"2027-09-01\"\nsuccessor = \"v2\"",
+            "api.v1.successor (sortie.toml): must be an http or https URL",
+        ),
+        (
             "[log]\nformat = \"xml\"",
             "log.format (sortie.toml): must be `text` or `json`",
         ),

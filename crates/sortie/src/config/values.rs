@@ -61,14 +61,14 @@ pub(super) struct Reader<'a>(pub(super) &'a Layers);
 
 impl Reader<'_> {
     /// The error that says that a key's value breaks a rule.
-    fn wrong(&self, key: &str, rule: &str) -> Error {
+    pub(super) fn wrong(&self, key: &str, rule: &str) -> Error {
         match self.0.get(key) {
             Some(setting) => Error(format!("{key} ({}): {rule}", setting.source)),
             None => Error(format!("{key}: {rule}")),
         }
     }
 
-    fn optional_text(&self, key: &str) -> Result<Option<&str>, Error> {
+    pub(super) fn optional_text(&self, key: &str) -> Result<Option<&str>, Error> {
         match self.0.get(key).map(|setting| &setting.value) {
             None => Ok(None),
             Some(Value::String(text)) if !text.is_empty() => Ok(Some(text)),

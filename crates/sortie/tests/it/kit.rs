@@ -59,6 +59,7 @@ pub(crate) fn unsettled(run: &Run) -> Run {
     Run {
         billing_pending: true,
         cost_micros: Micros::ZERO,
+        usage: None,
         ..run.clone()
     }
 }

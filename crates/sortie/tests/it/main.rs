@@ -18,6 +18,7 @@ mod rate_limit;
 mod recovery;
 mod runs;
 mod shutdown;
+mod versions;
 
 use sortie_testkit::{Database, Node, NodeOptions};
 

@@ -12,4 +12,6 @@ mod list;
 pub(crate) mod model;
 mod output_schema;
 mod rules;
+mod tags;
+mod wait;
 mod web;

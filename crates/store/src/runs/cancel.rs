@@ -1,11 +1,11 @@
 //! `cancel_run`: final at once, whatever the worker does; the worker meets its fence. `settle_run`: what it cost.
 
-use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
+use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
     journal::delete_journal,
     moves::{held, sources},
-    run_columns, run_with_output, select_runs, status_event,
+    run_columns, run_with_output, select_runs, status_event, usage_params,
 };
 use crate::{
     Store,
@@ -22,10 +22,12 @@ impl Store {
         self.db.write(move |tx| cancel(tx, (org, id), &event)).await
     }
 
-    /// Worker: what a run that was cancelled under it has cost in the end; the run leaves the queue. `Fenced` where it
-    /// is not cancelled, settled already, or not in this attempt.
-    pub async fn settle_run(&self, run: RunId, attempt: i64, cost: Micros) -> Result<()> {
-        self.db.write(move |tx| settle(tx, (run, attempt), cost)).await
+    /// Worker: what a run that was cancelled under it has cost and used in the end; the run leaves the queue. `Fenced`
+    /// where it is not cancelled, settled already, or not in this attempt.
+    pub async fn settle_run(&self, run: RunId, attempt: i64, cost: Micros, usage: RunUsage) -> Result<()> {
+        self.db
+            .write(move |tx| settle(tx, (run, attempt), cost, &usage))
+            .await
     }
 }
 
@@ -80,13 +82,16 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     })
 }
 
-fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros) -> Result<()> {
+fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &RunUsage) -> Result<()> {
+    let mut change = vals![run, attempt, RunStatus::Cancelled, cost];
+    change.extend(usage_params(usage));
     tx.batch(&[
         Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
         Stmt::new(
-            "UPDATE run SET cost_micros = $4, billing_pending = 0 \
+            "UPDATE run SET cost_micros = $4, billing_pending = 0, input_tokens = $5, output_tokens = $6, \
+             cache_read_tokens = $7, cache_write_tokens = $8, model_calls = $9, tool_calls = $10 \
              WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1",
-            vals![run, attempt, RunStatus::Cancelled, cost],
+            change,
         )
         .exactly(1, Error::Fenced),
         delete_journal(run),

@@ -221,7 +221,9 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
 pub(super) fn claims(ids: &str) -> Stmt<'_> {
     Stmt::new(
         "SELECT r.id, r.org_id, r.attempt, r.last_event, r.max_cost_micros, r.timeout_seconds, r.started_at, \
-         (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), r.status, r.cost_micros FROM run r \
+         (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), r.status, r.cost_micros, \
+         r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.model_calls, r.tool_calls \
+         FROM run r \
          WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id",
         vals![ids],
     )

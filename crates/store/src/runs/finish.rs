@@ -2,7 +2,9 @@
 
 use sortie_api::Run;
 
-use super::{insert_events, journal::delete_journal, moves, run_columns, run_from, work::count};
+use super::{
+    insert_events, journal::delete_journal, moves, run_columns, run_from, usage_params, work::count,
+};
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
@@ -42,13 +44,16 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         count(&finish.events)
     ];
     params.extend(moves::sources(finish.status)?);
+    params.extend(usage_params(&finish.usage));
     let mut statements = Vec::with_capacity(4 + finish.events.len());
     statements.push(Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![fence.run]));
     statements.push(
         Stmt::new(
             concat!(
                 "UPDATE run SET status = $4, outcome = $4, finished_at = $5, cost_micros = $6, \
-                 billing_pending = 0, error = $7, last_event = last_event + $8 \
+                 billing_pending = 0, error = $7, last_event = last_event + $8, \
+                 input_tokens = $13, output_tokens = $14, cache_read_tokens = $15, cache_write_tokens = $16, \
+                 model_calls = $17, tool_calls = $18 \
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
                  RETURNING ",
                 run_columns!()

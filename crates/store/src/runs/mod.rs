@@ -21,7 +21,7 @@ pub(crate) use create::create_new;
 use sortie_api::{Micros, Run, RunStatus, RunUsage, Timestamp, event::EventType};
 
 use crate::{
-    db::{Row, Stmt, vals},
+    db::{Row, Stmt, Val, vals},
     types::{Error, Fence, NewEvent, Result},
 };
 
@@ -76,7 +76,7 @@ fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
         workflow: row.opt_text(10)?.map(str::to_owned),
         tags: tags.map_err(|error| Error::Corrupt(error.to_string()))?,
         zero_data_retention: row.int(12)? != 0,
-        usage: status.is_final().then(|| usage_from(row)).transpose()?,
+        usage: status.is_final().then(|| usage_from(row, 13)).transpose()?,
         surcharge_percent: None,
         surcharge_micros: Micros::ZERO,
         output_available: None,
@@ -85,16 +85,28 @@ fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
     })
 }
 
-/// What the run of a row of [`run_columns`] has used.
-fn usage_from(row: &Row) -> Result<RunUsage> {
+/// What a run has used, in the columns from `first` on, in the order of [`run_columns`].
+fn usage_from(row: &Row, first: usize) -> Result<RunUsage> {
     Ok(RunUsage {
-        input_tokens: row.int(13)?,
-        output_tokens: row.int(14)?,
-        cache_read_tokens: row.int(15)?,
-        cache_write_tokens: row.int(16)?,
-        model_calls: row.int(17)?,
-        tool_calls: row.int(18)?,
+        input_tokens: row.int(first)?,
+        output_tokens: row.int(first + 1)?,
+        cache_read_tokens: row.int(first + 2)?,
+        cache_write_tokens: row.int(first + 3)?,
+        model_calls: row.int(first + 4)?,
+        tool_calls: row.int(first + 5)?,
     })
+}
+
+/// What a run has used, in the order of [`run_columns`].
+fn usage_params(usage: &RunUsage) -> [Val<'static>; 6] {
+    [
+        usage.input_tokens.into(),
+        usage.output_tokens.into(),
+        usage.cache_read_tokens.into(),
+        usage.cache_write_tokens.into(),
+        usage.model_calls.into(),
+        usage.tool_calls.into(),
+    ]
 }
 
 macro_rules! insert_events {

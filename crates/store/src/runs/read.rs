@@ -96,6 +96,16 @@ macro_rules! list_queue {
     };
 }
 
+// Through the tag, which has the order of the list: among its runs it walks to those of the status and the schedule.
+const LIST_TAGGED: &str = concat!(
+    select_runs!(),
+    "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
+     AND (t.created_at, t.run_id) < ($2, $3) \
+     AND (CAST($6 AS TEXT) IS NULL OR (SELECT s.status FROM run s WHERE s.id = t.run_id) = $6) \
+     AND (CAST($7 AS TEXT) IS NULL OR (SELECT s.schedule_id FROM run s WHERE s.id = t.run_id) = $7) \
+     ORDER BY t.created_at DESC, t.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
+);
+
 // One text for each way in, so that each has an index in the order of the list.
 fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
     // `~` is above every character of an id.
@@ -105,6 +115,18 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
             (at, id.to_string())
         });
     let mut params = vals![org, at, id, filter.limit];
+    if let Some(tag) = &filter.tag {
+        params.extend(vals![
+            tag.as_str(),
+            filter.status.map(RunStatus::as_str),
+            filter.schedule
+        ]);
+        return tx
+            .query_all(LIST_TAGGED, params)?
+            .iter()
+            .map(run_with_output)
+            .collect();
+    }
     params.extend(filter.schedule.map(Val::from));
     params.extend(filter.status.map(Val::from));
     let sql = match (filter.schedule, filter.status) {

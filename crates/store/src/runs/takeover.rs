@@ -6,6 +6,7 @@ use super::{
     json_ids,
     moves::held,
     sweep::MAX_TAKEOVERS,
+    usage_from,
 };
 use crate::{
     db::{Stmt, Tx, batch, vals},
@@ -46,6 +47,7 @@ pub(super) fn take_over(tx: &mut dyn Tx, node: NodeId, ids: &str) -> Result<Vec<
             let origin = Origin::Lost {
                 status: row.parse(8)?,
                 cost: row.micros(9)?,
+                usage: usage_from(row, 10)?,
             };
             claim_from(row, origin)
         })

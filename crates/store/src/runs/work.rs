@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sortie_api::RunStatus;
 
-use super::{insert_events, journal::insert_entries, moves};
+use super::{insert_events, journal::insert_entries, moves, usage_params};
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
@@ -63,8 +63,11 @@ fn append(tx: &mut dyn Tx, fence: Fence, new: &Append) -> Result<()> {
         new.cost
     ];
     params.extend(moves::held()?);
+    params.extend(usage_params(&new.usage));
     let update = Stmt::new(
-        "UPDATE run SET cost_micros = $5, last_event = last_event + $4 \
+        "UPDATE run SET cost_micros = $5, last_event = last_event + $4, \
+         input_tokens = $10, output_tokens = $11, cache_read_tokens = $12, cache_write_tokens = $13, \
+         model_calls = $14, tool_calls = $15 \
          WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($6, $7, $8, $9)",
         params,
     );

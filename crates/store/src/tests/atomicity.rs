@@ -172,7 +172,7 @@ both! {
         let cost = Micros::new(5).unwrap();
         proves_atomic(fixture, async || {
             let journal = entries(0, &["a", "b", "c", "d", "e"]);
-            fixture.store.append(fence, Append { events: events(), journal, cost }).await
+            fixture.store.append(fence, Append { events: events(), journal, cost, usage: sortie_api::RunUsage::default() }).await
         })
         .await;
         let fence = super::fixture::after(fence, 2);
@@ -187,7 +187,7 @@ both! {
         let at = fixture.now();
         proves_atomic(fixture, async || fixture.store.cancel_run(org, fence.run, at).await).await;
         let cost = Micros::new(5).unwrap();
-        proves_atomic(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, cost).await).await;
+        proves_atomic(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, cost, sortie_api::RunUsage::default()).await).await;
     }
 
     async fn the_commands_of_workflows_are_one_transaction_each(fixture: &Fixture) {

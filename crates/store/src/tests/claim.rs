@@ -173,7 +173,7 @@ both! {
         waiting(fixture, org, 2).await;
         let claim = async || fixture.store.claim_runs(node, 8, Some(1), fixture.now()).await.unwrap();
         assert!(claim().await.is_empty());
-        fixture.store.settle_run(fence.run, fence.attempt, Micros::ZERO).await.unwrap();
+        fixture.store.settle_run(fence.run, fence.attempt, Micros::ZERO, sortie_api::RunUsage::default()).await.unwrap();
         assert_eq!(claim().await.len(), 1);
     }
 
@@ -217,12 +217,12 @@ both! {
             fixture.running(org, node).await;
         }
         // One more than there are: it looks for it to the end.
-        let filter = RunFilter { status: Some(RunStatus::Running), schedule: None, before: None, limit: 21 };
+        let filter = RunFilter { status: Some(RunStatus::Running), schedule: None, tag: None, before: None, limit: 21 };
         let fastest = async || {
             let mut fastest = Duration::MAX;
             for _ in 0..6 {
                 let started = Instant::now();
-                assert_eq!(fixture.store.list_runs(org, filter).await.unwrap().len(), 20);
+                assert_eq!(fixture.store.list_runs(org, filter.clone()).await.unwrap().len(), 20);
                 fastest = fastest.min(started.elapsed());
             }
             fastest

@@ -255,7 +255,7 @@ both! {
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         store.cancel_run(org, held, fixture.now()).await.unwrap();
         assert!(kept(held).await, "its worker may still need them");
-        store.settle_run(held, fence.attempt, fixture.succeeded("x").cost).await.unwrap();
+        store.settle_run(held, fence.attempt, fixture.succeeded("x").cost, sortie_api::RunUsage::default()).await.unwrap();
         assert!(!kept(held).await);
 
         let lost = bringing().await;

@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use sortie_api::{Micros, OrgId, Role, Run, RunId, RunStatus, Timestamp, event::EventType, id::KeyId};
+use sortie_api::{
+    Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, Timestamp, event::EventType, id::KeyId,
+};
 use sortie_testkit::postgres::TestDatabase;
 
 use crate::{
@@ -193,6 +195,7 @@ impl Fixture {
             events,
             journal: NewEntries::default(),
             cost,
+            usage: usage(1),
         };
         self.store.append(fence, new).await
     }
@@ -232,6 +235,7 @@ impl Fixture {
             output: output.map(str::to_owned),
             error: error.map(str::to_owned),
             cost: Micros::new(42).expect("an amount"),
+            usage: usage(1),
             events: vec![self.message("bye"), self.status(status)],
             journal: Journal::Written,
             brought: crate::Brought::Credentials,
@@ -369,5 +373,17 @@ pub(super) fn after(fence: Fence, events: i64) -> Fence {
     Fence {
         last_event: fence.last_event + events,
         ..fence
+    }
+}
+
+/// A use in which no two figures are the same.
+pub(super) const fn usage(first: i64) -> RunUsage {
+    RunUsage {
+        input_tokens: first,
+        output_tokens: first + 1,
+        cache_read_tokens: first + 2,
+        cache_write_tokens: first + 3,
+        model_calls: first + 4,
+        tool_calls: first + 5,
     }
 }

@@ -358,6 +358,7 @@ impl<'a> Model<'a> {
                         data: (0..entries).map(|_| fixture.number().to_string()).collect(),
                     },
                     cost,
+                    usage: sortie_api::RunUsage::default(),
                 };
                 assert_eq!(fixture.store.append(fence, new.clone()).await, expected);
                 if expected.is_ok() {
@@ -411,7 +412,11 @@ impl<'a> Model<'a> {
         let attempt = stale.of(run.fence()).attempt;
         let is_due = run.unsettled && attempt == run.attempt;
         let cost = Micros::new(self.fixture.number().unsigned_abs()).unwrap();
-        let settled = self.fixture.store.settle_run(run.id, attempt, cost).await;
+        let settled = self
+            .fixture
+            .store
+            .settle_run(run.id, attempt, cost, sortie_api::RunUsage::default())
+            .await;
         assert_eq!(settled, if is_due { Ok(()) } else { Err(Error::Fenced) });
         if is_due {
             run.unsettled = false;

@@ -26,6 +26,7 @@ async fn use_everything(fixture: &Fixture) {
         events: vec![fixture.message("x")],
         journal: entries(0, &["{}", "{}"]),
         cost: Micros::ZERO,
+        usage: sortie_api::RunUsage::default(),
     };
     fixture.store.append(fence, one).await.unwrap();
     fixture.store.journal(fence.run).await.unwrap();
@@ -49,7 +50,7 @@ async fn use_everything(fixture: &Fixture) {
     let (run, attempt) = (cancelled.run, cancelled.attempt);
     fixture
         .store
-        .settle_run(run, attempt, Micros::ZERO)
+        .settle_run(run, attempt, Micros::ZERO, sortie_api::RunUsage::default())
         .await
         .unwrap();
     fixture.store.find_idempotent(org, "once").await.unwrap();
@@ -157,9 +158,18 @@ async fn list_everything(fixture: &Fixture, org: OrgId) {
         (Some(RunStatus::Failed), schedule),
         (Some(RunStatus::Queued), schedule),
     ] {
+        let tagged = RunFilter {
+            status,
+            schedule,
+            tag: Some("nightly".to_owned()),
+            before: None,
+            limit: 10,
+        };
+        fixture.store.list_runs(org, tagged).await.unwrap();
         let filter = RunFilter {
             status,
             schedule,
+            tag: None,
             before: None,
             limit: 10,
         };

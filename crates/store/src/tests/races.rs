@@ -88,7 +88,7 @@ both! {
             let cost = Micros::new(9).unwrap();
             let (cancelled, (settled, swept)) = join(
                 fixture.store.cancel_run(org, fence.run, fixture.now()),
-                join(fixture.store.settle_run(fence.run, fence.attempt, cost), fixture.sweep(at, 5)),
+                join(fixture.store.settle_run(fence.run, fence.attempt, cost, sortie_api::RunUsage::default()), fixture.sweep(at, 5)),
             )
             .await;
             // Whoever came second to the queue had nothing to do; what nobody met is met now.
@@ -271,8 +271,7 @@ both! {
             let new = Append {
                 events: vec![fixture.message("a")],
                 journal: entries(0, &["{}"]),
-                cost: Micros::new(3).unwrap(),
-            };
+                cost: Micros::new(3).unwrap(), usage: sortie_api::RunUsage::default() };
             let (swept, appended) = join(
                 fixture.take_over(taker, fixture.now(), 5),
                 fixture.store.append(fence, new),

@@ -16,6 +16,7 @@ async fn listed(
     let filter = RunFilter {
         status,
         schedule: None,
+        tag: None,
         before,
         limit,
     };
@@ -99,6 +100,43 @@ both! {
         }
     }
 
+    async fn runs_are_listed_by_tag_with_the_other_filters(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        let node = fixture.node().await;
+        let tagged = async |org, tags: &[&str], schedule: Option<ScheduleId>| {
+            let mut run = fixture.new_run(org);
+            run.labels.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            run.labels.schedule = schedule;
+            fixture.store.create_run(run.clone()).await.unwrap();
+            run.id
+        };
+        let schedule: ScheduleId = "sched_01hf7yat00e0080000000000aa".parse().unwrap();
+        let first = tagged(org, &["nightly", "a b"], None).await;
+        let second = tagged(org, &["nightly"], Some(schedule)).await;
+        tagged(org, &["weekly"], Some(schedule)).await;
+        tagged(other, &["nightly"], None).await;
+        let claim = fixture.claim(node, 4).await.into_iter().find(|claim| claim.fence.run == first).unwrap();
+        let fence = fixture.start(claim.fence).await.unwrap();
+        fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        let third = tagged(org, &["nightly"], None).await;
+
+        let by = async |tag: &str, status, schedule, before| {
+            let filter = RunFilter { status, schedule, tag: Some(tag.to_owned()), before, limit: 2 };
+            let runs = fixture.store.list_runs(org, filter).await.unwrap();
+            runs.iter().map(|run| run.id).collect::<Vec<_>>()
+        };
+        assert_eq!(by("nightly", None, None, None).await, [third, second]);
+        let last = fixture.get(org, second).await;
+        assert_eq!(by("nightly", None, None, Some((last.created_at, second))).await, [first]);
+        assert_eq!(by("a b", None, None, None).await, [first]);
+        assert_eq!(by("nightly", Some(RunStatus::Succeeded), None, None).await, [first]);
+        assert_eq!(by("nightly", None, Some(schedule), None).await, [second]);
+        assert!(by("nightly", Some(RunStatus::Succeeded), Some(schedule), None).await.is_empty());
+        assert!(by("night", None, None, None).await.is_empty());
+        assert_eq!(fixture.get(org, first).await.tags, ["nightly", "a b"]);
+        assert_eq!(last.schedule_id, Some(schedule));
+    }
+
     async fn runs_of_a_schedule_are_listed_by_status(fixture: &Fixture) {
         let org = fixture.org().await;
         let node = fixture.node().await;
@@ -111,7 +149,7 @@ both! {
         fixture.store.db.write(mark).await.unwrap();
         fixture.queued(org).await;
         let by = async |status| {
-            let filter = RunFilter { status, schedule: Some(schedule), before: None, limit: 10 };
+            let filter = RunFilter { status, schedule: Some(schedule), tag: None, before: None, limit: 10 };
             let runs = fixture.store.list_runs(org, filter).await.unwrap();
             runs.iter().map(|run| run.id).collect::<Vec<_>>()
         };
@@ -127,7 +165,7 @@ both! {
         let node = fixture.node().await;
         let fence = fixture.running(org, node).await;
         let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
-        let filter = RunFilter { status: None, schedule: None, before: None, limit: 10 };
+        let filter = RunFilter { status: None, schedule: None, tag: None, before: None, limit: 10 };
         assert_eq!(fixture.store.list_runs(org, filter).await.unwrap(), [run]);
     }
 
@@ -136,7 +174,7 @@ both! {
         fixture.queued(org).await;
         for status in [None, Some(RunStatus::Queued)] {
             let schedule = Some("sched_01hf7yat00e0080000000000aa".parse().unwrap());
-            let filter = RunFilter { status, schedule, before: None, limit: 10 };
+            let filter = RunFilter { status, schedule, tag: None, before: None, limit: 10 };
             assert!(fixture.store.list_runs(org, filter).await.unwrap().is_empty());
         }
     }

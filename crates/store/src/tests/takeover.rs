@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sortie_api::{Micros, RunStatus};
 
+use super::fixture::usage;
 use super::{
     both,
     fixture::{after, entries, sweep},
@@ -40,9 +41,9 @@ both! {
         let [first, second] = &swept.taken[..] else { panic!("{swept:?}") };
         assert_eq!(first.fence, Fence { attempt: 2, ..running });
         assert_eq!((first.started_at, first.org, &first.definition), (claim.started_at, org, &claim.definition));
-        assert_eq!(first.origin, Origin::Lost { status: RunStatus::Running, cost });
+        assert_eq!(first.origin, Origin::Lost { status: RunStatus::Running, cost, usage: usage(1) });
         assert_eq!(second.fence, Fence { attempt: 2, ..starting.fence });
-        assert_eq!(second.origin, Origin::Lost { status: RunStatus::Starting, cost: Micros::ZERO });
+        assert_eq!(second.origin, Origin::Lost { status: RunStatus::Starting, cost: Micros::ZERO, usage: sortie_api::RunUsage::default() });
         // A client sees nothing of it.
         assert_eq!(fixture.events(org, running.run).await, events);
         assert_eq!(fixture.get(org, running.run).await.status, RunStatus::Running);
@@ -139,7 +140,7 @@ both! {
             fixture.store.append(fence, journaled(entries(0, &["{}"]))).await.unwrap();
             fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
             if settles {
-                fixture.store.settle_run(fence.run, fence.attempt, Micros::ZERO).await.unwrap();
+                fixture.store.settle_run(fence.run, fence.attempt, Micros::ZERO, sortie_api::RunUsage::default()).await.unwrap();
             } else {
                 let held = vec![fence.run];
                 fixture.store.retake_held(node, held, fixture.now(), Micros::ZERO).await.unwrap();

@@ -1,6 +1,9 @@
 use sortie_api::{Micros, RunStatus};
 
-use super::{both, fixture::after};
+use super::{
+    both,
+    fixture::{after, usage},
+};
 use crate::{Cancelled, Error, Fence};
 
 fn micros(amount: u64) -> Micros {
@@ -16,7 +19,8 @@ both! {
         let fence = fixture.start(claim.fence).await.unwrap();
         let events = vec![fixture.message("one"), fixture.message("two")];
         fixture.append(fence, events, micros(7)).await.unwrap();
-        assert_eq!(fixture.get(org, id).await.cost_micros, micros(7));
+        let at_work = fixture.get(org, id).await;
+        assert_eq!((at_work.cost_micros, at_work.usage), (micros(7), None));
         let finish = fixture.succeeded("the answer");
         let run = fixture.store.finish_run(after(fence, 2), finish.clone()).await.unwrap();
 
@@ -27,6 +31,7 @@ both! {
         assert_eq!(run.started_at, Some(claim.started_at));
         assert_eq!(run.finished_at, Some(finish.at));
         assert_eq!(run.cost_micros, micros(42));
+        assert_eq!(run.usage, Some(usage(1)));
         assert!(!run.billing_pending);
         assert_eq!(fixture.told(org, id).await, ["queued", "starting", "running", "succeeded"]);
         let kinds: Vec<_> = fixture.events(org, id).await.into_iter().map(|event| event.kind).collect();
@@ -142,7 +147,7 @@ both! {
         let run = fixture.get(org, id).await;
         assert_eq!((run.billing_pending, run.cost_micros), (false, Micros::ZERO));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
-        assert_eq!(fixture.store.settle_run(id, 0, micros(1)).await.unwrap_err(), Error::Fenced);
+        assert_eq!(fixture.store.settle_run(id, 0, micros(1), sortie_api::RunUsage::default()).await.unwrap_err(), Error::Fenced);
     }
 
     async fn a_run_that_is_cancelled_under_its_worker_is_settled_by_its_report(fixture: &Fixture) {
@@ -151,14 +156,14 @@ both! {
         let fence = fixture.cancelled(org, node).await;
         let pending = fixture.get(org, fence.run).await;
         assert!(pending.billing_pending);
-        let settle = async |attempt| fixture.store.settle_run(fence.run, attempt, micros(11)).await;
+        let settle = async |attempt| fixture.store.settle_run(fence.run, attempt, micros(11), usage(5)).await;
         for stale in [fence.attempt - 1, fence.attempt + 1] {
             assert_eq!(settle(stale).await.unwrap_err(), Error::Fenced);
         }
         assert_eq!(fixture.get(org, fence.run).await, pending);
         settle(fence.attempt).await.unwrap();
         let run = fixture.get(org, fence.run).await;
-        assert_eq!((run.billing_pending, run.cost_micros), (false, micros(11)));
+        assert_eq!((run.billing_pending, run.cost_micros, run.usage), (false, micros(11), Some(usage(5))));
         assert_eq!(run.status, RunStatus::Cancelled);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
         assert_eq!(settle(fence.attempt).await.unwrap_err(), Error::Fenced);
@@ -168,10 +173,10 @@ both! {
         let org = fixture.org().await;
         let node = fixture.node().await;
         let fence = fixture.running(org, node).await;
-        let refused = fixture.store.settle_run(fence.run, fence.attempt, micros(1)).await.unwrap_err();
+        let refused = fixture.store.settle_run(fence.run, fence.attempt, micros(1), sortie_api::RunUsage::default()).await.unwrap_err();
         assert_eq!(refused, Error::Fenced);
         fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
-        let refused = fixture.store.settle_run(fence.run, fence.attempt, micros(1)).await.unwrap_err();
+        let refused = fixture.store.settle_run(fence.run, fence.attempt, micros(1), sortie_api::RunUsage::default()).await.unwrap_err();
         assert_eq!(refused, Error::Fenced);
         assert_eq!(fixture.get(org, fence.run).await.cost_micros, micros(42));
     }

@@ -4,7 +4,7 @@ use std::{io::Write as _, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use sortie_api::{Micros, RunStatus};
+use sortie_api::{Micros, RunStatus, RunUsage};
 use sortie_testkit::{
     Database, Node, NodeOptions, ScriptedModel,
     client::{data, kinds},
@@ -84,6 +84,14 @@ async fn a_run_costs_what_its_provider_counts(database: Database) -> Checked {
     let costs: Vec<_> = calls.iter().map(|call| call["cost_micros"].clone()).collect();
     assert_eq!(costs, [json!(3_000 + 1_500), json!(6_003 + 105)]);
     assert_eq!(run.cost_micros, micros(4_500 + 6_108));
+    let usage = RunUsage {
+        input_tokens: 3_001,
+        output_tokens: 107,
+        model_calls: 2,
+        tool_calls: 2,
+        ..RunUsage::default()
+    };
+    assert_eq!(run.usage, Some(usage));
     ensure!(!run.billing_pending);
     assert_eq!(
         (&calls[0]["stop_reason"], &calls[1]["stop_reason"]),
