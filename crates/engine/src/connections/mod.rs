@@ -293,7 +293,11 @@ impl Connections {
     }
 
     /// Seals a value for its place, once it is known that this node has the keys of the database.
-    async fn seal(&self, place: Place<'_>, value: &(impl Serialize + Sync)) -> Result<Vec<u8>, Error> {
+    pub(crate) async fn seal(
+        &self,
+        place: Place<'_>,
+        value: &(impl Serialize + Sync),
+    ) -> Result<Vec<u8>, Error> {
         self.fits().await?;
         let text = to_json(value)?;
         self.0
@@ -336,7 +340,7 @@ impl Connections {
     }
 
     /// Opens what was sealed for a place.
-    fn open<T: DeserializeOwned>(&self, place: Place<'_>, sealed: &[u8]) -> Result<T, Error> {
+    pub(crate) fn open<T: DeserializeOwned>(&self, place: Place<'_>, sealed: &[u8]) -> Result<T, Error> {
         let text = self.0.sealer.open(place, sealed).map_err(sealing_failed)?;
         // The error would repeat parts of the text.
         serde_json::from_slice(&text)

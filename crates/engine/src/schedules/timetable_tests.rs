@@ -7,14 +7,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// An expression as sets of numbers.
+/// An expression as sets of numbers, a bit for each.
 #[derive(Clone, Debug)]
 struct Sets {
-    minutes: BTreeSet<i8>,
-    hours: BTreeSet<i8>,
-    days: BTreeSet<i8>,
-    months: BTreeSet<i8>,
-    weekdays: BTreeSet<i8>,
+    /// Minutes, hours, days of the month, months, days of the week.
+    fields: [u64; 5],
     any_day: bool,
     any_weekday: bool,
 }
@@ -22,8 +19,8 @@ struct Sets {
 impl Sets {
     fn read(cron: &str) -> Self {
         let fields: Vec<&str> = cron.split(' ').collect();
-        let set = |at: usize, least: i8, most: i8| -> BTreeSet<i8> {
-            let mut set = BTreeSet::new();
+        let set = |at: usize, least: u32, most: u32| -> u64 {
+            let mut set = 0;
             for part in fields[at].split(',') {
                 let (range, step) = part.split_once('/').unwrap_or((part, "1"));
                 let (from, to) = match range.split_once('-') {
@@ -31,67 +28,73 @@ impl Sets {
                     None if range == "*" => (least, most),
                     None => (range.parse().unwrap(), range.parse().unwrap()),
                 };
-                set.extend((from..=to).step_by(step.parse().unwrap()));
+                for value in (from..=to).step_by(step.parse().unwrap()) {
+                    set |= 1 << value;
+                }
             }
             set
         };
-        let weekdays = set(4, 0, 6).into_iter().map(|day| day % 7).collect();
+        let weekdays = set(4, 0, 6);
         Self {
-            minutes: set(0, 0, 59),
-            hours: set(1, 0, 23),
-            days: set(2, 1, 31),
-            months: set(3, 1, 12),
-            weekdays,
+            fields: [set(0, 0, 59), set(1, 0, 23), set(2, 1, 31), set(3, 1, 12), weekdays | weekdays >> 7],
             any_day: fields[2] == "*",
             any_weekday: fields[4] == "*",
         }
     }
 
     fn matches(&self, time: DateTime) -> bool {
-        let day = self.days.contains(&time.day());
-        let weekday = self.weekdays.contains(&time.weekday().to_sunday_zero_offset());
-        let date = match (self.any_day, self.any_weekday) {
-            (true, _) => weekday,
-            (false, true) => day,
-            (false, false) => day || weekday,
+        let has = |field: usize, value: i8| self.fields[field] >> value & 1 == 1;
+        let day = || has(2, time.day());
+        let weekday = || has(4, time.weekday().to_sunday_zero_offset());
+        let date = || match (self.any_day, self.any_weekday) {
+            (true, _) => weekday(),
+            (false, true) => day(),
+            (false, false) => day() || weekday(),
         };
-        date && self.months.contains(&time.month())
-            && self.hours.contains(&time.hour())
-            && self.minutes.contains(&time.minute())
+        has(0, time.minute()) && has(1, time.hour()) && has(3, time.month()) && date()
+    }
+
+    fn every_hour(&self) -> bool {
+        self.fields[1].count_ones() == 24
     }
 }
 
-/// Every minute of a stretch of time, with what the clock of the zone shows.
-fn minutes(zone: &TimeZone, from: Instant, to: Instant) -> Vec<(Instant, DateTime)> {
-    let mut minutes = Vec::new();
-    let mut at = from;
-    while at <= to {
-        minutes.push((at, at.to_zoned(zone.clone()).datetime()));
-        at += SignedDuration::from_mins(1);
-    }
-    minutes
+/// A minute: when it begins, and what the clock shows, also as a number that grows by one with each minute of the clock.
+struct Minute {
+    at: Instant,
+    shown: DateTime,
+    number: i64,
+}
+
+/// Every minute of a stretch of time.
+fn minutes(zone: &TimeZone, from: Instant, to: Instant) -> Vec<Minute> {
+    let first = from.as_second() / 60;
+    (first..=to.as_second() / 60)
+        .map(|minute| {
+            let at = Instant::from_second(minute * 60).unwrap();
+            let offset = zone.to_offset(at);
+            let number = (at.as_second() + i64::from(offset.seconds())) / 60;
+            Minute { at, shown: offset.to_datetime(at), number }
+        })
+        .collect()
 }
 
 /// The instants among these minutes.
-fn naive(sets: &Sets, minutes: &[(Instant, DateTime)]) -> BTreeSet<Instant> {
+fn naive(sets: &Sets, minutes: &[Minute]) -> BTreeSet<Instant> {
     let mut instants = BTreeSet::new();
-    let mut latest: Option<DateTime> = None;
-    for (at, shown) in minutes {
-        if sets.hours.len() == 24 {
-            if sets.matches(*shown) {
-                instants.insert(*at);
-            }
-            continue;
+    let mut latest = minutes[0].number - 1;
+    for minute in minutes {
+        // Times of the clock that it has not shown before: one, none where it was set back, several where it was set forward.
+        let new = minute.number - latest;
+        latest = latest.max(minute.number);
+        let is_instant = if sets.every_hour() || new == 1 {
+            sets.matches(minute.shown)
+        } else {
+            (0..new).any(|back| sets.matches(minute.shown - SignedDuration::from_mins(back)))
+        };
+        if is_instant {
+            instants.insert(minute.at);
         }
-        // Times of the clock that it has not shown before: one, none where it goes back, several where it was set forward.
-        let mut time = latest.map_or(*shown, |latest| latest + SignedDuration::from_mins(1));
-        while time <= *shown {
-            if sets.matches(time) {
-                instants.insert(*at);
-            }
-            time += SignedDuration::from_mins(1);
-        }
-        latest = latest.max(Some(*shown));
     }
     instants
 }
@@ -127,16 +130,14 @@ const ZONES: [&str; 7] = [
 ];
 
 #[test]
-fn two_years_in_seven_zones_are_as_a_look_at_every_minute_says() {
+fn two_years_in_many_zones_are_as_a_look_at_every_minute_says() {
     let expressions = [
-        "* * * * *",
         "*/15 * * * *",
         "30 * * * *",
         "30 2 * * *",
         "0,30 0-3 * * *",
         "*/20 1,2 * * 0",
         "15 */2 * * *",
-        "0 0 1 * *",
         "0 0 29 2 *",
         "59 23 28-31 * 1-5",
         "5 0,12 13 * 5",
@@ -144,17 +145,11 @@ fn two_years_in_seven_zones_are_as_a_look_at_every_minute_says() {
     let from: Instant = "2026-01-01T00:00:00Z".parse().unwrap();
     let to: Instant = "2027-12-31T23:59:00Z".parse().unwrap();
     for name in ZONES {
-        // A day before, so that no time of the clock is met for the first time within.
         let all_minutes = minutes(&zone(name), from, to);
         for expression in expressions {
             let timetable = Timetable::new(expression, name).unwrap();
-            // Where the first minute of a walk shows a time is not known to be its first.
             let found = all(&timetable, from, to);
-            assert_eq!(
-                found,
-                naive(&Sets::read(expression), &all_minutes),
-                "{expression} {name}"
-            );
+            assert_eq!(found, naive(&Sets::read(expression), &all_minutes), "{expression} {name}");
         }
     }
 }
@@ -185,9 +180,9 @@ fn expression() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// A week around a setting of the clock, or any week where there is none.
+    /// Four days around a setting of the clock, or any four days where there is none.
     #[test]
     fn any_expression_is_as_a_look_at_every_minute_says(
         expression in expression(),
@@ -197,7 +192,7 @@ proptest! {
         let zone = zone(name);
         let about = Instant::from_second(second - second.rem_euclid(60)).unwrap();
         let about = zone.following(about).next().map_or(about, |change| change.timestamp());
-        let (from, to) = (about - SignedDuration::from_hours(80), about + SignedDuration::from_hours(80));
+        let (from, to) = (about - SignedDuration::from_hours(50), about + SignedDuration::from_hours(50));
         if let Ok(timetable) = Timetable::new(&expression, name) {
             let seen = minutes(&zone, from, to);
             prop_assert_eq!(all(&timetable, from, to), naive(&Sets::read(&expression), &seen), "{} {}", expression, about);

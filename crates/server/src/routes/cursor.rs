@@ -1,9 +1,11 @@
-//! Cursors of run lists: opaque, checked, and bound to the organization and filters they were made for.
+//! Cursors of lists: opaque, checked, and bound to the organization and filters they were made for.
 //!
-//! A cursor is a position (creation time and id of the last run shown) and an HMAC-SHA256 over it, the organization
+//! A cursor is a position (time and id of the last one shown) and an HMAC-SHA256 over it, the organization
 //! and the filters, cut to 128 bits. The key is derived from a constant, so that a cursor outlives restarts and is
 //! valid on every node. It is a seal against mistakes and mix-ups, not a secret: a position in one's own list gives
 //! access to nothing, and the list itself is always read for the organization of the credential.
+
+use std::{fmt::Display, str::FromStr};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -15,7 +17,7 @@ const KEY: [u8; 64] = *b"sortie, engine API: seal of the cursors of run lists, v
 const SEAL_LEN: usize = 16;
 const TIME_LEN: usize = 8;
 
-/// What a list shows; a cursor is valid for no other.
+/// What a list of runs shows; a cursor is valid for no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct List {
     /// Whose runs.
@@ -30,56 +32,66 @@ pub(crate) struct List {
 
 /// A text that is not a cursor of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a cursor of this list; it is valid only with the status, schedule and tag it was made with")]
+#[error("not a cursor of this list; it is valid only with the filters it was made with")]
 pub(crate) struct InvalidCursor;
 
 impl List {
     /// The cursor that continues behind the run at this position.
-    pub(crate) fn cursor_after(&self, (created_at, id): (Timestamp, RunId)) -> String {
-        let mut bytes = created_at.as_micros().to_be_bytes().to_vec();
-        bytes.extend_from_slice(id.to_string().as_bytes());
-        let seal = self.seal(&bytes).finalize().into_bytes();
-        bytes.extend(seal.iter().take(SEAL_LEN));
-        URL_SAFE_NO_PAD.encode(bytes)
+    pub(crate) fn cursor_after(&self, last: (Timestamp, RunId)) -> String {
+        cursor_after(&self.parts(), last)
     }
 
     /// The position a cursor stands for.
     pub(crate) fn position(&self, cursor: &str) -> Result<(Timestamp, RunId), InvalidCursor> {
-        let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
-        let (position, seal) = bytes
-            .len()
-            .checked_sub(SEAL_LEN)
-            .and_then(|at| bytes.split_at_checked(at))
-            .ok_or(InvalidCursor)?;
-        self.seal(position)
-            .verify_truncated_left(seal)
-            .map_err(|_| InvalidCursor)?;
-        let (time, id) = position.split_at_checked(TIME_LEN).ok_or(InvalidCursor)?;
-        let micros = i64::from_be_bytes(time.try_into().map_err(|_| InvalidCursor)?);
-        let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
-        Ok((Timestamp::from_micros(micros), id.ok_or(InvalidCursor)?))
+        position(&self.parts(), cursor)
     }
 
-    /// Fields of changing length are followed by a zero byte, which none of them contains.
-    fn seal(&self, position: &[u8]) -> Hmac<Sha256> {
-        let status = self.status.map(RunStatus::as_str).unwrap_or_default();
-        let schedule = self.schedule.map(|id| id.to_string()).unwrap_or_default();
-        let mut seal = Hmac::<Sha256>::new(&KEY.into());
-        for part in [
-            self.org.to_string().as_bytes(),
-            status.as_bytes(),
-            schedule.as_bytes(),
-        ] {
-            seal.update(part);
-            seal.update(&[0]);
-        }
-        if let Some(tag) = &self.tag {
-            seal.update(tag.as_bytes());
-            seal.update(&[0]);
-        }
-        seal.update(position);
-        seal
+    fn parts(&self) -> Vec<String> {
+        let mut parts = vec![
+            self.org.to_string(),
+            self.status.map(|status| status.as_str().to_owned()).unwrap_or_default(),
+            self.schedule.map(|id| id.to_string()).unwrap_or_default(),
+        ];
+        parts.extend(self.tag.clone());
+        parts
     }
+}
+
+/// The cursor that continues a list behind this position. `list` says which list it is: no two have the same parts.
+pub(crate) fn cursor_after<I: Display>(list: &[String], (at, id): (Timestamp, I)) -> String {
+    let mut bytes = at.as_micros().to_be_bytes().to_vec();
+    bytes.extend_from_slice(id.to_string().as_bytes());
+    let seal = seal(list, &bytes).finalize().into_bytes();
+    bytes.extend(seal.iter().take(SEAL_LEN));
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The position a cursor of a list stands for.
+pub(crate) fn position<I: FromStr>(list: &[String], cursor: &str) -> Result<(Timestamp, I), InvalidCursor> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
+    let (position, end) = bytes
+        .len()
+        .checked_sub(SEAL_LEN)
+        .and_then(|at| bytes.split_at_checked(at))
+        .ok_or(InvalidCursor)?;
+    seal(list, position)
+        .verify_truncated_left(end)
+        .map_err(|_| InvalidCursor)?;
+    let (time, id) = position.split_at_checked(TIME_LEN).ok_or(InvalidCursor)?;
+    let micros = i64::from_be_bytes(time.try_into().map_err(|_| InvalidCursor)?);
+    let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
+    Ok((Timestamp::from_micros(micros), id.ok_or(InvalidCursor)?))
+}
+
+/// Each part is followed by a zero byte, which none of them contains.
+fn seal(list: &[String], position: &[u8]) -> Hmac<Sha256> {
+    let mut seal = Hmac::<Sha256>::new(&KEY.into());
+    for part in list {
+        seal.update(part.as_bytes());
+        seal.update(&[0]);
+    }
+    seal.update(position);
+    seal
 }
 
 #[cfg(test)]
