@@ -80,6 +80,8 @@ struct Inner {
     own: Own,
     /// Wakes the dispatcher.
     work: Arc<Notify>,
+    /// Wakes the timer of the schedules.
+    schedules: Arc<Notify>,
     tracker: TaskTracker,
     /// No more runs are taken.
     closing: CancellationToken,
@@ -107,12 +109,14 @@ impl Engine {
         let tracker = TaskTracker::new();
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let active = Active::default();
+        let schedules = Arc::new(Notify::new());
         let worker = Arc::new(Worker {
             store: store.clone(),
             hub: hub.clone(),
             clock: options.clock.clone(),
             models: Arc::clone(&models),
             connections: connections.clone(),
+            schedules: Arc::clone(&schedules),
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
@@ -134,6 +138,7 @@ impl Engine {
             web,
             own: Own::default(),
             work: Arc::new(Notify::new()),
+            schedules,
             tracker,
             closing,
             closed,
@@ -165,6 +170,10 @@ impl Engine {
             stop: node.closing.clone(),
         };
         node.tracker.spawn(dispatcher.run());
+        if node.options.serves == Serves::Everyone {
+            node.tracker
+                .spawn(schedules::run_timer(self.clone(), node.closing.clone()));
+        }
         node.tracker.spawn(lifeline.run(node.closed.clone()));
         node.tracker.spawn(node::clean_up(
             node.store.clone(),
@@ -263,12 +272,18 @@ impl Engine {
         };
         let created = node.store.create_run(run).await?;
         if let Created::New(run) = &created {
-            if node.options.serves == Serves::OwnRuns {
-                node.own.add(run.id);
-            }
-            node.work.notify_one();
+            self.hand_out(run.id);
         }
         Ok(created)
+    }
+
+    /// Tells the dispatcher of a run that was recorded.
+    fn hand_out(&self, run: RunId) {
+        let node = &self.0;
+        if node.options.serves == Serves::OwnRuns {
+            node.own.add(run);
+        }
+        node.work.notify_one();
     }
 
     /// Checks a request against every rule: the run that it makes, not recorded yet.
@@ -345,6 +360,9 @@ impl Engine {
             Cancelled::Now(run) => {
                 self.0.active.stop(id, StopReason::NotOurs);
                 self.0.hub.ended(id);
+                if run.schedule_id.is_some() {
+                    self.0.schedules.notify_one();
+                }
                 Ok(run)
             }
             Cancelled::AlreadyFinal(run) => Ok(run),

@@ -352,6 +352,7 @@ mod tests {
             .unwrap(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             web: NodeWeb::new(&options).unwrap(),
+            schedules: Arc::default(),
             active: Active::default(),
             options: Arc::clone(&options),
         };

@@ -36,7 +36,13 @@ impl Sets {
         };
         let weekdays = set(4, 0, 6);
         Self {
-            fields: [set(0, 0, 59), set(1, 0, 23), set(2, 1, 31), set(3, 1, 12), weekdays | weekdays >> 7],
+            fields: [
+                set(0, 0, 59),
+                set(1, 0, 23),
+                set(2, 1, 31),
+                set(3, 1, 12),
+                weekdays | weekdays >> 7,
+            ],
             any_day: fields[2] == "*",
             any_weekday: fields[4] == "*",
         }
@@ -74,7 +80,11 @@ fn minutes(zone: &TimeZone, from: Instant, to: Instant) -> Vec<Minute> {
             let at = Instant::from_second(minute * 60).unwrap();
             let offset = zone.to_offset(at);
             let number = (at.as_second() + i64::from(offset.seconds())) / 60;
-            Minute { at, shown: offset.to_datetime(at), number }
+            Minute {
+                at,
+                shown: offset.to_datetime(at),
+                number,
+            }
         })
         .collect()
 }
@@ -149,7 +159,11 @@ fn two_years_in_many_zones_are_as_a_look_at_every_minute_says() {
         for expression in expressions {
             let timetable = Timetable::new(expression, name).unwrap();
             let found = all(&timetable, from, to);
-            assert_eq!(found, naive(&Sets::read(expression), &all_minutes), "{expression} {name}");
+            assert_eq!(
+                found,
+                naive(&Sets::read(expression), &all_minutes),
+                "{expression} {name}"
+            );
         }
     }
 }

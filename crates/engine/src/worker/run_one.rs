@@ -10,7 +10,7 @@ use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventTyp
 use sortie_connect::Opened;
 use sortie_sandbox::{Backend, RelPath};
 use sortie_store::{Brought, Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     active::{Active, Place, StopReason},
@@ -31,6 +31,8 @@ pub(crate) struct Worker {
     pub(crate) connections: Connections,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) web: NodeWeb,
+    /// Wakes the timer of the schedules.
+    pub(crate) schedules: Arc<Notify>,
     pub(crate) active: Active,
     pub(crate) options: Arc<Options>,
 }
@@ -323,6 +325,9 @@ impl Attempt<'_> {
             Ok(Some(run)) => {
                 if let Err(error) = self.worker.hub.publish_final(&run, &rows) {
                     tracing::error!(run = %run.id, %error, "the end of a run could not be told to its readers");
+                }
+                if run.schedule_id.is_some() {
+                    self.worker.schedules.notify_one();
                 }
             }
             // Stored, and the answer lost: readers find it in the store.

@@ -49,7 +49,9 @@ impl List {
     fn parts(&self) -> Vec<String> {
         let mut parts = vec![
             self.org.to_string(),
-            self.status.map(|status| status.as_str().to_owned()).unwrap_or_default(),
+            self.status
+                .map(|status| status.as_str().to_owned())
+                .unwrap_or_default(),
             self.schedule.map(|id| id.to_string()).unwrap_or_default(),
         ];
         parts.extend(self.tag.clone());

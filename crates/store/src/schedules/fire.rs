@@ -20,8 +20,8 @@ pub struct FireRow {
     pub last_instant: Timestamp,
     /// How many they are.
     pub instants: i64,
-    /// Whether somebody started the run, not the timetable.
-    pub by_hand: bool,
+    /// Empty for an instant of the timetable; the id of the run for a start by hand.
+    pub occasion: String,
     /// What became of it.
     pub outcome: FireOutcome,
     /// Why it was skipped.
@@ -98,14 +98,13 @@ fn record(tx: &mut dyn Tx, fires: &Fires) -> Result<Option<Run>> {
 }
 
 fn insert<'a>(schedule: ScheduleId, row: &'a FireRow) -> Stmt<'a> {
-    let occasion = row.run.filter(|_| row.by_hand).map(|run| run.to_string());
     Stmt::new(
         "INSERT INTO fire (schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id, recorded_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         vals![
             schedule,
             row.instant,
-            occasion.unwrap_or_default(),
+            row.occasion.as_str(),
             row.last_instant,
             row.instants,
             row.outcome.as_str(),
@@ -121,7 +120,7 @@ fn trigger(tx: &mut dyn Tx, schedule: ScheduleId, run: &NewRun) -> Result<Run> {
         instant: run.created_at,
         last_instant: run.created_at,
         instants: 1,
-        by_hand: true,
+        occasion: run.id.to_string(),
         outcome: FireOutcome::Started,
         reason: None,
         run: Some(run.id),

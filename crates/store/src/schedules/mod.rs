@@ -226,7 +226,7 @@ fn fire_from(row: &Row) -> Result<FireRow> {
         instant: row.time(0)?,
         last_instant: row.time(1)?,
         instants: row.int(2)?,
-        by_hand: !row.text(3)?.is_empty(),
+        occasion: row.text(3)?.to_owned(),
         outcome,
         reason: row.opt_text(5)?.map(str::to_owned),
         run: row.opt_parse(6)?,

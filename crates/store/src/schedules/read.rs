@@ -68,16 +68,18 @@ impl Store {
             .await
     }
 
-    /// What became of a schedule's instants before a position, the latest first, at most `limit`. A position is an instant, and
-    /// the run of a start by hand.
+    /// What became of a schedule's instants before a position, the latest first, at most `limit`. A position is an instant
+    /// and its occasion.
     pub async fn list_fires(
         &self,
         org: OrgId,
         id: ScheduleId,
-        before: Option<(Timestamp, Option<RunId>)>,
+        before: Option<(Timestamp, String)>,
         limit: u32,
     ) -> Result<Vec<FireRow>> {
-        self.db.read(move |tx| fires(tx, (org, id), before, limit)).await
+        self.db
+            .read(move |tx| fires(tx, (org, id), before.as_ref(), limit))
+            .await
     }
 
     /// System: schedules of all organizations whose next instant is due at `at`, behind a position, at most `limit`.
@@ -124,13 +126,13 @@ impl Store {
             .await
     }
 
-    /// System: when the next instant of any schedule is due.
-    pub async fn next_due(&self) -> Result<Option<Timestamp>> {
+    /// System: when the first instant of any schedule is due that is due after `after`.
+    pub async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>> {
         self.db
-            .read(|tx| {
+            .read(move |tx| {
                 let first = tx.query_opt(
                     "SELECT s.due_at FROM schedule s WHERE s.due_at > $1 ORDER BY s.due_at, s.id LIMIT 1",
-                    vals![i64::MIN],
+                    vals![after],
                 )?;
                 first.map(|row| row.time(0)).transpose()
             })
@@ -187,11 +189,11 @@ impl Store {
 fn fires(
     tx: &mut dyn Tx,
     (org, id): (OrgId, ScheduleId),
-    before: Option<(Timestamp, Option<RunId>)>,
+    before: Option<&(Timestamp, String)>,
     limit: u32,
 ) -> Result<Vec<FireRow>> {
-    let (at, occasion) = before.map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, run)| {
-        (at, run.map(|run| run.to_string()).unwrap_or_default())
+    let (at, occasion) = before.map_or((Timestamp::from_micros(i64::MAX), "~"), |(at, occasion)| {
+        (*at, occasion.as_str())
     });
     let [_, fires] = batch(
         tx,
