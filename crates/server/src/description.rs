@@ -83,6 +83,7 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
     document["servers"] = json!([{"url": base_url.unwrap_or("/")}]);
     document["tags"] = json!([
         {"name": "runs", "description": "Create runs, follow them, read their results."},
+        {"name": "workflows", "description": "Save run definitions under names that runs and schedules start by."},
         {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
         {"name": "models", "description": "The models runs can use."},
         {"name": "organization", "description": "The organization behind the key."},
@@ -98,6 +99,7 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
     let connections = &mut document["components"]["schemas"]["RunRequest"]["properties"]["connections"];
     connections["maxProperties"] = limits::CONNECTIONS.into();
     connections["propertyNames"] = json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,99}$"});
+    routes::workflows::describe(&mut document["components"]["schemas"]);
     document["components"]["responses"] = failures();
     document["components"]["headers"] = headers();
     document["components"]["securitySchemes"] = json!({"api_key": {

@@ -204,6 +204,7 @@ fn request_bodies_refuse_unknown_fields() {
         "WebRestriction",
         "Callback",
         "CreateKey",
+        "WorkflowDefinition",
     ] {
         let schema = &document["components"]["schemas"][name];
         assert_eq!(schema["additionalProperties"], json!(false), "{name}");

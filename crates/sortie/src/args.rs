@@ -1,6 +1,9 @@
 //! The command line: its commands, flags and help texts.
 
 mod connections;
+mod name;
+mod replay;
+mod workflows;
 
 use std::path::PathBuf;
 
@@ -8,7 +11,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use sortie_api::{KeyId, Role, RunId, RunStatus, ScheduleId};
 
-pub(crate) use self::connections::{ConnectionName, ConnectionsCommand, PutArgs};
+pub(crate) use self::{
+    connections::{ConnectionsCommand, PutArgs},
+    name::Name,
+    replay::ReplayArgs,
+    workflows::{PutWorkflows, WorkflowsCommand},
+};
 use crate::config::Flags;
 
 /// Runs AI agents on demand.
@@ -47,6 +55,9 @@ pub(crate) enum Command {
     /// Look at runs and cancel them
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Save, list and delete workflows: run definitions under a name
+    #[command(subcommand)]
+    Workflows(WorkflowsCommand),
     /// Save, list, test and authorize connections to APIs and MCP servers
     #[command(subcommand)]
     Connections(ConnectionsCommand),
@@ -133,9 +144,12 @@ Exit codes:
   5  the run was interrupted       78  wrong configuration
                                   130  left by a second Ctrl-C")]
 pub(crate) struct RunArgs {
-    /// The task, or `-` for standard input
-    #[arg(value_name = "PROMPT|-")]
-    pub(crate) prompt: String,
+    /// The task, or `-` for standard input; with --workflow, in place of the saved one
+    #[arg(value_name = "PROMPT|-", required_unless_present = "workflow")]
+    pub(crate) prompt: Option<String>,
+    /// Start from this saved workflow; what else is given replaces its parts
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workflow: Option<Name>,
     /// Lay a file into the working directory, as NAME where given
     #[arg(long = "file", value_name = "PATH[=NAME]")]
     pub(crate) files: Vec<FileArg>,
@@ -229,6 +243,8 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         list: ListArgs,
     },
+    /// Start a run again with the definition that it used
+    Replay(Box<ReplayArgs>),
     /// Print the definition that a run used, as JSON
     Definition {
         run: RunId,
@@ -443,9 +459,11 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_is_required_and_a_dash_is_one() {
+    fn a_prompt_or_a_workflow_is_required_and_a_dash_is_a_prompt() {
         assert!(run_args(&[]).is_err());
-        assert_eq!(run_args(&["-"]).unwrap().prompt, "-");
+        assert_eq!(run_args(&["-"]).unwrap().prompt.as_deref(), Some("-"));
+        assert_eq!(run_args(&["--workflow", "daily"]).unwrap().prompt, None);
+        assert!(run_args(&["--workflow", "No name"]).is_err());
     }
 
     #[test]
@@ -457,6 +475,16 @@ mod tests {
             &["sortie", "keys", "create", "ci", "--role", "owner"],
             &["sortie", "connections", "get", "../admin/keys"],
             &["sortie", "connections", "put", "crm"],
+            &["sortie", "workflows", "put"],
+            &["sortie", "workflows", "put", "a.toml", "b.toml", "--name", "a"],
+            &[
+                "sortie",
+                "runs",
+                "replay",
+                "run_01kafs6w1cefkstv6qr1ptb0mp",
+                "--credential",
+                "crm=hush",
+            ],
             &[
                 "sortie",
                 "connections",

@@ -1,12 +1,14 @@
 //! The engine's API as the command line uses it.
 
+mod workflows;
+
 use std::{collections::VecDeque, time::Duration};
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sortie_api::{
-    Connection, ErrorBody, ErrorCode, Event, KeyId, Run, RunDefinition, RunId, RunPage, RunRequest,
+    Connection, ErrorBody, ErrorCode, Event, KeyId, Run, RunDefinition, RunId, RunPage,
     connection::{Authorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey},
     limits,
@@ -18,7 +20,8 @@ use sortie_net::{
 };
 use url::Url;
 
-use crate::args::{ConnectionName, WhichRuns};
+pub(crate) use self::workflows::UsedDefinition;
+use crate::args::{Name, WhichRuns};
 use crate::failure::{Exit, Failure, Result};
 
 /// Largest answer that is taken: a page of 100 runs with outputs of 1 MiB each, escaped at worst.
@@ -168,7 +171,8 @@ impl Client {
         self.read(self.send(request).await?).await
     }
 
-    pub(crate) async fn create_run(&self, request: &RunRequest) -> Result<Run> {
+    /// Creates a run; `request` has the form of a `RunRequest`.
+    pub(crate) async fn create_run(&self, request: &(impl Serialize + Sync)) -> Result<Run> {
         self.post("v1/runs", Some(request)).await
     }
 
@@ -226,31 +230,27 @@ impl Client {
         self.get("v1/connections").await
     }
 
-    pub(crate) async fn get_connection(&self, name: &ConnectionName) -> Result<Connection> {
+    pub(crate) async fn get_connection(&self, name: &Name) -> Result<Connection> {
         self.get(&format!("v1/connections/{name}")).await
     }
 
     /// Saves a connection: its definition as it was given, for the engine to judge.
-    pub(crate) async fn put_connection(
-        &self,
-        name: &ConnectionName,
-        definition: &Value,
-    ) -> Result<Connection> {
+    pub(crate) async fn put_connection(&self, name: &Name, definition: &Value) -> Result<Connection> {
         let request = self.request(Method::PUT, &format!("v1/connections/{name}"))?;
         self.read(self.send(request.json(definition)).await?).await
     }
 
-    pub(crate) async fn delete_connection(&self, name: &ConnectionName) -> Result<()> {
+    pub(crate) async fn delete_connection(&self, name: &Name) -> Result<()> {
         let request = self.request(Method::DELETE, &format!("v1/connections/{name}"))?;
         self.send(request).await.map(drop)
     }
 
-    pub(crate) async fn test_connection(&self, name: &ConnectionName) -> Result<ConnectionTest> {
+    pub(crate) async fn test_connection(&self, name: &Name) -> Result<ConnectionTest> {
         self.post(&format!("v1/connections/{name}/test"), None::<&()>)
             .await
     }
 
-    pub(crate) async fn authorize_connection(&self, name: &ConnectionName) -> Result<Authorization> {
+    pub(crate) async fn authorize_connection(&self, name: &Name) -> Result<Authorization> {
         self.post(&format!("v1/connections/{name}/oauth"), None::<&()>)
             .await
     }

@@ -14,6 +14,7 @@ mod follow;
 mod logging;
 mod node;
 mod open_files;
+mod prompt;
 mod terminal;
 mod transcript;
 

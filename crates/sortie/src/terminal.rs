@@ -100,6 +100,12 @@ pub(crate) fn note(text: &str) {
     let _written = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Writes a question to standard error, to be answered in the same line.
+pub(crate) fn ask(question: &str) {
+    let mut out = io::stderr().lock();
+    let _written = write!(out, "{question}").and_then(|()| out.flush());
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

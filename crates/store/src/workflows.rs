@@ -109,14 +109,14 @@ impl Store {
             .await
     }
 
-    /// Deletes a workflow.
+    /// Deletes a workflow that no schedule uses; `Conflict` where one does.
     pub async fn delete_workflow(&self, org: OrgId, name: &str, audit: Audit) -> Result<()> {
         let name = name.to_owned();
         self.db.write(move |tx| delete(tx, org, &name, &audit)).await
     }
 }
 
-/// A lock on the organization: it makes the limit exact, and what is found under it true until the end.
+/// A lock on the organization, which whoever makes a schedule takes as well: it makes the limit exact, and what is found under it true until the end.
 fn lock<'a>(org: OrgId) -> Stmt<'a> {
     Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
 }
@@ -194,10 +194,16 @@ fn delete(tx: &mut dyn Tx, org: OrgId, name: &str, entry: &Audit) -> Result<()> 
     tx.batch(&[
         lock(org),
         Stmt::new(
-            "DELETE FROM workflow WHERE org_id = $1 AND name = $2",
+            "UPDATE workflow SET revision = revision WHERE org_id = $1 AND name = $2",
             vals![org, name],
         )
         .exactly(1, Error::NotFound),
+        Stmt::new(
+            "DELETE FROM workflow WHERE org_id = $1 AND name = $2 AND (SELECT COUNT(*) FROM \
+             (SELECT 1 FROM schedule s WHERE s.org_id = $1 AND s.workflow = $2 LIMIT 1) AS counted) = 0",
+            vals![org, name],
+        )
+        .exactly(1, Error::Conflict("a schedule uses the workflow")),
         audit::record(entry),
     ])
     .map(drop)

@@ -19,6 +19,7 @@ mod operations;
 mod organization;
 mod run_list;
 mod runs;
+pub(crate) mod workflows;
 
 /// Liveness: answers while the process serves.
 pub(crate) const HEALTHZ: &str = "/healthz";
@@ -34,6 +35,12 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::cancel_run))
         .routes(routes!(events::follow_run))
         .routes(routes!(runs::get_run_definition))
+        .routes(routes!(workflows::list_workflows))
+        .routes(routes!(
+            workflows::get_workflow,
+            workflows::put_workflow,
+            workflows::delete_workflow
+        ))
         .routes(routes!(connections::list_connections))
         .routes(routes!(
             connections::get_connection,

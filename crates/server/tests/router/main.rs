@@ -14,3 +14,4 @@ mod refusals;
 mod rig;
 mod runs;
 mod stop;
+mod workflows;

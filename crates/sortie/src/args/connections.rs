@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use sortie_api::connection::AuthType;
 
-use super::{EngineArgs, ListArgs};
+use super::{EngineArgs, ListArgs, Name};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConnectionsCommand {
@@ -13,7 +13,7 @@ pub(crate) enum ConnectionsCommand {
     List(ListArgs),
     /// Show a connection, without its credentials
     Get {
-        name: ConnectionName,
+        name: Name,
         #[command(flatten)]
         list: ListArgs,
     },
@@ -21,19 +21,19 @@ pub(crate) enum ConnectionsCommand {
     Put(Box<PutArgs>),
     /// Delete a connection and forget its credentials
     Delete {
-        name: ConnectionName,
+        name: Name,
         #[command(flatten)]
         engine: EngineArgs,
     },
     /// Call the other side, and say what was found
     Test {
-        name: ConnectionName,
+        name: Name,
         #[command(flatten)]
         list: ListArgs,
     },
     /// Begin OAuth: prints the address that a person opens in a browser
     Authorize {
-        name: ConnectionName,
+        name: Name,
         #[command(flatten)]
         list: ListArgs,
     },
@@ -51,7 +51,7 @@ of the API, as JSON or TOML.
   sortie connections put tracker https://mcp.example.com/mcp --mcp --auth oauth
   sortie connections put shop --file shop.toml")]
 pub(crate) struct PutArgs {
-    pub(crate) name: ConnectionName,
+    pub(crate) name: Name,
     /// Where it leads: the base URL of an API, or the endpoint of an MCP server
     #[arg(value_name = "URL", required_unless_present = "file", conflicts_with = "file")]
     pub(crate) target: Option<String>,
@@ -120,33 +120,5 @@ impl From<AuthKind> for AuthType {
             AuthKind::Query => Self::Query,
             AuthKind::Oauth => Self::OAuth,
         }
-    }
-}
-
-/// A connection's name: fit to stand in a path as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConnectionName(String);
-
-impl std::fmt::Display for ConnectionName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::str::FromStr for ConnectionName {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let starts_well = text.bytes().next().is_some_and(fits);
-        let goes_on = text
-            .bytes()
-            .all(|byte| fits(byte) || matches!(byte, b'.' | b'_' | b'-'));
-        if starts_well && goes_on && text.len() <= sortie_api::limits::NAME_CHARS {
-            return Ok(Self(text.to_owned()));
-        }
-        Err(
-            "a name is 1 to 100 characters of a to z, 0 to 9, `.`, `_`, `-`, and starts with a letter or digit",
-        )
     }
 }

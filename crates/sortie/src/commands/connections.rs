@@ -13,9 +13,10 @@ use sortie_api::{
 
 use super::{Context, print_json, table};
 use crate::{
-    args::{ConnectionName, ConnectionsCommand, ListArgs, PutArgs},
+    args::{ConnectionsCommand, ListArgs, Name, PutArgs},
     config::Environment,
     failure::{Exit, Failure, Result},
+    prompt,
     terminal::{self, harmless},
 };
 
@@ -72,7 +73,7 @@ fn leads_to(connection: &Connection) -> String {
     harmless(&text).into_owned()
 }
 
-async fn get(context: &Context, name: &ConnectionName, args: &ListArgs) -> Result<Exit> {
+async fn get(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
     let connection = context.records(&args.engine).await?;
     let found = connection.client.get_connection(name).await;
     connection.close().await;
@@ -116,7 +117,12 @@ fn details(connection: &Connection) -> String {
 async fn put(context: &Context, args: &PutArgs) -> Result<Exit> {
     let definition = match &args.file {
         Some(path) => read_definition(path)?,
-        None => definition(args, &context.environment, &mut std::io::stdin())?,
+        None => definition(args, &context.environment, || {
+            match prompt::hidden("credential: ", limits::CREDENTIAL_BYTES)? {
+                Some(typed) => Ok(typed),
+                None => secret_of(&mut std::io::stdin()),
+            }
+        })?,
     };
     let connection = context.records(&args.list.engine).await?;
     let saved = connection.client.put_connection(&args.name, &definition).await;
@@ -152,7 +158,8 @@ fn read_definition(path: &Path) -> Result<Value> {
         .ok_or_else(|| Failure::usage(format!("{name}: neither a JSON object nor TOML")))
 }
 
-fn read_text(source: &mut impl std::io::Read, name: &str) -> Result<String> {
+/// A text of at most [`DEFINITION_BYTES`]; `name` is where it comes from, for messages.
+pub(super) fn read_text(source: &mut impl std::io::Read, name: &str) -> Result<String> {
     let mut text = String::new();
     source
         .take(DEFINITION_BYTES + 1)
@@ -167,7 +174,11 @@ fn read_text(source: &mut impl std::io::Read, name: &str) -> Result<String> {
 }
 
 /// The definition that the flags describe, with its credential from where they say.
-fn definition(args: &PutArgs, environment: &Environment, stdin: &mut impl std::io::Read) -> Result<Value> {
+fn definition(
+    args: &PutArgs,
+    environment: &Environment,
+    ask: impl FnOnce() -> Result<String>,
+) -> Result<Value> {
     let kind = if args.mcp {
         ConnectionType::Mcp
     } else {
@@ -193,7 +204,7 @@ fn definition(args: &PutArgs, environment: &Environment, stdin: &mut impl std::i
     }
     let auth = AuthType::from(args.auth);
     if auth != AuthType::None {
-        set("auth", auth_of(auth, args, environment, stdin)?);
+        set("auth", auth_of(auth, args, environment, ask)?);
     }
     Ok(Value::Object(definition))
 }
@@ -220,7 +231,7 @@ fn auth_of(
     kind: AuthType,
     args: &PutArgs,
     environment: &Environment,
-    stdin: &mut impl std::io::Read,
+    ask: impl FnOnce() -> Result<String>,
 ) -> Result<Value> {
     let mut auth = Map::new();
     auth.insert("type".to_owned(), json!(kind));
@@ -247,7 +258,7 @@ fn auth_of(
         Some(name) => Some(variable(environment, name)?),
         // A client may have no secret: nobody is asked for one.
         None if kind == AuthType::OAuth => None,
-        None => Some(secret_of(stdin)?),
+        None => Some(ask()?),
     };
     if let Some(secret) = secret {
         auth.insert(field.to_owned(), secret.into());
@@ -257,9 +268,6 @@ fn auth_of(
 
 /// The credential on standard input, without the end of its line.
 fn secret_of(stdin: &mut impl std::io::Read) -> Result<String> {
-    if std::io::IsTerminal::is_terminal(&std::io::stdin()) {
-        terminal::note("the credential, ended by Enter and Ctrl-D (it is shown as you type):");
-    }
     let text = read_text(stdin, "standard input")?;
     let secret = text.trim_end_matches(['\r', '\n']);
     if secret.len() > limits::CREDENTIAL_BYTES {
@@ -268,7 +276,7 @@ fn secret_of(stdin: &mut impl std::io::Read) -> Result<String> {
     Ok(secret.to_owned())
 }
 
-async fn test(context: &Context, name: &ConnectionName, args: &ListArgs) -> Result<Exit> {
+async fn test(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
     let connection = context.records(&args.engine).await?;
     let found = connection.client.test_connection(name).await;
     connection.close().await;
@@ -299,7 +307,7 @@ fn findings(found: &ConnectionTest) -> String {
     std::iter::once(first).chain(tools).collect()
 }
 
-async fn authorize(context: &Context, name: &ConnectionName, args: &ListArgs) -> Result<Exit> {
+async fn authorize(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
     let connection = context.records(&args.engine).await?;
     if connection.own_sandbox().is_some() {
         connection.close().await;
@@ -356,7 +364,7 @@ mod tests {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into_iter()
             .collect();
-        definition(&args, &environment, &mut stdin.as_bytes())
+        definition(&args, &environment, || secret_of(&mut stdin.as_bytes()))
     }
 
     #[test]

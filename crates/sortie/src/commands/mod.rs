@@ -5,10 +5,12 @@ mod connections;
 mod doctor;
 mod keys;
 mod models;
+mod replay;
 mod run;
 mod runs;
 mod serve;
 mod table;
+mod workflows;
 
 use clap::CommandFactory as _;
 use sortie_api::json;
@@ -41,6 +43,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Serve(args) => serve::serve(&context, &args).await,
         Command::Run(args) => run::run(&context, args).await,
         Command::Runs(command) => runs::execute(&context, command).await,
+        Command::Workflows(command) => workflows::execute(&context, command).await,
         Command::Connections(command) => connections::execute(&context, command).await,
         Command::Keys(command) => keys::execute(&context, command).await,
         Command::Models(args) => models::list(&context, &args).await,
@@ -72,7 +75,7 @@ impl Context {
 }
 
 /// Prints a value as JSON, indented for people where they look.
-fn print_json<T: serde::Serialize>(value: &T) -> Result<Exit> {
+fn print_json<T: serde::Serialize + ?Sized>(value: &T) -> Result<Exit> {
     let text = if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
         serde_json::to_string_pretty(value)
     } else {

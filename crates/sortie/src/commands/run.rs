@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::Serialize;
 use serde_json::value::RawValue;
 use sortie_api::{
     RunRequest,
@@ -15,7 +16,7 @@ use sortie_sandbox::{Capabilities, Level};
 
 use super::Context;
 use crate::{
-    args::{Document, FileArg, RunArgs},
+    args::{Attendance, Document, FileArg, RunArgs},
     connect::{Connection, Need},
     failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
@@ -27,15 +28,16 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
     args.node.add_to(&mut flags);
     let config = context.client_config(&flags)?;
     let request = request(&args)?;
-    let need = if args.attendance.detach {
-        Need::Keep
-    } else {
-        Need::Work
-    };
+    let need = need(args.attendance);
     let connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
     let done = on(&connection, context, &args, &request).await;
     connection.close().await;
     done
+}
+
+/// What a command wants of the engine that it starts a run on.
+pub(super) fn need(attendance: Attendance) -> Need {
+    if attendance.detach { Need::Keep } else { Need::Work }
 }
 
 async fn on(
@@ -44,19 +46,32 @@ async fn on(
     args: &RunArgs,
     request: &RunRequest,
 ) -> Result<Exit> {
-    if let Some(sandbox) = connection.own_sandbox().filter(|_| !args.no_shell) {
-        check_sandbox(sandbox)?;
-    }
-    let run = connection.client.create_run(request).await?;
-    if args.attendance.detach {
-        terminal::print_line(&run.id.to_string())?;
-        return Ok(Exit::Success);
+    match connection.own_sandbox().filter(|_| !args.no_shell) {
+        // Whether a workflow needs commands is for the engine to say.
+        Some(Err(_)) if args.workflow.is_some() => {}
+        Some(sandbox) => check_sandbox(sandbox)?,
+        None => {}
     }
     let format = if args.json {
         Format::JsonLines
     } else {
         Format::Text
     };
+    start(connection, context, request, (args.attendance, format)).await
+}
+
+/// Starts a run and stays with it as it is told to. `request` has the form of a `RunRequest`.
+pub(super) async fn start(
+    connection: &Connection,
+    context: &Context,
+    request: &(impl Serialize + Sync),
+    (attendance, format): (Attendance, Format),
+) -> Result<Exit> {
+    let run = connection.client.create_run(request).await?;
+    if attendance.detach {
+        terminal::print_line(&run.id.to_string())?;
+        return Ok(Exit::Success);
+    }
     let view = View::new(format, context.terminal);
     if format == Format::Text {
         view.note(&format!("{} started", run.id));
@@ -66,7 +81,7 @@ async fn on(
 }
 
 /// Says what confines the commands where it is less than the strongest, and stops where nothing does.
-fn check_sandbox(sandbox: std::result::Result<&Capabilities, &str>) -> Result<()> {
+pub(super) fn check_sandbox(sandbox: std::result::Result<&Capabilities, &str>) -> Result<()> {
     let capabilities = sandbox.map_err(|reason| {
         Failure::unavailable(format!(
             "no sandbox: {reason} Go on without commands by --no-shell, or let them run as this user, with its files \
@@ -86,7 +101,8 @@ fn check_sandbox(sandbox: std::result::Result<&Capabilities, &str>) -> Result<()
 
 fn request(args: &RunArgs) -> Result<RunRequest> {
     Ok(RunRequest {
-        prompt: Some(prompt(&args.prompt)?),
+        prompt: args.prompt.as_deref().map(prompt).transpose()?,
+        workflow: args.workflow.as_ref().map(ToString::to_string),
         input: args
             .input
             .as_ref()
@@ -192,6 +208,10 @@ mod tests {
             request_of(&["hello"]).unwrap(),
             serde_json::json!({"prompt": "hello"})
         );
+        assert_eq!(
+            request_of(&["--workflow", "daily"]).unwrap(),
+            serde_json::json!({"workflow": "daily"})
+        );
     }
 
     #[test]
@@ -219,6 +239,8 @@ mod tests {
             "60",
             "--max-cost",
             "5",
+            "--workflow",
+            "daily",
             "--no-shell",
             "--output-schema",
             &schema,
@@ -227,7 +249,7 @@ mod tests {
         assert_eq!(
             sent,
             serde_json::json!({
-                "prompt": "hello", "model": "runbook", "timeout_seconds": 60, "max_cost_micros": 5, "shell": false,
+                "prompt": "hello", "workflow": "daily", "model": "runbook", "timeout_seconds": 60, "max_cost_micros": 5, "shell": false,
                 "files": [{"path": "orders.csv", "content": "a,b\n"}, {"path": "in/orders.csv", "content": "a,b\n"}],
                 "output_schema": {"type": "object"}, "input": sent["input"]
             })

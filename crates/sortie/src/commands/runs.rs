@@ -2,7 +2,7 @@
 
 use sortie_api::{Run, RunId, RunStatus, RunUsage};
 
-use super::{Context, print_json, table};
+use super::{Context, print_json, replay, table};
 use crate::{
     args::{EngineArgs, ListArgs, RunsCommand, WhichRuns},
     failure::{Exit, Result},
@@ -16,6 +16,7 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
         RunsCommand::Get { run, list } => get_run(context, run, &list).await,
         RunsCommand::Cancel { run, list } => cancel_run(context, run, &list).await,
         RunsCommand::Events { run, after, list } => events(context, run, after, &list).await,
+        RunsCommand::Replay(args) => replay::replay(context, *args).await,
         RunsCommand::Definition { run, engine } => definition(context, run, &engine).await,
     }
 }

@@ -3,17 +3,17 @@
 use std::{
     fs,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::RunStatus;
-use sortie_testkit::{Database, Node, NodeOptions, node::binary_command};
+use sortie_testkit::{Database, NodeOptions, node::binary_command};
 
 use crate::{
     Checked, both_databases,
-    kit::{at_work, plain, waiting},
+    kit::{at_work, exits, json_said, plain, said, text, waiting},
     node, node_with,
 };
 
@@ -29,33 +29,6 @@ fn alone(data: &Path, arguments: &[&str]) -> Command {
         .current_dir(data)
         .stdin(Stdio::null());
     command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Runs a command to its end; an error unless it exits with `code`.
-fn exits(mut command: Command, code: i32) -> Result<Output> {
-    let output = command.output().context("the command does not start")?;
-    ensure!(
-        output.status.code() == Some(code),
-        "{command:?}: {} instead of {code}\n{}\n{}",
-        output.status,
-        text(&output.stdout),
-        text(&output.stderr)
-    );
-    Ok(output)
-}
-
-/// The standard output of a command beside a node.
-fn said(node: &Node, arguments: &[&str]) -> Result<String> {
-    Ok(text(&exits(node.sortie(arguments), 0)?.stdout))
-}
-
-fn json_said(node: &Node, arguments: &[&str]) -> Result<Value> {
-    let said = said(node, arguments)?;
-    serde_json::from_str(&said).with_context(|| said.clone())
 }
 
 async fn run_prints_the_answer_on_standard_output_and_the_transcript_beside_it(

@@ -1,12 +1,15 @@
 //! Requests and looks that many tests share.
 
-use std::time::{Duration, Instant};
+use std::{
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Event, Micros, Run, RunStatus};
 use sortie_testkit::{
-    Client,
+    Client, Node,
     client::{data, status_of},
 };
 
@@ -95,4 +98,32 @@ pub(crate) fn assert_resumed(events: &[Event], times: usize) {
         .into_iter()
         .filter(|status| *status == RunStatus::Running);
     assert_eq!((running.count(), finals(events)), (1, 1));
+}
+
+/// What a command wrote.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a command to its end; an error unless it exits with `code`.
+pub(crate) fn exits(mut command: Command, code: i32) -> Result<Output> {
+    let output = command.output().context("the command does not start")?;
+    ensure!(
+        output.status.code() == Some(code),
+        "{command:?}: {} instead of {code}\n{}\n{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    Ok(output)
+}
+
+/// The standard output of a command beside a node.
+pub(crate) fn said(node: &Node, arguments: &[&str]) -> Result<String> {
+    Ok(text(&exits(node.sortie(arguments), 0)?.stdout))
+}
+
+pub(crate) fn json_said(node: &Node, arguments: &[&str]) -> Result<Value> {
+    let said = said(node, arguments)?;
+    serde_json::from_str(&said).with_context(|| said.clone())
 }

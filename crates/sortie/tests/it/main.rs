@@ -16,9 +16,11 @@ mod openapi;
 mod organizations;
 mod rate_limit;
 mod recovery;
+mod replay;
 mod runs;
 mod shutdown;
 mod versions;
+mod workflows;
 
 use sortie_testkit::{Database, Node, NodeOptions};
 

@@ -45,6 +45,19 @@ impl Fixture {
         self.store.delete_workflow(org, name, audit).await
     }
 
+    /// The row of a schedule that starts a workflow.
+    async fn schedule_of(&self, org: OrgId, workflow: &'static str) {
+        let made = self.store.db.write(move |tx| {
+            tx.exec(
+                "INSERT INTO schedule (id, org_id, workflow, cron, timezone, enabled, overlap, catch_up_window_seconds, \
+                 jitter_seconds, handled_instant, failures_since, revision, created_at, updated_at) \
+                 VALUES ('s', $1, $2, '@daily', 'UTC', 1, 'allow', 0, 0, 0, 0, 1, 1, 1)",
+                vals![org, workflow],
+            )
+        });
+        assert_eq!(made.await, Ok(1));
+    }
+
     /// What the audit log says of an organization: actions and targets, the oldest first.
     pub(super) async fn audited(&self, org: OrgId) -> Vec<(String, String)> {
         self.store
@@ -121,6 +134,21 @@ both! {
         assert_eq!(store.get_workflow(org, "a").await.unwrap(), row("a", "y", 2, (first, second)));
         assert_eq!(store.workflow_summaries(org).await.unwrap(), [r#"{"name":"a","description":"y"}"#]);
         assert_eq!(fixture.audited(org).await.len(), 2);
+    }
+
+    async fn a_workflow_that_a_schedule_uses_is_kept(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        for (org, name) in [(org, "a"), (org, "b"), (other, "a")] {
+            fixture.put_workflow(org, name, "x").await.unwrap();
+        }
+        fixture.schedule_of(org, "a").await;
+        let audited = fixture.audited(org).await;
+        let refused = fixture.delete_workflow(org, "a").await.unwrap_err();
+        assert_eq!(refused, Error::Conflict("a schedule uses the workflow"));
+        assert_eq!(fixture.audited(org).await, audited);
+        fixture.delete_workflow(org, "b").await.unwrap();
+        fixture.delete_workflow(other, "a").await.unwrap();
+        assert_eq!(fixture.store.workflow_names(org).await.unwrap(), ["a"]);
     }
 
     async fn the_number_of_workflows_has_a_limit_and_replacing_is_free_of_it(fixture: &Fixture) {

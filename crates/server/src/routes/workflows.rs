@@ -1,0 +1,187 @@
+//! `/v1/workflows`: named run definitions that runs and schedules start from.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use http::StatusCode;
+use serde_json::{Value, json};
+use sortie_api::{
+    limits,
+    workflow::{NOT_SAVED, Workflow, WorkflowDefinition, WorkflowSummary},
+};
+use sortie_engine::Put;
+
+use crate::{
+    app::App,
+    kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query, json_response},
+};
+
+/// How much of each workflow a list shows.
+pub(crate) enum Detail {
+    /// Its name and nothing else.
+    Name,
+    /// What agents and people choose and call it by.
+    Summary,
+}
+
+impl FromQuery for Detail {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        match pairs.get("detail")?.as_deref() {
+            None | Some("false") => Ok(Self::Name),
+            Some("true") => Ok(Self::Summary),
+            Some(_) => Err(ApiError::invalid_request("detail: must be true or false")),
+        }
+    }
+}
+
+/// List saved workflows
+///
+/// The organization's workflows, by name. Without `detail` the names alone; with it also `description`, `input_schema` and
+/// `output_schema` of those that have them.
+#[utoipa::path(
+    get, path = "/v1/workflows", tag = "workflows",
+    params(("detail" = Option<bool>, Query, nullable = false, description = "Also show descriptions and schemas. Default `false`.", example = true)),
+    responses((status = 200, description = "The workflows.", body = [WorkflowSummary], links(
+        ("get_workflow" = (operation_id = "get_workflow", parameters(("name" = "$response.body#/0/name")))),
+    ), example = json!([{
+        "name": "daily-report", "description": "Yesterday's sales by region.",
+        "input_schema": {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
+    }]))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn list_workflows(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Query(detail): Query<Detail>,
+) -> ApiResult<Response> {
+    let store = app.engine.store();
+    let items = match detail {
+        Detail::Name => {
+            let names = store.workflow_names(who.org).await?;
+            names
+                .iter()
+                .map(|name| json!({"name": name}).to_string())
+                .collect()
+        }
+        // As they are stored, which is as they were written for this answer.
+        Detail::Summary => store.workflow_summaries(who.org).await?,
+    };
+    Ok(json_response(format!("[{}]", items.join(","))))
+}
+
+/// Get a saved workflow
+///
+/// Its definition as it was saved, with its name, its revision and its times. What the definition leaves open is filled in
+/// by each run.
+#[utoipa::path(
+    get, path = "/v1/workflows/{name}", tag = "workflows",
+    params(("name" = String, Path, description = "The workflow's name.", example = "daily-report")),
+    responses((status = 200, description = "The workflow.", body = Workflow, example = json!({
+        "name": "daily-report", "prompt": "Summarise sales.csv by region.", "timeout_seconds": 120, "revision": 2,
+        "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn get_workflow(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(name): Path<String>,
+) -> ApiResult<Json<Workflow>> {
+    Ok(Json(app.engine.get_workflow(who.org, &name).await?))
+}
+
+/// Save a workflow
+///
+/// Creates the workflow or replaces it whole. Every rule that the definition can break by itself is checked now; files and
+/// connections are looked for by each run. `input` is what runs get that send none; where there is an `input_schema` it must
+/// match. Credentials are not kept: a connection that needs some is a saved one. The same definition again changes nothing,
+/// any other raises `revision` by one. Runs that were started before keep the definition they were started with.
+#[utoipa::path(
+    put, path = "/v1/workflows/{name}", tag = "workflows",
+    params(("name" = String, Path, description = "The workflow's name.", pattern = "^[a-z0-9][a-z0-9._-]{0,99}$", example = "daily-report")),
+    request_body(content = WorkflowDefinition, description = "What runs of the workflow start from.", example = json!({
+        "prompt": "Summarise sales.csv by region.", "description": "Yesterday's sales by region.", "timeout_seconds": 120,
+        "input_schema": {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
+    })),
+    responses(
+        (status = 201, description = "The new workflow.", body = Workflow, links(
+            ("get_workflow" = (operation_id = "get_workflow", parameters(("name" = "$response.body#/name")))),
+            ("replace_workflow" = (operation_id = "put_workflow", parameters(("name" = "$response.body#/name")))),
+            ("delete_workflow" = (operation_id = "delete_workflow", parameters(("name" = "$response.body#/name")))),
+            ("create_run" = (operation_id = "create_run", request_body = json!({"workflow": "$response.body#/name"}))),
+        ), example = json!({
+            "name": "daily-report", "prompt": "Summarise sales.csv by region.", "description": "Yesterday's sales by region.",
+            "timeout_seconds": 120, "revision": 1,
+            "input_schema": {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]},
+            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
+        })),
+        (status = 200, description = "The workflow that took the place of the one before.", body = Workflow, links(
+            ("get_workflow" = (operation_id = "get_workflow", parameters(("name" = "$response.body#/name")))),
+            ("create_run" = (operation_id = "create_run", request_body = json!({"workflow": "$response.body#/name"}))),
+        ), example = json!({
+            "name": "daily-report", "prompt": "Summarise sales.csv by region and product.", "revision": 2,
+            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
+        })),
+        (status = 409, description = "The organization has as many workflows as it may.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the organization has as many workflows as it may", "code": "conflict"})),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn put_workflow(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(name): Path<String>,
+    JsonBody(definition, _room): JsonBody<WorkflowDefinition>,
+) -> ApiResult<(StatusCode, Json<Workflow>)> {
+    let (workflow, put) = app.engine.put_workflow(&who.caller(), &name, definition).await?;
+    let status = match put {
+        Put::Created => StatusCode::CREATED,
+        Put::Replaced => StatusCode::OK,
+    };
+    Ok((status, Json(workflow)))
+}
+
+/// Delete a workflow
+///
+/// Forgets it. Runs that were started from it go on, and keep its name.
+#[utoipa::path(
+    delete, path = "/v1/workflows/{name}", tag = "workflows",
+    params(("name" = String, Path, description = "The workflow's name.", example = "daily-report")),
+    responses(
+        (status = 204, description = "The workflow is gone."),
+        (status = 409, description = "A schedule uses the workflow.", body = sortie_api::ErrorBody,
+            example = json!({"error": "a schedule uses the workflow", "code": "conflict"})),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn delete_workflow(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(name): Path<String>,
+) -> ApiResult<StatusCode> {
+    app.engine.delete_workflow(&who.caller(), &name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Makes the schemas of a definition and of a record from that of a run request, so that its fields are described once.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "members of a JSON value of our own making: the document is the same at each start and a test builds it"
+)]
+pub(crate) fn describe(schemas: &mut Value) {
+    let mut definition = schemas["RunRequest"].clone();
+    definition["description"] = schemas["WorkflowDefinition"]["description"].clone();
+    definition["required"] = json!(["prompt"]);
+    definition["properties"]["prompt"]["description"] =
+        format!("The task. At most {} KiB.", limits::PROMPT_BYTES / 1024).into();
+    if let Some(fields) = definition["properties"].as_object_mut() {
+        fields.retain(|name, _| !NOT_SAVED.contains(&name.as_str()));
+        for (name, schema) in fields {
+            schemas["Workflow"]["properties"][name] = schema.clone();
+        }
+    }
+    if let Some(required) = schemas["Workflow"]["required"].as_array_mut() {
+        required.push("prompt".into());
+    }
+    schemas["WorkflowDefinition"] = definition;
+}

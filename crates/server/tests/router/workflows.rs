@@ -1,0 +1,310 @@
+//! Workflows over HTTP: saved, replaced, shown, listed, deleted, and run.
+
+use serde_json::{Value, json};
+use sortie_testkit::{Answer, Bytes, Client, http::Method};
+
+use crate::rig::Rig;
+
+async fn put(client: &Client, name: &str, body: &Value) -> Answer {
+    let path = format!("/v1/workflows/{name}");
+    client
+        .send(Method::PUT, &path, Bytes::from(body.to_string()))
+        .await
+        .unwrap()
+}
+
+async fn get(client: &Client, path: &str) -> Value {
+    let answer = client.get(path).await.unwrap().expect(200).unwrap();
+    answer.json().unwrap()
+}
+
+/// The sentence of a refusal.
+fn refusal(answer: &Answer) -> String {
+    answer.failure(400, "invalid_request").unwrap();
+    answer.json().unwrap()["error"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_record_is_the_definition_as_saved_with_its_revision_and_times() {
+    let rig = Rig::start().await;
+    let definition = json!({"prompt": "x", "input": {"n": 1}, "tags": ["a"], "shell": false, "web": {"search": false},
+        "files": [{"path": "a", "file": "report.csv"}], "connections": {"crm": {"ref": "not-there-yet"}}});
+    let made = put(&rig.member, "daily", &definition)
+        .await
+        .expect(201)
+        .unwrap()
+        .json()
+        .unwrap();
+    let mut expected = definition.clone();
+    for field in ["created_at", "updated_at"] {
+        expected[field] = made["created_at"].clone();
+    }
+    expected["name"] = "daily".into();
+    expected["revision"] = 1.into();
+    assert_eq!(made, expected);
+    assert_eq!(get(&rig.admin, "/v1/workflows/daily").await, made);
+
+    let same = put(&rig.member, "daily", &definition)
+        .await
+        .expect(200)
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(same, made, "the same definition again is no change");
+    let other = json!({"prompt": "y"});
+    let replaced = put(&rig.member, "daily", &other)
+        .await
+        .expect(200)
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(
+        (&replaced["revision"], &replaced["prompt"]),
+        (&json!(2), &json!("y"))
+    );
+    assert_eq!(replaced["created_at"], made["created_at"]);
+    assert!(replaced.get("tags").is_none(), "it is replaced whole");
+}
+
+#[tokio::test]
+async fn a_list_has_names_alone_unless_it_is_asked_for_more() {
+    let rig = Rig::start().await;
+    assert_eq!(get(&rig.member, "/v1/workflows").await, json!([]));
+    let schema = json!({"type": "object"});
+    let b = json!({"prompt": "x", "description": "d", "input_schema": schema, "output_schema": schema, "tags": ["t"]});
+    put(&rig.member, "b", &b).await.expect(201).unwrap();
+    put(&rig.member, "a", &json!({"prompt": "x"}))
+        .await
+        .expect(201)
+        .unwrap();
+    let names = json!([{"name": "a"}, {"name": "b"}]);
+    for path in ["/v1/workflows", "/v1/workflows?detail=false"] {
+        assert_eq!(get(&rig.member, path).await, names);
+    }
+    let detailed = json!([{"name": "a"},
+        {"name": "b", "description": "d", "input_schema": schema, "output_schema": schema}]);
+    assert_eq!(get(&rig.member, "/v1/workflows?detail=true").await, detailed);
+    let wrong = rig.member.get("/v1/workflows?detail=1").await.unwrap();
+    assert_eq!(refusal(&wrong), "detail: must be true or false");
+}
+
+#[tokio::test]
+async fn a_deleted_workflow_is_gone_and_its_runs_are_not() {
+    let rig = Rig::start().await;
+    put(&rig.member, "daily", &json!({"prompt": "x", "shell": false}))
+        .await
+        .expect(201)
+        .unwrap();
+    let run = rig.member.create(&json!({"workflow": "daily"})).await.unwrap();
+    assert_eq!(run.workflow.as_deref(), Some("daily"));
+    let delete = async || {
+        rig.member
+            .send(Method::DELETE, "/v1/workflows/daily", Bytes::new())
+            .await
+            .unwrap()
+    };
+    delete().await.expect(204).unwrap();
+    delete().await.failure(404, "not_found").unwrap();
+    rig.member
+        .get("/v1/workflows/daily")
+        .await
+        .unwrap()
+        .failure(404, "not_found")
+        .unwrap();
+    rig.member
+        .get("/v1/workflows/%2e%2e")
+        .await
+        .unwrap()
+        .failure(404, "not_found")
+        .unwrap();
+    let kept = rig.member.run(&run.id.to_string()).await.unwrap();
+    assert_eq!(kept.workflow.as_deref(), Some("daily"));
+}
+
+#[tokio::test]
+async fn what_breaks_a_rule_by_itself_is_refused_when_it_is_saved() {
+    let rig = Rig::start().await;
+    let with = |field: &str, value: Value| {
+        let mut body = json!({"prompt": "x"});
+        body[field] = value;
+        body
+    };
+    let secret =
+        json!({"type": "http", "url": "https://a.example", "auth": {"type": "bearer", "token": "hush"}});
+    for (body, told) in [
+        (json!({}), "prompt: required"),
+        (json!({"prompt": " "}), "prompt: must not be empty"),
+        (
+            with("workflow", json!("other")),
+            "workflow: belongs to a single run",
+        ),
+        (
+            with("callback", json!({"url": "https://a.example", "secret": "s"})),
+            "callback: belongs to a single run",
+        ),
+        (
+            with("zero_data_retention", json!(false)),
+            "zero_data_retention: belongs to a single run",
+        ),
+        (with("promt", json!("x")), "promt"),
+        (with("model", json!("nobody")), "model: no model \"nobody\""),
+        (
+            with("files", json!([{"path": "../a", "content": ""}])),
+            "files[0].path: ",
+        ),
+        (
+            with("files", json!([{"path": "a"}])),
+            "files[0]: must have either file or content",
+        ),
+        (
+            with(
+                "connections",
+                json!({"crm": {"ref": "crm", "url": "https://a.example"}}),
+            ),
+            "connections.crm.url: ",
+        ),
+        (
+            with("connections", json!({"crm": secret})),
+            "connections.crm: brings credentials",
+        ),
+        (
+            with(
+                "connections",
+                json!({"crm": {"type": "http", "url": "https://a.example/?k=hush"}}),
+            ),
+            "connections.crm: brings credentials",
+        ),
+        (
+            with("description", json!("d".repeat(501))),
+            "description: must be at most 500",
+        ),
+        (
+            with("timeout_seconds", json!(0)),
+            "timeout_seconds: must be from 1 to 3600",
+        ),
+        (
+            with("shell", json!(true)),
+            "shell: commands are unavailable on this engine",
+        ),
+        (
+            with("web", json!({"allow": ["https://a.example"]})),
+            "web.allow[0]: ",
+        ),
+        (
+            with("max_cost_micros", json!(0)),
+            "max_cost_micros: must be from 1",
+        ),
+        (with("tags", json!(["a", "a"])), "tags[1]: "),
+        (with("input_schema", json!({"type": "nothing"})), "input_schema: "),
+        (
+            with("output_schema", json!({"$ref": "https://a.example"})),
+            "output_schema: ",
+        ),
+        (
+            json!({"prompt": "x", "input": {}, "input_schema": {"required": ["day"]}}),
+            "input.day: required",
+        ),
+    ] {
+        let answer = put(&rig.member, "daily", &body).await;
+        let sentence = refusal(&answer);
+        assert!(
+            sentence.starts_with(told) || told == "promt" && sentence.contains("`promt`"),
+            "{body}: {sentence}"
+        );
+        assert!(!sentence.contains("hush"), "{sentence}");
+    }
+    let open = json!({"prompt": "x", "input_schema": {"required": ["day"]},
+        "connections": {"api": {"type": "http", "url": "https://a.example/v1", "allowed_methods": ["GET"]}}});
+    put(&rig.member, "daily", &open).await.expect(201).unwrap();
+    for name in ["Daily", "-a", "a%20b", "a%2Fb"] {
+        let sentence = refusal(&put(&rig.member, name, &json!({"prompt": "x"})).await);
+        assert!(sentence.starts_with("name: a name is"), "{sentence}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_uses_what_is_saved_where_it_sends_nothing() {
+    let rig = Rig::start().await;
+    let saved = json!({"prompt": "```answer\nsaved\n```", "shell": false, "timeout_seconds": 7, "tags": ["nightly", "eu"],
+        "input": {"day": "monday", "deep": {"a": 1}}, "input_schema": {"required": ["day"]}, "max_cost_micros": 5,
+        "description": "d", "files": [{"path": "a", "content": "1"}, {"path": "b", "content": "2"}]});
+    put(&rig.member, "daily", &saved).await.expect(201).unwrap();
+    let definition = async |request: Value| {
+        let run = rig.member.create(&request).await.unwrap();
+        let path = format!("/v1/runs/{}/definition", run.id);
+        (run, get(&rig.member, &path).await["request"].clone())
+    };
+    let (run, used) = definition(json!({"workflow": "daily"})).await;
+    let mut expected = saved.clone();
+    expected["model"] = "runbook".into();
+    assert_eq!(used, expected, "without the name of the workflow");
+    assert_eq!(
+        (run.tags, run.max_cost_micros.get()),
+        (vec!["nightly".to_owned(), "eu".to_owned()], 5)
+    );
+
+    let (run, used) = definition(json!({"workflow": "daily", "input": {"day": "friday"}, "tags": ["now"],
+        "files": [{"path": "c", "content": "3"}], "timeout_seconds": 9, "description": "e", "prompt": "sent"})).await;
+    let sent = json!({"input": {"day": "friday"}, "tags": ["now"], "files": [{"path": "c", "content": "3"}],
+        "timeout_seconds": 9, "description": "e", "prompt": "sent"});
+    for (field, value) in sent.as_object().unwrap() {
+        expected[field] = value.clone();
+    }
+    assert_eq!(used, expected, "fields that are sent replace whole");
+    assert_eq!(
+        (run.tags, run.workflow.as_deref()),
+        (vec!["now".to_owned()], Some("daily"))
+    );
+}
+
+#[tokio::test]
+async fn the_effective_definition_is_what_is_checked() {
+    let rig = Rig::start().await;
+    let saved = json!({"prompt": "x", "shell": false, "input_schema": {"required": ["day"], "properties": {"day": {"type": "string"}}},
+        "connections": {"crm": {"ref": "crm"}}});
+    put(&rig.member, "daily", &saved).await.expect(201).unwrap();
+    for (request, told) in [
+        (json!({"workflow": "nobody"}), "workflow: no workflow \"nobody\""),
+        (json!({"workflow": "No Name"}), "workflow: a name is"),
+        (
+            json!({"workflow": "daily", "input": {"day": "x"}}),
+            "connections.crm.ref: no connection \"crm\"",
+        ),
+        (
+            json!({"workflow": "daily", "connections": {}}),
+            "input: required by input_schema",
+        ),
+        (
+            json!({"workflow": "daily", "connections": {}, "input": {}}),
+            "input.day: required",
+        ),
+        (
+            json!({"workflow": "daily", "connections": {}, "input": {"day": 1}}),
+            "input.day: not of type \"string\"",
+        ),
+        (
+            json!({"workflow": "daily", "connections": {}, "input": {}, "input_schema": {"required": ["night"]}}),
+            "input.night: required",
+        ),
+        (
+            json!({"workflow": "daily", "connections": {}, "input": {"day": "x"}, "prompt": ""}),
+            "prompt: must not be empty",
+        ),
+    ] {
+        let answer = rig.member.post("/v1/runs", &request).await.unwrap();
+        let sentence = refusal(&answer);
+        assert!(sentence.starts_with(told), "{request}: {sentence}");
+    }
+    assert!(
+        rig.member.list("").await.unwrap().is_empty(),
+        "nothing was created"
+    );
+    let run = json!({"workflow": "daily", "connections": {}, "input": {}, "input_schema": {}});
+    rig.member.create(&run).await.unwrap();
+    let foreign = rig
+        .stranger
+        .post("/v1/runs", &json!({"workflow": "daily"}))
+        .await
+        .unwrap();
+    assert_eq!(refusal(&foreign), "workflow: no workflow \"daily\"");
+}

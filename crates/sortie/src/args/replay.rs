@@ -1,0 +1,76 @@
+//! The flags of `sortie runs replay`.
+
+use std::{path::PathBuf, str::FromStr};
+
+use clap::Args;
+use sortie_api::RunId;
+
+use super::{Attendance, EngineArgs, NodeArgs};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Credentials of inline connections are not kept with a run. Those that are not
+given by a flag are asked for on the terminal, where they are not shown. A file
+or variable holds the one text that is missing, or a JSON object that is laid
+over the connection, such as {\"auth\": {\"username\": \"…\", \"password\": \"…\"}}.
+
+  sortie runs replay run_01k… --credential crm=@token.txt
+  sortie runs replay run_01k… --credential-env crm=CRM_TOKEN --max-cost 500000")]
+pub(crate) struct ReplayArgs {
+    pub(crate) run: RunId,
+    /// Budget in millionths of a dollar [default: that of the run]
+    #[arg(long, visible_alias = "max-cost-micros", value_name = "MICROS")]
+    pub(crate) max_cost: Option<i64>,
+    /// Read what a connection lacks from a file
+    #[arg(long = "credential", value_name = "CONNECTION=@FILE")]
+    pub(crate) credentials: Vec<Source<PathBuf>>,
+    /// Read what a connection lacks from a variable
+    #[arg(long = "credential-env", value_name = "CONNECTION=VARIABLE")]
+    pub(crate) credentials_env: Vec<Source<String>>,
+    /// Print the event objects one a line, and the finished run last
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) attendance: Attendance,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+}
+
+/// A connection, and where its credential comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source<T> {
+    pub(crate) connection: String,
+    pub(crate) from: T,
+}
+
+impl FromStr for Source<PathBuf> {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once("=@") {
+            Some((connection, path)) if !connection.is_empty() && !path.is_empty() => Ok(Self {
+                connection: connection.to_owned(),
+                from: PathBuf::from(path),
+            }),
+            _ => Err(
+                "give CONNECTION=@FILE: a credential is no argument, which others on this machine could read",
+            ),
+        }
+    }
+}
+
+impl FromStr for Source<String> {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('=') {
+            Some((connection, variable)) if !connection.is_empty() && !variable.is_empty() => Ok(Self {
+                connection: connection.to_owned(),
+                from: variable.to_owned(),
+            }),
+            _ => Err("give CONNECTION=VARIABLE"),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The commands of `sortie workflows` and their flags.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{EngineArgs, ListArgs, Name};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkflowsCommand {
+    /// List the saved workflows
+    List(ListArgs),
+    /// Show a workflow
+    Get {
+        name: Name,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Save workflows from files, each in place of the one of its name
+    Put(PutWorkflows),
+    /// Delete a workflow that no schedule uses
+    Delete {
+        name: Name,
+        #[command(flatten)]
+        engine: EngineArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A file has the fields of a run request, as TOML, YAML or JSON by its ending. The
+workflow is named by --name, else by `name` in the file, else as the file. What
+`get --json` prints can be put again.
+
+  sortie workflows put daily-report.toml
+  sortie workflows put workflows/*.yaml
+  sortie workflows put - --name daily-report < definition.json")]
+pub(crate) struct PutWorkflows {
+    /// Files in TOML, YAML or JSON, or `-` for JSON on standard input
+    #[arg(required = true, value_name = "FILE|-")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The workflow's name, where there is one file
+    #[arg(long)]
+    pub(crate) name: Option<Name>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+}

@@ -1,0 +1,420 @@
+//! `sortie runs replay`: the definition that a run used, with the credentials it lacks put back, as a new run.
+//!
+//! A credential comes from a file, a variable or a person at the terminal, goes into the request, and nowhere else.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde_json::{Map, Value, value::RawValue};
+use sortie_api::limits;
+
+use super::{Context, connections::read_text, run};
+use crate::{
+    args::ReplayArgs,
+    client::UsedDefinition,
+    config::Environment,
+    connect::Connection,
+    failure::Exit,
+    failure::{Failure, Result},
+    follow::Format,
+    prompt,
+};
+
+pub(super) async fn replay(context: &Context, args: ReplayArgs) -> Result<Exit> {
+    let mut flags = context.flags.clone();
+    args.node.add_to(&mut flags);
+    let config = context.client_config(&flags)?;
+    let given = given(&args, &context.environment)?;
+    let need = run::need(args.attendance);
+    let connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
+    let done = on(&connection, context, &args, given).await;
+    connection.close().await;
+    done
+}
+
+async fn on(
+    connection: &Connection,
+    context: &Context,
+    args: &ReplayArgs,
+    given: BTreeMap<String, String>,
+) -> Result<Exit> {
+    let used = connection.client.used_definition(args.run).await?;
+    if let Some(sandbox) = connection.own_sandbox().filter(|_| uses_commands(&used)) {
+        run::check_sandbox(sandbox)?;
+    }
+    let ask = |connection: &str, field: &Field| {
+        prompt::hidden(&format!("{connection}: {field}: "), limits::CREDENTIAL_BYTES)
+    };
+    let request = completed(used, args.max_cost, given, ask)?;
+    let format = if args.json {
+        Format::JsonLines
+    } else {
+        Format::Text
+    };
+    run::start(connection, context, &request, (args.attendance, format)).await
+}
+
+fn uses_commands(used: &UsedDefinition) -> bool {
+    used.request
+        .get("shell")
+        .is_none_or(|shell| shell.get() != "false")
+}
+
+/// What the flags give, by connection.
+fn given(args: &ReplayArgs, environment: &Environment) -> Result<BTreeMap<String, String>> {
+    let mut given = BTreeMap::new();
+    let mut add = |connection: &String, text: String| {
+        let text = text.trim_end_matches(['\r', '\n']).to_owned();
+        match given.insert(connection.clone(), text) {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(format!(
+                "the credential of {connection} is given twice"
+            ))),
+        }
+    };
+    for credential in &args.credentials {
+        let name = credential.from.display().to_string();
+        let mut file = std::fs::File::open(&credential.from)
+            .map_err(|error| Failure::usage(format!("{name}: cannot be read: {error}")))?;
+        add(&credential.connection, read_text(&mut file, &name)?)?;
+    }
+    for credential in &args.credentials_env {
+        let text = environment
+            .get(&credential.from)
+            .ok_or_else(|| Failure::usage(format!("the variable {} is not set", credential.from)))?;
+        add(&credential.connection, text.to_owned())?;
+    }
+    Ok(given)
+}
+
+/// The request of a used definition, its credentials put back from what is `given` or by asking.
+fn completed(
+    used: UsedDefinition,
+    max_cost: Option<i64>,
+    mut given: BTreeMap<String, String>,
+    mut ask: impl FnMut(&str, &Field) -> Result<Option<String>>,
+) -> Result<BTreeMap<String, Box<RawValue>>> {
+    let UsedDefinition {
+        mut request,
+        requires_credentials,
+    } = used;
+    let unreadable =
+        |error: serde_json::Error| Failure::unavailable(format!("the definition cannot be read: {error}"));
+    if !requires_credentials.is_empty() {
+        let mut connections: Map<String, Value> = request
+            .get("connections")
+            .map_or_else(|| Ok(Map::new()), |all| serde_json::from_str(all.get()))
+            .map_err(unreadable)?;
+        for name in &requires_credentials {
+            let connection = connections
+                .get_mut(name)
+                .and_then(Value::as_object_mut)
+                .ok_or_else(|| Failure::unavailable(format!("the definition has no connection {name}")))?;
+            match given.remove(name) {
+                Some(text) => put_back(name, connection, &text)?,
+                None => ask_for(name, connection, &mut ask)?,
+            }
+        }
+        let text = serde_json::to_string(&connections).map_err(unreadable)?;
+        request.insert(
+            "connections".to_owned(),
+            RawValue::from_string(text).map_err(unreadable)?,
+        );
+    }
+    if let Some(name) = given.keys().next() {
+        return Err(Failure::usage(format!(
+            "{name}: the run has no connection of this name whose credentials are missing"
+        )));
+    }
+    if let Some(micros) = max_cost {
+        let micros = RawValue::from_string(micros.to_string()).map_err(unreadable)?;
+        request.insert("max_cost_micros".to_owned(), micros);
+    }
+    Ok(request)
+}
+
+/// What a connection lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Field {
+    /// A field of `auth`.
+    Auth(&'static str),
+    /// The value of a header.
+    Header(String),
+    /// What stood behind the `?` of the URL.
+    Query,
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auth(field) => write!(f, "auth.{field}"),
+            Self::Header(name) => write!(f, "headers.{name}"),
+            Self::Query => f.write_str("query of the url"),
+        }
+    }
+}
+
+/// The fields that a connection cannot be without, and that are not there.
+fn missing(connection: &Map<String, Value>) -> Vec<Field> {
+    let auth = connection.get("auth").and_then(Value::as_object);
+    let kind = auth.and_then(|auth| auth.get("type")).and_then(Value::as_str);
+    let fields: &[&str] = match kind {
+        Some("bearer") => &["token"],
+        Some("basic") => &["username", "password"],
+        Some("header" | "query") => &["name", "value"],
+        _ => &[],
+    };
+    let lacks = |field: &&str| auth.is_none_or(|auth| !auth.contains_key(*field));
+    let mut missing: Vec<Field> = fields
+        .iter()
+        .filter(|field| lacks(field))
+        .map(|field| Field::Auth(field))
+        .collect();
+    let headers = connection.get("headers").and_then(Value::as_object);
+    for (name, value) in headers.into_iter().flatten() {
+        if value == "" {
+            missing.push(Field::Header(name.clone()));
+        }
+    }
+    missing
+}
+
+/// As [`missing`], where it is known that something is: the only thing that leaves no trace is a query.
+fn lacking(connection: &Map<String, Value>) -> Vec<Field> {
+    let missing = missing(connection);
+    if missing.is_empty() {
+        vec![Field::Query]
+    } else {
+        missing
+    }
+}
+
+fn set(connection: &mut Map<String, Value>, field: &Field, text: &str) {
+    let (object, name) = match field {
+        Field::Auth(name) => ("auth", *name),
+        Field::Header(name) => ("headers", name.as_str()),
+        Field::Query => {
+            let url = connection.get("url").and_then(Value::as_str).unwrap_or_default();
+            let url = format!("{url}?{}", text.trim_start_matches('?'));
+            connection.insert("url".to_owned(), url.into());
+            return;
+        }
+    };
+    if let Some(fields) = connection.get_mut(object).and_then(Value::as_object_mut) {
+        fields.insert(name.to_owned(), text.into());
+    }
+}
+
+/// Puts a given text where it is missing, or lays a JSON object over the connection. No message repeats any of it.
+fn put_back(name: &str, connection: &mut Map<String, Value>, text: &str) -> Result<()> {
+    if text.trim_start().starts_with('{') {
+        let over: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
+            Failure::usage(format!(
+                "the credential of {name}: not JSON, at line {}",
+                error.line()
+            ))
+        })?;
+        for (field, value) in over {
+            match (connection.get_mut(&field), value) {
+                (Some(Value::Object(fields)), Value::Object(more)) => fields.extend(more),
+                (_, value) => {
+                    connection.insert(field, value);
+                }
+            }
+        }
+        let left = missing(connection);
+        return if left.is_empty() {
+            Ok(())
+        } else {
+            Err(incomplete(name, &left))
+        };
+    }
+    match lacking(connection).as_slice() {
+        [field] => {
+            set(connection, field, text);
+            Ok(())
+        }
+        several => Err(Failure::usage(format!(
+            "the credential of {name} has several parts ({}): give them as a JSON object",
+            listed(several)
+        ))),
+    }
+}
+
+fn ask_for(
+    name: &str,
+    connection: &mut Map<String, Value>,
+    ask: &mut impl FnMut(&str, &Field) -> Result<Option<String>>,
+) -> Result<()> {
+    let fields = lacking(connection);
+    for field in &fields {
+        let text = ask(name, field)?.ok_or_else(|| incomplete(name, &fields))?;
+        set(connection, field, &text);
+    }
+    Ok(())
+}
+
+fn incomplete(name: &str, fields: &[Field]) -> Failure {
+    Failure::usage(format!(
+        "the run's connection {name} lacks {}: give it by --credential {name}=@FILE or --credential-env {name}=VARIABLE",
+        listed(fields)
+    ))
+}
+
+fn listed(fields: &[Field]) -> String {
+    fields
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn used(connections: &Value) -> UsedDefinition {
+        let names: Vec<&String> = connections.as_object().unwrap().keys().collect();
+        let text = format!(
+            r#"{{"request": {{"prompt": "x", "input": 12345678901234567890123, "max_cost_micros": 7,
+                "connections": {connections}}}, "requires_credentials": {}}}"#,
+            json!(names)
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// The only connection after what is given was put back, and what was asked.
+    fn put(connection: &Value, given: Option<&str>) -> (Result<Value>, Vec<String>) {
+        let given = given
+            .map(|text| ("crm".to_owned(), text.to_owned()))
+            .into_iter()
+            .collect();
+        let mut asked = Vec::new();
+        let request = completed(used(&json!({"crm": connection})), None, given, |name, field| {
+            asked.push(format!("{name} {field}"));
+            Ok(Some(format!("<{field}>")))
+        });
+        let connection = request.map(|request| {
+            let connections: Value = serde_json::from_str(request["connections"].get()).unwrap();
+            connections["crm"].clone()
+        });
+        (connection, asked)
+    }
+
+    fn http(auth: &Value) -> Value {
+        json!({"type": "http", "url": "https://a.example/v1", "auth": auth})
+    }
+
+    #[test]
+    fn whatever_is_missing_is_asked_for_and_put_where_it_was() {
+        let (bare, headers) = (
+            json!({"type": "http", "url": "https://a.example/v1"}),
+            json!({"type": "mcp", "url": "https://a.example", "headers": {"X-A": "", "X-B": ""}}),
+        );
+        for (connection, whole) in [
+            (
+                http(&json!({"type": "bearer"})),
+                http(&json!({"type": "bearer", "token": "<auth.token>"})),
+            ),
+            (
+                http(&json!({"type": "basic"})),
+                http(&json!({"type": "basic", "username": "<auth.username>", "password": "<auth.password>"})),
+            ),
+            (
+                http(&json!({"type": "query"})),
+                http(&json!({"type": "query", "name": "<auth.name>", "value": "<auth.value>"})),
+            ),
+            (
+                headers,
+                json!({"type": "mcp", "url": "https://a.example",
+                "headers": {"X-A": "<headers.X-A>", "X-B": "<headers.X-B>"}}),
+            ),
+            (
+                bare,
+                json!({"type": "http", "url": "https://a.example/v1?<query of the url>"}),
+            ),
+        ] {
+            let (put, asked) = put(&connection, None);
+            assert_eq!(put.unwrap(), whole);
+            assert!(!asked.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_given_is_not_asked_for() {
+        let bearer = http(&json!({"type": "bearer"}));
+        let (whole, asked) = put(&bearer, Some("hush"));
+        assert_eq!(
+            (whole.unwrap(), asked.len()),
+            (http(&json!({"type": "bearer", "token": "hush"})), 0)
+        );
+        let (whole, _) = put(
+            &http(&json!({"type": "basic"})),
+            Some(r#"{"auth": {"username": "a", "password": "b"}}"#),
+        );
+        assert_eq!(
+            whole.unwrap(),
+            http(&json!({"type": "basic", "username": "a", "password": "b"}))
+        );
+        let bare = json!({"type": "http", "url": "https://a.example/v1"});
+        let (whole, _) = put(&bare, Some("?key=hush"));
+        assert_eq!(whole.unwrap()["url"], "https://a.example/v1?key=hush");
+        let (whole, _) = put(
+            &bearer,
+            Some(r#"{"url": "https://a.example/v1?key=hush", "auth": {"token": "t"}}"#),
+        );
+        let both = whole.unwrap();
+        assert_eq!(
+            (&both["url"], &both["auth"]["token"]),
+            (&json!("https://a.example/v1?key=hush"), &json!("t"))
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_without_being_repeated() {
+        for (auth, given, told) in [
+            ("basic", "hush", "several parts (auth.username, auth.password)"),
+            (
+                "basic",
+                r#"{"auth": {"username": "hush"}}"#,
+                "crm lacks auth.password",
+            ),
+            ("bearer", "{hush", "not JSON, at line 1"),
+        ] {
+            let refusal = put(&http(&json!({"type": auth})), Some(given))
+                .0
+                .unwrap_err()
+                .to_string();
+            assert!(refusal.contains(told) && !refusal.contains("hush"), "{refusal}");
+        }
+        let nobody = completed(
+            used(&json!({"crm": http(&json!({"type": "bearer"}))})),
+            None,
+            BTreeMap::new(),
+            |_, _| Ok(None),
+        );
+        let refusal = nobody.unwrap_err().to_string();
+        assert!(
+            refusal.contains("--credential crm=@FILE or --credential-env crm=VARIABLE"),
+            "{refusal}"
+        );
+        let other = BTreeMap::from([("shop".to_owned(), "hush".to_owned())]);
+        let refusal = completed(used(&json!({})), None, other, |_, _| Ok(None))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refusal.starts_with("shop: the run has no connection"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn everything_else_is_sent_as_it_was_and_the_budget_may_be_another() {
+        for (max_cost, sent) in [(None, "7"), (Some(9), "9")] {
+            let request = completed(used(&json!({})), max_cost, BTreeMap::new(), |_, _| Ok(None)).unwrap();
+            assert_eq!(request["input"].get(), "12345678901234567890123");
+            assert_eq!(request["max_cost_micros"].get(), sent);
+        }
+    }
+}

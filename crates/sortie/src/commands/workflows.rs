@@ -1,0 +1,434 @@
+//! `sortie workflows`: run definitions that are kept under a name, and put there from files.
+
+use std::{collections::BTreeSet, io::Read, path::Path};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+use sortie_api::{Timestamp, WorkflowSummary, limits};
+
+use super::{Context, print_json, table};
+use crate::{
+    args::{ListArgs, Name, PutWorkflows, WorkflowsCommand},
+    failure::{Exit, Failure, Result},
+    terminal::{self, harmless},
+};
+
+/// The fields of a record that the engine gives it: a record that was printed can be put again.
+const GIVEN: [&str; 3] = ["revision", "created_at", "updated_at"];
+
+/// What `sortie workflows get` shows of a record.
+#[derive(Debug, Deserialize)]
+struct Record {
+    name: String,
+    prompt: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    model: Option<String>,
+    revision: i64,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+pub(super) async fn execute(context: &Context, command: WorkflowsCommand) -> Result<Exit> {
+    match command {
+        WorkflowsCommand::List(args) => list(context, &args).await,
+        WorkflowsCommand::Get { name, list } => get(context, &name, &list).await,
+        WorkflowsCommand::Put(args) => put(context, &args).await,
+        WorkflowsCommand::Delete { name, engine } => {
+            let connection = context.records(&engine).await?;
+            let deleted = connection.client.delete_workflow(&name).await;
+            connection.close().await;
+            deleted?;
+            terminal::note(&format!("workflow {name} is deleted"));
+            Ok(Exit::Success)
+        }
+    }
+}
+
+async fn list(context: &Context, args: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let all = connection.client.list_workflows().await;
+    connection.close().await;
+    let all = all?;
+    if args.json {
+        return print_json(&all);
+    }
+    terminal::print(&rows(&all))?;
+    Ok(Exit::Success)
+}
+
+fn rows(all: &[WorkflowSummary]) -> String {
+    let mut rows = table::new(["WORKFLOW", "WHAT IT DOES"]);
+    for one in all {
+        let description = one.description.as_deref().unwrap_or("-");
+        let first = description.lines().next().unwrap_or("-");
+        rows.add_row([one.name.clone(), harmless(first).into_owned()]);
+    }
+    table::text(&rows)
+}
+
+async fn get(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let record = connection.client.get_workflow(name).await;
+    connection.close().await;
+    let record = record?;
+    if args.json {
+        return print_json(&record);
+    }
+    let record = read(&record)?;
+    terminal::print(&details(&record))?;
+    terminal::print_line(&format!("\n{}", harmless(record.prompt.trim_end())))?;
+    Ok(Exit::Success)
+}
+
+fn read(record: &RawValue) -> Result<Record> {
+    serde_json::from_str(record.get()).map_err(|error| {
+        Failure::unavailable(format!("the engine sent a workflow that cannot be read: {error}"))
+    })
+}
+
+fn details(record: &Record) -> String {
+    let lines = [
+        ("workflow", Some(record.name.clone())),
+        ("about", record.description.clone()),
+        ("model", record.model.clone()),
+        ("revision", Some(record.revision.to_string())),
+        ("created", Some(record.created_at.to_string())),
+        ("updated", Some(record.updated_at.to_string())),
+    ];
+    lines
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name:<9} {}\n", harmless(&value?))))
+        .collect()
+}
+
+async fn put(context: &Context, args: &PutWorkflows) -> Result<Exit> {
+    // Nothing is sent before everything was read.
+    let all = files(args)?;
+    let connection = context.records(&args.list.engine).await?;
+    let mut put = Ok(Exit::Success);
+    for workflow in &all {
+        let saved = connection
+            .client
+            .put_workflow(&workflow.name, &workflow.definition)
+            .await;
+        put = saved
+            .map_err(|failure| Failure::new(failure.exit, format!("{}: {failure}", workflow.place)))
+            .and_then(|record| saved_is_told(&record, args));
+        if put.is_err() {
+            break;
+        }
+    }
+    connection.close().await;
+    put
+}
+
+fn saved_is_told(record: &RawValue, args: &PutWorkflows) -> Result<Exit> {
+    if args.list.json {
+        return print_json(record);
+    }
+    let Record { name, revision, .. } = read(record)?;
+    terminal::note(&format!("workflow {name} is saved, revision {revision}"));
+    Ok(Exit::Success)
+}
+
+/// A workflow to put, and the file it is from.
+#[derive(Debug)]
+struct FromFile {
+    place: String,
+    name: Name,
+    definition: Value,
+}
+
+fn files(args: &PutWorkflows) -> Result<Vec<FromFile>> {
+    if args.name.is_some() && args.files.len() > 1 {
+        return Err(Failure::usage(
+            "--name is for one file: several are named by themselves",
+        ));
+    }
+    let mut names = BTreeSet::new();
+    args.files
+        .iter()
+        .map(|path| {
+            let file = from_file(path, args.name.clone(), &mut std::io::stdin())?;
+            if names.insert(file.name.to_string()) {
+                Ok(file)
+            } else {
+                Err(Failure::usage(format!(
+                    "{}: {} is there already",
+                    file.place, file.name
+                )))
+            }
+        })
+        .collect()
+}
+
+fn from_file(path: &Path, name: Option<Name>, stdin: &mut impl Read) -> Result<FromFile> {
+    let from_stdin = path == Path::new("-");
+    let place = if from_stdin {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
+    };
+    let wrong = |what: String| Failure::usage(format!("{place}: {what}"));
+    let text = if from_stdin {
+        text_of(stdin)
+    } else {
+        std::fs::File::open(path).and_then(|mut file| text_of(&mut file))
+    };
+    let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    if text.len() > limits::BODY_BYTES {
+        return Err(wrong(format!("larger than {} bytes", limits::BODY_BYTES)));
+    }
+    let ending = if from_stdin {
+        Some("json")
+    } else {
+        path.extension().and_then(|ending| ending.to_str())
+    };
+    let mut definition = match ending {
+        Some("json") => serde_json::from_str(&text).map_err(|error| wrong(format!("not JSON: {error}")))?,
+        Some("yaml" | "yml") => yaml(&text).map_err(|error| wrong(format!("not YAML: {error}")))?,
+        Some("toml") => toml(&text).map_err(wrong)?,
+        _ => return Err(wrong("name it .toml, .yaml, .yml or .json".to_owned())),
+    };
+    let own_name = definition.remove("name");
+    for field in GIVEN {
+        definition.remove(field);
+    }
+    let name = match (name, own_name) {
+        (Some(name), _) => name,
+        (None, Some(Value::String(name))) => named(&name).map_err(|rule| wrong(format!("name: {rule}")))?,
+        (None, Some(_)) => return Err(wrong("name: must be a text".to_owned())),
+        (None, None) if from_stdin => return Err(wrong("has no name: give one by --name".to_owned())),
+        (None, None) => {
+            let stem = path
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .unwrap_or_default();
+            named(stem)
+                .map_err(|rule| wrong(format!("cannot be named as the file, give it a `name`: {rule}")))?
+        }
+    };
+    Ok(FromFile {
+        name,
+        definition: definition.into(),
+        place,
+    })
+}
+
+fn named(text: &str) -> std::result::Result<Name, &'static str> {
+    text.parse()
+}
+
+fn text_of(source: &mut impl Read) -> std::io::Result<String> {
+    let limit = u64::try_from(limits::BODY_BYTES).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    source.take(limit.saturating_add(1)).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn yaml(text: &str) -> std::result::Result<Map<String, Value>, String> {
+    let options = serde_saphyr::options! { with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
+}
+
+fn toml(text: &str) -> std::result::Result<Map<String, Value>, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let line = text.get(..start).unwrap_or_default().lines().count().max(1);
+        format!("not TOML, at line {line}: {}", error.message())
+    })?;
+    table
+        .into_iter()
+        .map(|(name, value)| {
+            let value = json(value).ok_or_else(|| format!("{name}: has a number that JSON does not have"))?;
+            Ok((name, value))
+        })
+        .collect()
+}
+
+/// A value of TOML in JSON, where times are texts; none for infinities and what is no number.
+fn json(value: toml::Value) -> Option<Value> {
+    Some(match value {
+        toml::Value::String(text) => text.into(),
+        toml::Value::Integer(number) => number.into(),
+        toml::Value::Float(number) => serde_json::Number::from_f64(number)?.into(),
+        toml::Value::Boolean(on) => on.into(),
+        toml::Value::Datetime(time) => time.to_string().into(),
+        toml::Value::Array(items) => items.into_iter().map(json).collect::<Option<Vec<_>>>()?.into(),
+        toml::Value::Table(fields) => Value::Object(
+            fields
+                .into_iter()
+                .map(|(name, value)| Some((name, json(value)?)))
+                .collect::<Option<_>>()?,
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::json;
+
+    use super::*;
+
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn file(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.0.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        }
+
+        fn read(&self, name: &str, text: &str) -> Result<(String, Value)> {
+            let path = self.file(name, text);
+            from_file(&path, None, &mut std::io::empty()).map(|file| (file.name.to_string(), file.definition))
+        }
+    }
+
+    fn folder() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    #[test]
+    fn the_same_workflow_is_read_from_every_form() {
+        let folder = folder();
+        let expected = json!({"prompt": "Look at\nyesterday.\n", "shell": false, "timeout_seconds": 60,
+            "input": {"day": "2026-11-20", "share": 0.5, "at": [1, null]}, "tags": ["no", "1e3"]});
+        let mut record = expected.clone();
+        for (field, value) in [
+            ("name", json!("other")),
+            ("revision", json!(3)),
+            ("created_at", json!("x")),
+        ] {
+            record[field] = value;
+        }
+        assert_eq!(
+            folder.read("daily.json", &record.to_string()).unwrap(),
+            ("other".to_owned(), expected.clone())
+        );
+        let yaml = "prompt: |\n  Look at\n  yesterday.\nshell: false\ntimeout_seconds: 60\n\
+            input: {day: 2026-11-20, share: 0.5, at: [1, null]}\ntags: [\"no\", \"1e3\"]\n";
+        for name in ["daily.yaml", "daily.yml"] {
+            assert_eq!(
+                folder.read(name, yaml).unwrap(),
+                ("daily".to_owned(), expected.clone())
+            );
+        }
+        let toml = "prompt = '''\nLook at\nyesterday.\n'''\nshell = false\ntimeout_seconds = 60\ntags = ['no', '1e3']\n\
+            [input]\nday = 2026-11-20\nshare = 0.5\nat = [1]\n";
+        let mut without_null = expected;
+        without_null["input"]["at"] = json!([1]);
+        assert_eq!(
+            folder.read("daily.toml", toml).unwrap(),
+            ("daily".to_owned(), without_null)
+        );
+    }
+
+    #[test]
+    fn errors_point_at_the_file_and_the_place_in_it() {
+        let folder = folder();
+        for (name, text, told) in [
+            (
+                "a.json",
+                "{\n\"prompt\": x}",
+                "a.json: not JSON: expected value at line 2 column 11",
+            ),
+            ("a.yaml", "prompt: x\nshell: [\n", "a.yaml: not YAML: "),
+            ("a.yaml", "prompt: x\nprompt: y\n", "line 2"),
+            (
+                "a.toml",
+                "prompt = 'x'\nshell = yes\n",
+                "a.toml: not TOML, at line 2: ",
+            ),
+            ("a.toml", "input = nan\n", "a.toml: input: has a number"),
+            ("a.txt", "prompt", "a.txt: name it .toml, .yaml, .yml or .json"),
+            ("No name.toml", "", "No name.toml: cannot be named as the file"),
+            ("a.toml", "name = 'No name'", "a.toml: name: a name is"),
+            ("a.toml", "name = 1", "a.toml: name: must be a text"),
+            ("a.json", "[]", "a.json: not JSON: "),
+        ] {
+            let refusal = folder.read(name, text).unwrap_err();
+            assert_eq!(refusal.exit, Exit::Usage);
+            assert!(refusal.to_string().contains(told), "{refusal}");
+        }
+        let nowhere = from_file(Path::new("/nowhere/a.toml"), None, &mut std::io::empty());
+        assert!(
+            nowhere
+                .unwrap_err()
+                .to_string()
+                .starts_with("/nowhere/a.toml: cannot be read: ")
+        );
+    }
+
+    #[test]
+    fn standard_input_is_json_and_is_given_a_name() {
+        let read = |text: &str, name: Option<&str>| {
+            let name = name.map(|name| name.parse().unwrap());
+            from_file(Path::new("-"), name, &mut text.as_bytes()).map(|file| file.name.to_string())
+        };
+        assert_eq!(read("{\"prompt\": \"x\"}", Some("daily")).unwrap(), "daily");
+        assert_eq!(read("{\"name\": \"own\"}", None).unwrap(), "own");
+        assert_eq!(read("{\"name\": \"own\"}", Some("daily")).unwrap(), "daily");
+        assert!(read("{}", None).unwrap_err().to_string().contains("--name"));
+        assert!(
+            read("prompt = 'x'", Some("a"))
+                .unwrap_err()
+                .to_string()
+                .starts_with("standard input: not JSON")
+        );
+    }
+
+    #[test]
+    fn two_files_of_one_name_are_refused() {
+        let folder = folder();
+        let files_of = |name: Option<&str>| PutWorkflows {
+            files: vec![folder.file("a.toml", ""), folder.file("b.toml", "name = 'a'")],
+            name: name.map(|name| name.parse().unwrap()),
+            list: ListArgs {
+                json: false,
+                engine: crate::args::EngineArgs { url: None },
+            },
+        };
+        assert!(
+            files(&files_of(None))
+                .unwrap_err()
+                .to_string()
+                .ends_with("b.toml: a is there already")
+        );
+        assert!(
+            files(&files_of(Some("c")))
+                .unwrap_err()
+                .to_string()
+                .starts_with("--name is for one file")
+        );
+    }
+
+    #[test]
+    fn a_list_and_a_record_show_what_they_have() {
+        let all = [
+            ("a", None),
+            ("daily-report", Some("Yesterday's sales\u{1b}[2J.\nMore.")),
+        ]
+        .map(|(name, description)| WorkflowSummary {
+            name: name.to_owned(),
+            description: description.map(str::to_owned),
+            input_schema: None,
+            output_schema: None,
+        });
+        assert_eq!(
+            rows(&all),
+            "WORKFLOW      WHAT IT DOES\na             -\ndaily-report  Yesterday's sales\u{fffd}[2J.\n"
+        );
+        let record = json!({"name": "a", "prompt": "x", "model": "runbook", "revision": 2,
+            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z", "tags": []});
+        let record: Record = serde_json::from_value(record).unwrap();
+        assert_eq!(
+            details(&record),
+            "workflow  a\nmodel     runbook\nrevision  2\ncreated   2026-11-20T21:30:00.000Z\nupdated   2026-11-21T08:00:00.000Z\n"
+        );
+    }
+}

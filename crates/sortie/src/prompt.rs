@@ -1,0 +1,110 @@
+//! Asking a person for a credential: what is typed is not shown, and the terminal is as it was when this ends, by whatever
+//! key.
+
+use std::io::{self, IsTerminal as _};
+
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+
+use crate::{
+    failure::{Failure, Result},
+    terminal,
+};
+
+/// What the keys of a line come to.
+#[derive(Debug, PartialEq, Eq)]
+enum Typed {
+    /// The line was ended.
+    Line(Vec<u8>),
+    /// Ctrl-C, or Ctrl-D on an empty line.
+    GivenUp,
+}
+
+/// The terminal while nothing is shown and every key is read as it comes.
+struct Quiet(Termios);
+
+impl Quiet {
+    fn begin() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut quiet = before.clone();
+        quiet
+            .local_modes
+            .remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
+        quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(io::stdin(), OptionalActions::Flush, &quiet)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        // A terminal that has gone needs nothing.
+        let _restored = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+/// What a person answers to `question`, at most `limit` bytes; none where standard input is no terminal.
+pub(crate) fn hidden(question: &str, limit: usize) -> Result<Option<String>> {
+    if !io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let unread = |error: io::Error| Failure::internal(format!("the terminal cannot be read: {error}"));
+    terminal::ask(question);
+    let typed = {
+        let _quiet = Quiet::begin().map_err(unread)?;
+        line(limit, || {
+            let mut byte = [0];
+            let read = rustix::io::retry_on_intr(|| rustix::io::read(io::stdin(), &mut byte))?;
+            Ok((read == 1).then_some(byte[0]))
+        })
+    };
+    terminal::note("");
+    match typed.map_err(unread)? {
+        Typed::GivenUp => Err(Failure::left()),
+        Typed::Line(bytes) => String::from_utf8(bytes)
+            .map(Some)
+            .map_err(|_| Failure::usage("what was typed is not UTF-8 text")),
+    }
+}
+
+/// Reads keys to the end of a line; what is over `limit` bytes is not kept.
+fn line(limit: usize, mut key: impl FnMut() -> io::Result<Option<u8>>) -> io::Result<Typed> {
+    let mut bytes = Vec::new();
+    loop {
+        match key()? {
+            None | Some(0x03) => return Ok(Typed::GivenUp),
+            Some(0x04) if bytes.is_empty() => return Ok(Typed::GivenUp),
+            Some(b'\n' | b'\r' | 0x04) => return Ok(Typed::Line(bytes)),
+            // Ctrl-U.
+            Some(0x15) => bytes.clear(),
+            // A backspace takes a whole character away.
+            Some(0x08 | 0x7f) => while bytes.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {},
+            Some(byte) if bytes.len() < limit => bytes.push(byte),
+            Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(keys: &[u8]) -> Typed {
+        let mut keys = keys.iter().copied();
+        line(8, || Ok(keys.next())).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_what_is_left_of_its_keys() {
+        let line = |text: &str| Typed::Line(text.as_bytes().to_vec());
+        assert_eq!(typed(b"hush\nmore"), line("hush"));
+        assert_eq!(typed(b"hush\r"), line("hush"));
+        assert_eq!(typed("hé\u{7f}u\u{8}ush\n".as_bytes()), line("hush"));
+        assert_eq!(typed(b"\x7fwrong\x15right\n"), line("right"));
+        assert_eq!(typed(b"much too long\n"), line("much too"));
+        assert_eq!(typed(b"\n"), line(""));
+        for given_up in [&b"hush\x03\n"[..], b"\x04", b"hush"] {
+            assert_eq!(typed(given_up), Typed::GivenUp);
+        }
+    }
+}

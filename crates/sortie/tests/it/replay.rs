@@ -1,0 +1,170 @@
+//! `sortie runs replay`: a run again, with the definition that it used (contract 2.5, 4.1).
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use sortie_api::RunStatus;
+use sortie_testkit::{Client, Database, Node, Service};
+
+use crate::{
+    Checked, both_databases,
+    kit::{exits, text},
+    node,
+};
+
+both_databases![a_replayed_run_gets_its_credentials_back];
+
+/// A terminal for a command: what is typed is `SECRET` and Enter, once each time a question ends with a colon.
+const TERMINAL: &str = r#"
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+shown = b""
+while True:
+    try:
+        read = os.read(terminal, 4096)
+    except OSError:
+        break
+    if not read:
+        break
+    shown += read
+    if shown.endswith(b"auth.token: "):
+        os.write(terminal, os.environ["SECRET"].encode() + b"\r")
+sys.stdout.buffer.write(shown)
+sys.stdout.flush()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+/// The command with a terminal, at which `secret` is typed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the terminal is Python's: no sandbox is wanted for it"
+)]
+fn at_a_terminal(command: &Command, secret: &str) -> Command {
+    let mut terminal = Command::new("python3");
+    terminal
+        .args(["-c", TERMINAL])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .env("SECRET", secret);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => terminal.env(name, value),
+            None => terminal.env_remove(name),
+        };
+    }
+    terminal
+}
+
+/// Runs a command to its end while the service answers in this thread.
+async fn ends(command: Command, code: i32) -> Result<Output> {
+    tokio::task::spawn_blocking(move || exits(command, code)).await?
+}
+
+/// A run that calls an API with the token `hush-1`.
+async fn run_with_a_token(client: &Client, service: &Service) -> Result<String> {
+    let request = json!({
+        "prompt": "```tool api__request\n{\"method\": \"GET\", \"path\": \"/orders\"}\n```\n", "shell": false,
+        "input": {"n": 7}, "connections": {"api": {"type": "http", "url": format!("{}/echo", service.url()),
+            "auth": {"type": "bearer", "token": "hush-1"}}},
+    });
+    let (_, run) = client.complete(&request).await?;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    Ok(run.id.to_string())
+}
+
+/// What came with the calls so far.
+fn tokens(service: &Service) -> Vec<String> {
+    let calls = service
+        .received()
+        .into_iter()
+        .filter(|one| one.path == "/echo/orders");
+    calls
+        .filter_map(|call| call.headers.get("authorization").cloned())
+        .collect()
+}
+
+async fn a_replayed_run_gets_its_credentials_back(database: Database) -> Checked {
+    let service = Service::start().await?;
+    let node = node(database).await?;
+    let client = node.client()?;
+    let run = run_with_a_token(&client, &service).await?;
+    let replay = |more: &[&str]| {
+        let mut arguments = vec!["runs", "replay", &run];
+        arguments.extend(more);
+        node.sortie(&arguments)
+    };
+    let output = ends(replay(&[]), 64).await?;
+    ensure!(
+        text(&output.stderr).contains("connection api lacks auth.token"),
+        "{}",
+        text(&output.stderr)
+    );
+
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("token");
+    fs::write(&path, "hush-2\n")?;
+    let from_file = format!("api=@{}", path.display());
+    ends(replay(&["--credential", &from_file, "--max-cost", "70"]), 0).await?;
+    let mut command = replay(&["--credential-env", "api=API_TOKEN", "--detach"]);
+    command.env("API_TOKEN", "hush-3");
+    let detached = text(&ends(command, 0).await?.stdout);
+    client.finished(detached.trim()).await?;
+    assert_eq!(
+        tokens(&service),
+        ["Bearer hush-1", "Bearer hush-2", "Bearer hush-3"]
+    );
+
+    let runs = client.list("").await?;
+    let budgets: Vec<i64> = runs.iter().map(|run| run.max_cost_micros.get()).collect();
+    assert_eq!(budgets, [1_000_000, 70, 1_000_000]);
+    for run in runs {
+        let path = format!("/v1/runs/{}/definition", run.id);
+        let definition = client.get(&path).await?.expect(200)?.json()?;
+        assert_eq!(definition["request"]["input"], json!({"n": 7}));
+        assert_eq!(definition["requires_credentials"], json!(["api"]));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_credential_that_is_typed_is_not_shown() -> Checked {
+    let service = Service::start().await?;
+    let node: Node = node(Database::Sqlite).await?;
+    let run = run_with_a_token(&node.client()?, &service).await?;
+    let output = ends(
+        at_a_terminal(&node.sortie(&["runs", "replay", &run]), "hush-4"),
+        0,
+    )
+    .await?;
+    let shown = text(&output.stdout);
+    ensure!(
+        shown.contains("api: auth.token: ") && !shown.contains("hush-4"),
+        "{shown}"
+    );
+    assert_eq!(tokens(&service), ["Bearer hush-1", "Bearer hush-4"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_of_a_workflow_is_replayed_as_it_was() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let put = async |prompt: &str| {
+        let body = json!({"prompt": prompt, "shell": false}).to_string().into();
+        client
+            .send(sortie_testkit::http::Method::PUT, "/v1/workflows/daily", body)
+            .await
+    };
+    put("first").await?.expect(201)?;
+    let (_, run) = client.complete(&json!({"workflow": "daily"})).await?;
+    put("second").await?.expect(200)?;
+    let output = exits(node.sortie(&["runs", "replay", &run.id.to_string()]), 0)?;
+    assert_eq!(text(&output.stdout), "first\n");
+    Ok(())
+}
