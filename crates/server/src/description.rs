@@ -84,6 +84,7 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
     document["tags"] = json!([
         {"name": "runs", "description": "Create runs, follow them, read their results."},
         {"name": "workflows", "description": "Save run definitions under names that runs and schedules start by."},
+        {"name": "schedules", "description": "Start workflows on a timetable."},
         {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
         {"name": "models", "description": "The models runs can use."},
         {"name": "organization", "description": "The organization behind the key."},

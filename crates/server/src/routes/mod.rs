@@ -13,12 +13,14 @@ mod connections_oauth;
 mod cursor;
 mod event_stream;
 mod events;
+mod fires;
 mod keys;
 mod models;
 mod operations;
 mod organization;
 mod run_list;
 mod runs;
+mod schedules;
 pub(crate) mod workflows;
 
 /// Liveness: answers while the process serves.
@@ -41,6 +43,15 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
             workflows::put_workflow,
             workflows::delete_workflow
         ))
+        .routes(routes!(schedules::list_schedules, schedules::create_schedule))
+        .routes(routes!(
+            schedules::get_schedule,
+            schedules::update_schedule,
+            schedules::delete_schedule
+        ))
+        .routes(routes!(schedules::trigger_schedule))
+        .routes(routes!(fires::list_fires))
+        .routes(routes!(fires::preview_schedule))
         .routes(routes!(connections::list_connections))
         .routes(routes!(
             connections::get_connection,

@@ -18,7 +18,7 @@ enum Foreign {
 }
 
 /// Operations that need a key: name, method, path, body, role, what a stranger sees.
-const TABLE: [(&str, Method, &str, &str, &str, Foreign); 20] = [
+const TABLE: [(&str, Method, &str, &str, &str, Foreign); 28] = [
     ("get_me", Method::GET, "/v1/me", "", "member", Foreign::ItsOwn),
     (
         "create_run",
@@ -96,6 +96,70 @@ const TABLE: [(&str, Method, &str, &str, &str, Foreign); 20] = [
         "delete_workflow",
         Method::DELETE,
         "/v1/workflows/ours",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "list_schedules",
+        Method::GET,
+        "/v1/schedules",
+        "",
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
+        "create_schedule",
+        Method::POST,
+        "/v1/schedules",
+        r#"{"workflow":"timed","cron":"@daily"}"#,
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
+        "get_schedule",
+        Method::GET,
+        "/v1/schedules/{schedule}",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "update_schedule",
+        Method::PATCH,
+        "/v1/schedules/{schedule}",
+        r#"{"name":"x"}"#,
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "trigger_schedule",
+        Method::POST,
+        "/v1/schedules/{schedule}/trigger",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "list_fires",
+        Method::GET,
+        "/v1/schedules/{schedule}/fires",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "preview_schedule",
+        Method::GET,
+        "/v1/schedules/{schedule}/next",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "delete_schedule",
+        Method::DELETE,
+        "/v1/schedules/{schedule}",
         "",
         "member",
         Foreign::NotFound,
@@ -205,6 +269,7 @@ fn every_documented_operation_has_a_line_in_the_access_table() {
 
 struct Resources {
     run: String,
+    schedule: String,
     key: String,
 }
 
@@ -234,11 +299,26 @@ impl Resources {
             .await
             .unwrap();
         put.expect(201).unwrap();
-        Self { run, key }
+        for client in [&rig.admin, &rig.stranger] {
+            let timed = Bytes::from_static(br#"{"prompt":"x","shell":false}"#);
+            let put = client
+                .send(Method::PUT, "/v1/workflows/timed", timed)
+                .await
+                .unwrap();
+            put.expect(201).unwrap();
+        }
+        let schedule = json!({"workflow": "timed", "cron": "@yearly"});
+        let made = rig.admin.post("/v1/schedules", &schedule).await.unwrap();
+        let made = made.expect(201).unwrap().json().unwrap();
+        let schedule = made["id"].as_str().unwrap().to_owned();
+        Self { run, schedule, key }
     }
 
     async fn call(&self, client: &Client, method: &Method, path: &str, body: &'static str) -> Answer {
-        let path = path.replace("{run}", &self.run).replace("{key}", &self.key);
+        let path = path
+            .replace("{run}", &self.run)
+            .replace("{schedule}", &self.schedule)
+            .replace("{key}", &self.key);
         client
             .clone()
             .with_header(
