@@ -3,6 +3,7 @@
 mod connections;
 mod name;
 mod replay;
+mod schedules;
 mod workflows;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ pub(crate) use self::{
     connections::{ConnectionsCommand, PutArgs},
     name::Name,
     replay::ReplayArgs,
+    schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
 };
 use crate::config::Flags;
@@ -58,6 +60,9 @@ pub(crate) enum Command {
     /// Save, list and delete workflows: run definitions under a name
     #[command(subcommand)]
     Workflows(WorkflowsCommand),
+    /// Start workflows on a timetable, and look at what became of its instants
+    #[command(subcommand)]
+    Schedules(SchedulesCommand),
     /// Save, list, test and authorize connections to APIs and MCP servers
     #[command(subcommand)]
     Connections(ConnectionsCommand),

@@ -1,5 +1,6 @@
 //! The engine's API as the command line uses it.
 
+mod schedules;
 mod workflows;
 
 use std::{collections::VecDeque, time::Duration};

@@ -8,6 +8,7 @@ mod models;
 mod replay;
 mod run;
 mod runs;
+mod schedules;
 mod serve;
 mod table;
 mod workflows;
@@ -44,6 +45,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Run(args) => run::run(&context, args).await,
         Command::Runs(command) => runs::execute(&context, command).await,
         Command::Workflows(command) => workflows::execute(&context, command).await,
+        Command::Schedules(command) => schedules::execute(&context, command).await,
         Command::Connections(command) => connections::execute(&context, command).await,
         Command::Keys(command) => keys::execute(&context, command).await,
         Command::Models(args) => models::list(&context, &args).await,

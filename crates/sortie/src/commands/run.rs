@@ -169,7 +169,7 @@ fn read_text(flag: &str, path: &Path, limit: usize) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| wrong("not UTF-8 text, which is all that can be sent with a run"))
 }
 
-fn json(flag: &str, document: &Document) -> Result<Box<RawValue>> {
+pub(super) fn json(flag: &str, document: &Document) -> Result<Box<RawValue>> {
     let (text, place) = match document {
         Document::Inline(text) => (text.clone(), String::new()),
         Document::File(path) => (

@@ -14,7 +14,7 @@ use crate::{
 
 /// Everything that is stored, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
-    const TABLES: [&str; 16] = [
+    const TABLES: [&str; 18] = [
         "SELECT id, name FROM organization ORDER BY id",
         "SELECT id, org_id, role FROM api_key ORDER BY id",
         "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
@@ -33,6 +33,10 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT turn, last_org FROM dispatch",
         "SELECT org_id, name, revision, updated_at, summary, definition FROM workflow ORDER BY org_id, name",
         "SELECT org_id, at, id, action, target FROM audit ORDER BY org_id, at, id",
+        "SELECT id, name, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \
+         updated_at FROM schedule ORDER BY id",
+        "SELECT schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id FROM fire \
+         ORDER BY schedule_id, instant, occasion",
     ];
     let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<String>> {
         let mut rows = Vec::new();
@@ -137,6 +141,32 @@ both! {
         proves_atomic(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop).await).await;
         store.begin_authorization(OauthFlow { revision: 2, ..old.clone() }, new.at).await.unwrap();
         proves_atomic(fixture, async || store.delete_connection(org, "a").await).await;
+    }
+
+    async fn the_commands_of_schedules_are_one_transaction_each(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        fixture.put_workflow(org, "w", "x").await.unwrap();
+        let new = fixture.new_schedule(org);
+        proves_atomic(fixture, async || fixture.create_schedule(new.clone()).await).await;
+        let audit = fixture.audit(org, "schedule.update", "x");
+        proves_atomic(fixture, async || store.update_schedule(new.clone(), 1, audit.clone()).await).await;
+        let row = store.get_schedule(org, new.id).await.unwrap();
+        let mut fires = fixture.start_next(&row);
+        let instant = fires.rows[0].instant;
+        fires.rows.push(super::schedules::skipped(fixture.now()));
+        fires.rows[0].outcome = sortie_api::schedule::FireOutcome::Waiting;
+        fires.state.waiting = Some(instant);
+        proves_atomic(fixture, async || store.record_fires(fires.clone()).await).await;
+        let row = store.get_schedule(org, new.id).await.unwrap();
+        let mut fires = fixture.start_next(&row);
+        fires.rows[0].instant = instant;
+        fires.released = Some(instant);
+        fires.audit = Some(fixture.audit(org, "schedule.pause", "x"));
+        proves_atomic(fixture, async || store.record_fires(fires.clone()).await).await;
+        let run = fixture.new_run(org);
+        proves_atomic(fixture, async || store.trigger_schedule(new.id, run.clone()).await).await;
+        let audit = fixture.audit(org, "schedule.delete", "x");
+        proves_atomic(fixture, async || store.delete_schedule(org, new.id, audit.clone()).await).await;
     }
 
     async fn claim_runs_is_one_transaction(fixture: &Fixture) {

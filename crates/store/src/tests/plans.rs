@@ -2,11 +2,11 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use sortie_api::{ConnectionStatus, Micros, OrgId, Role, RunStatus};
+use sortie_api::{ConnectionStatus, Micros, OrgId, Role, RunStatus, schedule::FireOutcome};
 
 use super::fixture::{Fixture, after, entries};
 use crate::{
-    Append, InlineCredentials, OldTokens, RunFilter, SeenTokens,
+    Append, InlineCredentials, OldTokens, RunFilter, SaveSchedule, SeenTokens,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -84,6 +84,7 @@ async fn use_everything(fixture: &Fixture) {
     list_everything(fixture, org).await;
     use_connections(fixture, org).await;
     use_workflows(fixture, org).await;
+    use_schedules(fixture, org).await;
 }
 
 async fn use_connections(fixture: &Fixture, org: OrgId) {
@@ -135,6 +136,40 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
     store.create_run(run.clone()).await.unwrap();
     store.run_secrets(run.id).await.unwrap();
     store.seal_check(b"x".to_vec()).await.unwrap();
+}
+
+async fn use_schedules(fixture: &Fixture, org: OrgId) {
+    let store = &fixture.store;
+    let row = fixture.schedule(org).await;
+    let new = SaveSchedule {
+        id: row.id,
+        ..fixture.new_schedule(org)
+    };
+    let audit = fixture.audit(org, "schedule.update", "x");
+    assert!(store.update_schedule(new, 1, audit).await.unwrap());
+    let row = store.get_schedule(org, row.id).await.unwrap();
+    let mut fires = fixture.start_next(&row);
+    fires.rows[0].outcome = FireOutcome::Waiting;
+    fires.state.waiting = Some(fires.rows[0].instant);
+    store.record_fires(fires.clone()).await.unwrap();
+    fires.released = fires.state.waiting.take();
+    fires.run = None;
+    fires.revision += 1;
+    store.record_fires(fires).await.unwrap();
+    store
+        .trigger_schedule(row.id, fixture.new_run(org))
+        .await
+        .unwrap();
+    store.list_schedules(org, None, 5).await.unwrap();
+    store.list_fires(org, row.id, None, 5).await.unwrap();
+    store.due_schedules(fixture.now(), None, 5).await.unwrap();
+    store.released_schedules(5).await.unwrap();
+    store.next_due(fixture.now()).await.unwrap();
+    store.open_runs(org, (row.id, 1), 5).await.unwrap();
+    let since = (fixture.now(), 5);
+    store.recent_outcomes(org, row.id, since).await.unwrap();
+    let audit = fixture.audit(org, "schedule.delete", "x");
+    store.delete_schedule(org, row.id, audit).await.unwrap();
 }
 
 async fn use_workflows(fixture: &Fixture, org: OrgId) {
