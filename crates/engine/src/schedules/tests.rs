@@ -206,7 +206,7 @@ fn invalid(refused: Result<Schedule, Error>) -> String {
 async fn a_schedule_starts_its_workflow_at_its_instants() {
     let rig = Rig::sqlite().await;
     let made = rig
-        .create(json!({"name": "n", "input": {"a" : 1}, "max_cost_micros": 77, "timezone": "europe/berlin"}))
+        .create(json!({"name": "n", "input": {"a": 1}, "max_cost_micros": 77, "timezone": "europe/berlin"}))
         .await
         .unwrap();
     assert_eq!(made.timezone, "Europe/Berlin");
@@ -231,7 +231,7 @@ async fn a_schedule_starts_its_workflow_at_its_instants() {
         .run_definition(rig.caller.org, run.id)
         .await
         .unwrap();
-    assert!(used.request.contains(r#""input":{"a" : 1}"#), "{}", used.request);
+    assert!(used.request.contains(r#""input":{"a":1}"#), "{}", used.request);
     assert_eq!(now.updated_at, made.updated_at, "nobody has changed it");
 }
 
@@ -276,7 +276,7 @@ async fn what_a_run_would_be_refused_for_is_refused_when_it_is_saved_and_skipped
         .unwrap();
     assert_eq!(
         invalid(rig.patch(made.id, json!({"input": null})).await),
-        "input: required"
+        "input: required by input_schema"
     );
     let stricter = json!({"type": "object", "required": ["week"]});
     rig.put(
@@ -518,52 +518,42 @@ async fn a_deleted_schedule_leaves_its_runs_and_nothing_else() {
 }
 
 /// Schedules whose times are met by the settings of the clocks in two years.
-const MANY: [(&str, &str); 10] = [
+const MANY: [(&str, &str); 6] = [
     ("30 2 * * *", "America/New_York"),
-    ("0,30 1 * * *", "America/New_York"),
+    ("30 1 * * *", "America/New_York"),
     ("30 2 * * *", "Europe/Berlin"),
-    ("@daily", "Europe/Berlin"),
-    ("15 2 * * *", "Australia/Lord_Howe"),
     ("45 1 * * *", "Australia/Lord_Howe"),
     ("0 0 * * *", "Africa/Cairo"),
-    ("30 23 * * SUN", "Africa/Cairo"),
-    ("20 0 * * *", "America/Santiago"),
     ("@monthly", "America/Santiago"),
 ];
 
-/// Two years of the clock, from one instant to the next with leaps back in between, while three nodes deal with what is due at
-/// the same time, and one of them starts again now and then.
+/// Two years of the clock in leaps forward and back, while three nodes deal with what is due at the same time, and one of them
+/// starts again now and then.
 #[tokio::test]
 async fn three_nodes_start_exactly_one_run_for_each_instant_of_two_years_in_five_zones() {
     let mut rig = Rig::on(TestDatabase::postgres().await.unwrap(), 3).await;
-    let end = at("2028-01-01T00:00:00Z");
     let mut expected: BTreeMap<ScheduleId, BTreeSet<Timestamp>> = BTreeMap::new();
+    let mut all: BTreeSet<(Timestamp, ScheduleId)> = BTreeSet::new();
     for (cron, zone) in MANY {
-        let made = rig.create(json!({"cron": cron, "timezone": zone})).await.unwrap();
-        let timetable = Timetable::new(cron, zone).unwrap();
-        let mut instants = BTreeSet::new();
-        let mut after = at(BEGIN);
-        while let Some(next) = timetable.next(after).filter(|next| *next < end) {
-            instants.insert(next);
-            after = next;
-        }
+        let fields =
+            json!({"cron": cron, "timezone": zone, "catch_up_window_seconds": limits::CATCH_UP_SECONDS});
+        let made = rig.create(fields).await.unwrap();
+        let instants = two_years(&Timetable::new(cron, zone).unwrap());
+        all.extend(instants.iter().map(|instant| (*instant, made.id)));
         expected.insert(made.id, instants);
     }
-    let all: BTreeSet<Timestamp> = expected.values().flatten().copied().collect();
-    assert!(all.len() > 3_000, "{}", all.len());
-    for (step, now) in all.into_iter().enumerate() {
-        rig.clock.set(now);
-        if step % 10 == 0 {
-            let earlier = now.as_micros() - 3 * 3_600_000_000;
-            rig.clock.set(Timestamp::from_micros(earlier));
-        }
-        let outcomes = join_all(rig.engines.iter().map(|engine| engine.fire_due(now))).await;
-        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-        if step % 10 == 0 {
-            rig.clock.set(now);
+    assert!(all.len() > 3_600, "{}", all.len());
+    for (step, now) in leaps(&all).into_iter().enumerate() {
+        if step % 10 == 9 {
+            // Who looks at a clock that went back finds that nothing is due.
+            rig.clock
+                .set(Timestamp::from_micros(now.as_micros() - 40 * 3_600_000_000));
             rig.engines[step % 3].fire_due(now).await.unwrap();
         }
-        if step % 500 == 499 {
+        rig.clock.set(now);
+        let outcomes = join_all(rig.engines.iter().map(|engine| engine.fire_due(now))).await;
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        if step % 200 == 199 {
             rig.restart(step % 3).await;
         }
     }
@@ -580,6 +570,33 @@ async fn three_nodes_start_exactly_one_run_for_each_instant_of_two_years_in_five
         assert_eq!(runs.len(), instants.len());
         assert_eq!(rig.runs_of(id).await, runs);
     }
+}
+
+/// The instants from [`BEGIN`] to the end of 2027.
+fn two_years(timetable: &Timetable) -> BTreeSet<Timestamp> {
+    let end = at("2028-01-01T00:00:00Z");
+    let mut instants = BTreeSet::new();
+    let mut after = at(BEGIN);
+    while let Some(next) = timetable.next(after).filter(|next| *next < end) {
+        instants.insert(next);
+        after = next;
+    }
+    instants
+}
+
+/// Times that are as far apart as they can be without two instants of one schedule in between.
+fn leaps(all: &BTreeSet<(Timestamp, ScheduleId)>) -> Vec<Timestamp> {
+    let (mut leaps, mut last) = (Vec::new(), None);
+    let mut met: BTreeSet<ScheduleId> = BTreeSet::new();
+    for (instant, id) in all {
+        if !met.insert(*id) {
+            leaps.extend(last);
+            met = BTreeSet::from([*id]);
+        }
+        last = Some(*instant);
+    }
+    leaps.extend(last);
+    leaps
 }
 
 impl Rig {
