@@ -201,10 +201,6 @@ where
 /// Body of `PATCH /v1/schedules/{id}`: what is absent stays, `null` puts an optional field back to its default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
-#[expect(
-    clippy::option_option,
-    reason = "absent, null and a value are three things in a patch"
-)]
 pub struct UpdateSchedule {
     /// What it is called; `null` takes the name away.
     #[serde(

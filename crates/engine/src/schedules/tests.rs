@@ -24,7 +24,7 @@ struct Rig {
     engines: Vec<Engine>,
     clock: Clock,
     caller: Caller,
-    _database: TestDatabase,
+    database: TestDatabase,
     _dir: tempfile::TempDir,
 }
 
@@ -75,7 +75,7 @@ impl Rig {
             engines,
             clock,
             caller,
-            _database: database,
+            database,
             _dir: dir,
         };
         rig.put("w", json!({"prompt": "x", "shell": false})).await;
@@ -605,7 +605,7 @@ impl Rig {
         let engine = &self.engines[node];
         engine.shutdown().await;
         let options = (*engine.0.options).clone();
-        let store = Store::open(self._database.url()).await.unwrap();
+        let store = Store::open(self.database.url()).await.unwrap();
         let sandbox = Err("this test has none.".to_owned());
         self.engines[node] = Engine::start(options, store, sandbox).await.unwrap();
     }

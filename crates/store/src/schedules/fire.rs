@@ -97,7 +97,7 @@ fn record(tx: &mut dyn Tx, fires: &Fires) -> Result<Option<Run>> {
     fires.run.as_ref().map(|run| create_new(tx, run)).transpose()
 }
 
-fn insert<'a>(schedule: ScheduleId, row: &'a FireRow) -> Stmt<'a> {
+fn insert(schedule: ScheduleId, row: &FireRow) -> Stmt<'_> {
     Stmt::new(
         "INSERT INTO fire (schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id, recorded_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
