@@ -321,7 +321,12 @@ mod tests {
             SchedulesCommand::Update(args) => serde_json::to_value(patch(&args, &environment()).unwrap()),
             SchedulesCommand::Pause { until, .. } => serde_json::to_value(pause(until)),
             SchedulesCommand::Resume { .. } => serde_json::to_value(resume()),
-            other => panic!("{other:?}"),
+            other @ (SchedulesCommand::List(_)
+            | SchedulesCommand::Get { .. }
+            | SchedulesCommand::Delete { .. }
+            | SchedulesCommand::Trigger { .. }
+            | SchedulesCommand::Next { .. }
+            | SchedulesCommand::Fires { .. }) => panic!("{other:?}"),
         }
         .unwrap()
     }

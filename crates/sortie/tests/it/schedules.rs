@@ -84,9 +84,9 @@ async fn a_schedule_is_made_previewed_started_by_hand_changed_and_deleted(databa
     );
     assert_eq!(fires["next_cursor"], "");
 
-    let patch =
+    let change =
         json!({"cron": "@daily", "timezone": null, "name": null, "paused_until": "2099-01-01T00:00:00Z"});
-    let changed = send(&client, Method::PATCH, &path, &patch)
+    let changed = send(&client, Method::PATCH, &path, &change)
         .await?
         .expect(200)?
         .json()?;
