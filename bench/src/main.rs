@@ -15,6 +15,7 @@ mod outage;
 mod report;
 mod resume;
 mod samples;
+mod schedules;
 
 use std::path::PathBuf;
 
@@ -116,7 +117,8 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     followers::each_on_its_own(bench, report).await?;
     callbacks::measure(bench, report).await?;
     resume::measure(bench, report).await?;
-    outage::measure(bench, report).await
+    outage::measure(bench, report).await?;
+    schedules::measure(bench, report).await
 }
 
 /// A thousand followers are two thousand sockets, here and in the node, which inherits the limit.

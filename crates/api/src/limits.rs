@@ -78,6 +78,24 @@ pub const BODY_BYTES: usize = 24 * 1024 * 1024;
 pub const WAIT_SECONDS: i64 = 60;
 /// Runs, or entries of the audit log, on one page, most, and without pagination.
 pub const PAGE: u32 = 100;
+/// Schedules of one organization.
+pub const SCHEDULES: u32 = 1_000;
+/// A schedule's name, in characters.
+pub const SCHEDULE_NAME_CHARS: usize = 200;
+/// A schedule's `cron`, in bytes.
+pub const CRON_BYTES: usize = 200;
+/// A schedule's `timezone`, in bytes.
+pub const TIMEZONE_BYTES: usize = 64;
+/// A schedule's `catch_up_window_seconds`, most.
+pub const CATCH_UP_SECONDS: i64 = 30 * 24 * 3_600;
+/// A schedule's `catch_up_window_seconds` when none is sent.
+pub const CATCH_UP_SECONDS_DEFAULT: i64 = 3_600;
+/// A schedule's `jitter_seconds`, most.
+pub const JITTER_SECONDS: i64 = 3_600;
+/// A schedule's `max_consecutive_failures`, most.
+pub const CONSECUTIVE_FAILURES: i64 = 100;
+/// Instants of a schedule that are previewed, most.
+pub const NEXT_FIRES: i64 = 100;
 /// A key's name, in characters.
 pub const KEY_NAME_CHARS: usize = 200;
 /// How long the secret before a rotation works on, in seconds: most, and when nothing is sent.

@@ -21,6 +21,7 @@ mod node;
 mod options;
 mod peers;
 mod run_log;
+mod schedules;
 mod sealing;
 #[cfg(test)]
 mod testing;
@@ -110,6 +111,8 @@ struct Inner {
     own: Own,
     /// Wakes the dispatcher.
     work: Arc<Notify>,
+    /// Wakes the timer of the schedules.
+    schedules: Arc<Notify>,
     tracker: TaskTracker,
     /// No more runs are taken.
     closing: CancellationToken,
@@ -149,6 +152,7 @@ impl Engine {
         let due = Hints::default();
         let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let contents = Contents::open(&options, store.clone()).await?;
+        let schedules = Arc::new(Notify::new());
         let worker = Arc::new(Worker {
             records: records.clone(),
             hub: hub.clone(),
@@ -157,6 +161,7 @@ impl Engine {
             connections: connections.clone(),
             callbacks: due.clone(),
             contents: contents.clone(),
+            schedules: Arc::clone(&schedules),
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
@@ -190,6 +195,7 @@ impl Engine {
             web,
             own: Own::default(),
             work,
+            schedules,
             identity: lifeline.identity.clone(),
             peers: Peers::new(Signer::new(&options.master_keys), options.clock.clone())?,
             records,
@@ -235,6 +241,8 @@ impl Engine {
                 node.closed.clone(),
             );
             node.tracker.spawn(courier.run());
+            node.tracker
+                .spawn(schedules::run_timer(self.clone(), node.closing.clone()));
         }
         node.tracker.spawn(lifeline.run(node.closed.clone()));
         node.tracker.spawn(node::clean_up(
@@ -372,12 +380,18 @@ impl Engine {
         }
         let created = created?;
         if let Created::New(run) = &created {
-            if node.options.serves == Serves::OwnRuns {
-                node.own.add(run.id);
-            }
-            node.work.notify_one();
+            self.hand_out(run.id);
         }
         Ok(created)
+    }
+
+    /// Tells the dispatcher of a run that was recorded.
+    fn hand_out(&self, run: RunId) {
+        let node = &self.0;
+        if node.options.serves == Serves::OwnRuns {
+            node.own.add(run);
+        }
+        node.work.notify_one();
     }
 
     /// Checks a request against every rule: the run that it makes, not recorded yet. The content of one without retention
@@ -511,6 +525,9 @@ impl Engine {
                 }
                 self.0.hub.ended(id);
                 self.0.due.look();
+                if run.schedule_id.is_some() {
+                    self.0.schedules.notify_one();
+                }
                 Ok(run)
             }
             Cancelled::AlreadyFinal(run) => Ok(run),

@@ -361,6 +361,7 @@ mod tests {
             contents: Contents::open(&options, store.clone()).await.unwrap(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             web: NodeWeb::new(&options).unwrap(),
+            schedules: Arc::default(),
             active: Active::default(),
             callbacks: Hints::default(),
             options: Arc::clone(&options),

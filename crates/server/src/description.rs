@@ -85,6 +85,7 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
         {"name": "runs", "description": "Create runs, follow them, read their results."},
         {"name": "workflows", "description": "Save run definitions under names that runs and schedules start by."},
         {"name": "files", "description": "What runs can be given to read, saved under a name."},
+        {"name": "schedules", "description": "Start workflows on a timetable."},
         {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
         {"name": "budgets", "description": "What runs may cost in a day or a month."},
         {"name": "models", "description": "The models runs can use."},

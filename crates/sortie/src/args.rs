@@ -6,6 +6,7 @@ mod connections;
 mod files;
 mod name;
 mod replay;
+mod schedules;
 mod workflows;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ pub(crate) use self::{
     files::{FileRef, FilesCommand},
     name::Name,
     replay::ReplayArgs,
+    schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
 };
 use crate::config::Flags;
@@ -64,6 +66,9 @@ pub(crate) enum Command {
     /// Save, list and delete workflows: run definitions under a name
     #[command(subcommand)]
     Workflows(WorkflowsCommand),
+    /// Start workflows on a timetable, and look at what became of its instants
+    #[command(subcommand)]
+    Schedules(SchedulesCommand),
     /// Save, list, test and authorize connections to APIs and MCP servers
     #[command(subcommand)]
     Connections(ConnectionsCommand),

@@ -1,6 +1,7 @@
 //! The engine's API as the command line uses it.
 
 mod files;
+mod schedules;
 mod workflows;
 
 use std::{collections::VecDeque, time::Duration};

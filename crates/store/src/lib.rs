@@ -16,6 +16,7 @@ mod files;
 mod keys;
 mod nodes;
 mod runs;
+mod schedules;
 mod sealed;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,9 @@ pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use files::{FileRow, NewFile};
 pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};
+pub use schedules::{
+    Due, FireRow, Fires, NextInstant, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
+};
 pub use types::{
     Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Expired,
     Fence, Finish, Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent,

@@ -10,7 +10,7 @@ use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventTyp
 use sortie_connect::Opened;
 use sortie_sandbox::Backend;
 use sortie_store::{Brought, Claim, Error as StoreError, Fence, NewEvent, Origin, Retention};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     active::{Active, Place, StopReason},
@@ -44,6 +44,8 @@ pub(crate) struct Worker {
     pub(crate) contents: Contents,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) web: NodeWeb,
+    /// Wakes the timer of the schedules.
+    pub(crate) schedules: Arc<Notify>,
     pub(crate) active: Active,
     pub(crate) options: Arc<Options>,
 }
@@ -356,6 +358,9 @@ impl Attempt<'_> {
             Ok(Some(run)) => {
                 if let Err(error) = self.worker.hub.publish_final(&run, &rows) {
                     tracing::error!(run = %run.id, %error, "the end of a run could not be told to its readers");
+                }
+                if run.schedule_id.is_some() {
+                    self.worker.schedules.notify_one();
                 }
             }
             // Stored, and the answer lost: readers find it in the store.

@@ -17,6 +17,7 @@ mod deliveries;
 mod event_stream;
 mod events;
 mod files;
+mod fires;
 mod keys;
 mod license;
 mod models;
@@ -24,6 +25,7 @@ mod operations;
 mod organization;
 mod run_list;
 mod runs;
+mod schedules;
 mod usage;
 pub(crate) mod workflows;
 
@@ -51,6 +53,15 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(files::create_file, files::list_files))
         .routes(routes!(files::get_file, files::rename_file, files::delete_file))
         .routes(routes!(files::get_file_content))
+        .routes(routes!(schedules::list_schedules, schedules::create_schedule))
+        .routes(routes!(
+            schedules::get_schedule,
+            schedules::update_schedule,
+            schedules::delete_schedule
+        ))
+        .routes(routes!(schedules::trigger_schedule))
+        .routes(routes!(fires::list_fires))
+        .routes(routes!(fires::preview_schedule))
         .routes(routes!(connections::list_connections))
         .routes(routes!(
             connections::get_connection,

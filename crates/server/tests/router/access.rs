@@ -141,6 +141,30 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         Foreign::NotFound,
     ),
     (
+        "list_schedules",
+        Method::GET,
+        "/v1/schedules",
+        "",
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
+        "create_schedule",
+        Method::POST,
+        "/v1/schedules",
+        r#"{"workflow":"timed","cron":"@daily"}"#,
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
+        "get_schedule",
+        Method::GET,
+        "/v1/schedules/{schedule}",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
         "rename_file",
         Method::PATCH,
         "/v1/files/ours.txt",
@@ -149,9 +173,49 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         Foreign::NotFound,
     ),
     (
+        "update_schedule",
+        Method::PATCH,
+        "/v1/schedules/{schedule}",
+        r#"{"name":"x"}"#,
+        "member",
+        Foreign::NotFound,
+    ),
+    (
         "delete_file",
         Method::DELETE,
         "/v1/files/ours.txt",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "trigger_schedule",
+        Method::POST,
+        "/v1/schedules/{schedule}/trigger",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "list_fires",
+        Method::GET,
+        "/v1/schedules/{schedule}/fires",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "preview_schedule",
+        Method::GET,
+        "/v1/schedules/{schedule}/next",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "delete_schedule",
+        Method::DELETE,
+        "/v1/schedules/{schedule}",
         "",
         "member",
         Foreign::NotFound,
@@ -329,6 +393,7 @@ fn every_documented_operation_has_a_line_in_the_access_table() {
 
 struct Resources {
     run: String,
+    schedule: String,
     key: String,
 }
 
@@ -361,12 +426,27 @@ impl Resources {
                 .unwrap();
             put.expect(201).unwrap();
         }
+        for client in [&rig.admin, &rig.stranger] {
+            let timed = Bytes::from_static(br#"{"prompt":"x","shell":false}"#);
+            let put = client
+                .send(Method::PUT, "/v1/workflows/timed", timed)
+                .await
+                .unwrap();
+            put.expect(201).unwrap();
+        }
         rig.admin.upload("ours.txt", "ours").await.unwrap();
-        Self { run, key }
+        let schedule = json!({"workflow": "timed", "cron": "@yearly"});
+        let made = rig.admin.post("/v1/schedules", &schedule).await.unwrap();
+        let made = made.expect(201).unwrap().json().unwrap();
+        let schedule = made["id"].as_str().unwrap().to_owned();
+        Self { run, schedule, key }
     }
 
     async fn call(&self, client: &Client, method: &Method, path: &str, body: &'static str) -> Answer {
-        let path = path.replace("{run}", &self.run).replace("{key}", &self.key);
+        let path = path
+            .replace("{run}", &self.run)
+            .replace("{schedule}", &self.schedule)
+            .replace("{key}", &self.key);
         client
             .clone()
             .with_header(

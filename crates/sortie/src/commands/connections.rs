@@ -209,7 +209,7 @@ fn definition(
     Ok(Value::Object(definition))
 }
 
-fn variable(environment: &Environment, name: &str) -> Result<String> {
+pub(super) fn variable(environment: &Environment, name: &str) -> Result<String> {
     environment
         .get(name)
         .map(ToOwned::to_owned)

@@ -12,6 +12,7 @@ mod models;
 mod replay;
 mod run;
 mod runs;
+mod schedules;
 mod serve;
 mod table;
 mod workflows;
@@ -48,6 +49,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Run(args) => run::run(&context, args).await,
         Command::Runs(command) => runs::execute(&context, command).await,
         Command::Workflows(command) => workflows::execute(&context, command).await,
+        Command::Schedules(command) => schedules::execute(&context, command).await,
         Command::Connections(command) => connections::execute(&context, command).await,
         Command::Budgets(command) => budgets::execute(&context, command).await,
         Command::Files(command) => files::execute(&context, command).await,

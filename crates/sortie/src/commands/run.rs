@@ -216,7 +216,7 @@ fn read_text(flag: &str, path: &Path) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| wrong("not UTF-8 text"))
 }
 
-fn json(flag: &str, document: &Document) -> Result<Box<RawValue>> {
+pub(super) fn json(flag: &str, document: &Document) -> Result<Box<RawValue>> {
     let (text, place) = match document {
         Document::Inline(text) => (text.clone(), String::new()),
         Document::File(path) => (

@@ -22,6 +22,7 @@ mod rate_limit;
 mod recovery;
 mod replay;
 mod runs;
+mod schedules;
 mod shutdown;
 mod versions;
 mod workflows;

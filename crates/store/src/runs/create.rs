@@ -22,6 +22,14 @@ impl Store {
     }
 }
 
+/// Records a run without an idempotency key, in a transaction that does more than that.
+pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
+    let event = status_event(RunStatus::Queued, None, run.created_at)?;
+    match create(tx, run, &event)? {
+        Created::New(run) | Created::Existing(run) => Ok(run),
+    }
+}
+
 // All in one batch, but what only runs under a budget need. After the first statement the run exists under its new id exactly if this command made it:
 // the others hang on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
@@ -126,7 +134,7 @@ fn stored<'a>(run: &'a NewRun, definition: &'a str, event: &'a NewEvent) -> Vec<
 
 impl Definition {
     /// How much of it is written, in bytes.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Stored(definition) => definition.len(),
             Self::Unretained(_) => 0,

@@ -18,6 +18,7 @@ mod takeover;
 mod unretained;
 mod work;
 
+pub(crate) use create::create_new;
 use sortie_api::{Run, RunStatus, RunUsage, Timestamp, event::EventType};
 
 pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};

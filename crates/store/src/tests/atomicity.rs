@@ -46,6 +46,10 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
          ORDER BY run_id, attempt",
         "SELECT id, org_id, sha256, check_at, doomed_at FROM blob ORDER BY id",
         "SELECT id, org_id, name, blob_id, size, sha256, content_type FROM file ORDER BY id",
+        "SELECT id, name, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \
+         updated_at FROM schedule ORDER BY id",
+        "SELECT schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id FROM fire \
+         ORDER BY schedule_id, instant, occasion",
     ];
     let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<String>> {
         let mut rows = Vec::new();
@@ -237,6 +241,32 @@ both! {
         proves_atomic(fixture, async || fixture.store.release_deliveries("n".to_owned(), at).await).await;
         let later = at + std::time::Duration::from_secs(1);
         proves_atomic(fixture, async || fixture.store.redeliver(org, run, later).await).await;
+    }
+
+    async fn the_commands_of_schedules_are_one_transaction_each(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        fixture.put_workflow(org, "w", "x").await.unwrap();
+        let new = fixture.new_schedule(org);
+        proves_atomic(fixture, async || fixture.create_schedule(new.clone()).await).await;
+        let audit = fixture.audit_of(org, "schedule.update", "x");
+        proves_atomic(fixture, async || store.update_schedule(new.clone(), 1, audit.clone()).await).await;
+        let row = store.get_schedule(org, new.id).await.unwrap();
+        let mut fires = fixture.start_next(&row);
+        let instant = fires.rows[0].instant;
+        fires.rows.push(super::schedules::skipped(fixture.now()));
+        fires.rows[0].outcome = sortie_api::schedule::FireOutcome::Waiting;
+        fires.state.waiting = Some(instant);
+        proves_atomic(fixture, async || store.record_fires(fires.clone()).await).await;
+        let row = store.get_schedule(org, new.id).await.unwrap();
+        let mut fires = fixture.start_next(&row);
+        fires.rows[0].instant = instant;
+        fires.released = Some(instant);
+        fires.audit = Some(fixture.audit_of(org, "schedule.pause", "x"));
+        proves_atomic(fixture, async || store.record_fires(fires.clone()).await).await;
+        let run = fixture.new_run(org);
+        proves_atomic(fixture, async || store.trigger_schedule(new.id, run.clone()).await).await;
+        let audit = fixture.audit_of(org, "schedule.delete", "x");
+        proves_atomic(fixture, async || store.delete_schedule(org, new.id, audit.clone()).await).await;
     }
 
     async fn claim_runs_is_one_transaction(fixture: &Fixture) {

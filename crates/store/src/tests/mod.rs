@@ -16,6 +16,7 @@ mod nodes;
 mod plans;
 mod races;
 mod read;
+mod schedules;
 mod takeover;
 mod unretained;
 mod usage;

@@ -1,0 +1,92 @@
+//! How late runs start whose schedules are all due in the same second.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use sortie_api::{RunPage, Schedule, Timestamp};
+
+use crate::{Bench, connection::Connection, report::Report, samples::Samples};
+
+/// Schedules due at once: as many as an organization may have.
+const SCHEDULES: usize = 1_000;
+
+/// The least time to make them in before they are due.
+const LEAD: Duration = Duration::from_secs(25);
+
+const MINUTE: i64 = 60_000_000;
+
+fn schedule(cron: &str, enabled: bool) -> Bytes {
+    json!({"workflow": "w", "cron": cron, "enabled": enabled})
+        .to_string()
+        .into()
+}
+
+/// A thousand schedules of one minute: from their instant to when each run is recorded, and to when it is started.
+pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("schedules due at once") {
+        return Ok(());
+    }
+    let node = bench.node().await?;
+    let mut connection = Connection::to(&node)?;
+    let definition = json!({"prompt": "hello"}).to_string().into();
+    let _: Value = connection
+        .call(Method::PUT, "/v1/workflows/w", definition, 201)
+        .await?;
+    let probe: Schedule = connection
+        .call(Method::POST, "/v1/schedules", schedule("* * * * *", false), 201)
+        .await?;
+    let path = format!("/v1/schedules/{}", probe.id);
+    let due = due_after(probe.created_at + LEAD);
+    let cron = format!("{} * * * *", due.as_micros() / MINUTE % 60);
+    let _: Schedule = connection
+        .call(Method::PATCH, &path, schedule(&cron, true), 200)
+        .await?;
+    for _ in 1..SCHEDULES {
+        let _: Schedule = connection
+            .call(Method::POST, "/v1/schedules", schedule(&cron, true), 201)
+            .await?;
+    }
+    let (recorded, started) = lags(&mut connection, due).await?;
+    report.add(
+        "1,000 schedules due at once: instant to run recorded, p50 / p99",
+        recorded.to_string(),
+    );
+    report.add("… instant to run started, p50 / p99", started.to_string());
+    Ok(())
+}
+
+/// The first minute that begins at `at` or later.
+fn due_after(at: Timestamp) -> Timestamp {
+    Timestamp::from_micros((at.as_micros() + MINUTE - 1) / MINUTE * MINUTE)
+}
+
+/// Waits until every schedule has had its run, and looks at the times that these show.
+async fn lags(connection: &mut Connection, due: Timestamp) -> Result<(Samples, Samples)> {
+    let deadline = Instant::now() + Duration::from_secs(150);
+    loop {
+        ensure!(Instant::now() < deadline, "not every schedule had its run");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let (mut recorded, mut started) = (Samples::default(), Samples::default());
+        let mut cursor = String::new();
+        loop {
+            let path = format!("/v1/runs?limit=100{cursor}");
+            let page: RunPage = connection.call(Method::GET, &path, Bytes::new(), 200).await?;
+            for run in page.items {
+                recorded.add(run.created_at.since(due));
+                if let Some(at) = run.started_at {
+                    started.add(at.since(due));
+                }
+            }
+            if page.next_cursor.is_empty() {
+                break;
+            }
+            cursor = format!("&cursor={}", page.next_cursor);
+        }
+        if started.len() == SCHEDULES {
+            return Ok((recorded, started));
+        }
+    }
+}

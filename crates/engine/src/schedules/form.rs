@@ -1,0 +1,175 @@
+//! The rules of a schedule's own fields, and its defaults. What its runs would be refused for is checked by their intake.
+
+use sortie_api::{
+    Micros, Timestamp, limits,
+    request::Callback,
+    schedule::{CreateSchedule, Overlap, UpdateSchedule},
+};
+use sortie_store::{ScheduleRow, ScheduleSpec};
+
+use super::timetable::Timetable;
+use crate::{Error, intake::broken};
+
+/// What a client wants of a schedule, with its defaults.
+pub(super) struct Wanted {
+    name: Option<String>,
+    workflow: String,
+    cron: String,
+    timezone: String,
+    input: Option<String>,
+    enabled: bool,
+    overlap: Overlap,
+    catch_up_window_seconds: i64,
+    jitter_seconds: i64,
+    paused_until: Option<Timestamp>,
+    max_consecutive_failures: Option<i64>,
+    max_cost_micros: Option<i64>,
+    callback: Option<Callback>,
+}
+
+/// A schedule that keeps every rule of its own.
+pub(super) struct Checked {
+    /// Without its callback, whose secret is still to be sealed.
+    pub(super) spec: ScheduleSpec,
+    pub(super) enabled: bool,
+    pub(super) callback: Option<Callback>,
+    pub(super) timetable: Timetable,
+}
+
+const UTC: &str = "UTC";
+
+impl From<CreateSchedule> for Wanted {
+    fn from(sent: CreateSchedule) -> Self {
+        Self {
+            name: sent.name,
+            workflow: sent.workflow,
+            cron: sent.cron,
+            timezone: sent.timezone.unwrap_or_else(|| UTC.to_owned()),
+            input: sent.input.map(|input| input.get().to_owned()),
+            enabled: sent.enabled.unwrap_or(true),
+            overlap: sent.overlap.unwrap_or_default(),
+            catch_up_window_seconds: sent
+                .catch_up_window_seconds
+                .unwrap_or(limits::CATCH_UP_SECONDS_DEFAULT),
+            jitter_seconds: sent.jitter_seconds.unwrap_or(0),
+            paused_until: sent.paused_until,
+            max_consecutive_failures: sent.max_consecutive_failures,
+            max_cost_micros: sent.max_cost_micros,
+            callback: sent.callback,
+        }
+    }
+}
+
+impl Wanted {
+    /// A schedule as it stands, under what is sent: `null` puts a field back to its default.
+    pub(super) fn patched(old: &ScheduleRow, callback: Option<Callback>, sent: UpdateSchedule) -> Self {
+        let spec = old.spec.clone();
+        Self {
+            name: sent.name.unwrap_or(spec.name),
+            workflow: sent.workflow.unwrap_or(spec.workflow),
+            cron: sent.cron.unwrap_or(spec.cron),
+            timezone: match sent.timezone {
+                Some(zone) => zone.unwrap_or_else(|| UTC.to_owned()),
+                None => spec.timezone,
+            },
+            input: match sent.input {
+                Some(input) => input.map(|input| input.get().to_owned()),
+                None => spec.input,
+            },
+            enabled: sent
+                .enabled
+                .map_or(old.state.enabled, |enabled| enabled.unwrap_or(true)),
+            overlap: sent.overlap.map_or(spec.overlap, Option::unwrap_or_default),
+            catch_up_window_seconds: sent
+                .catch_up_window_seconds
+                .map_or(spec.catch_up_window_seconds, |seconds| {
+                    seconds.unwrap_or(limits::CATCH_UP_SECONDS_DEFAULT)
+                }),
+            jitter_seconds: sent
+                .jitter_seconds
+                .map_or(spec.jitter_seconds, Option::unwrap_or_default),
+            paused_until: sent.paused_until.unwrap_or(spec.paused_until),
+            max_consecutive_failures: sent
+                .max_consecutive_failures
+                .unwrap_or(spec.max_consecutive_failures),
+            max_cost_micros: sent.max_cost_micros.unwrap_or(spec.max_cost.map(Micros::get)),
+            callback: sent.callback.unwrap_or(callback),
+        }
+    }
+}
+
+/// The timetable of a schedule as it was saved.
+pub(super) fn timetable(spec: &ScheduleSpec) -> Result<Timetable, Error> {
+    Timetable::new(&spec.cron, &spec.timezone)
+        .map_err(|rule| Error::Internal(format!("a saved timetable cannot be read: {rule}")))
+}
+
+/// Checks what is wanted of a schedule.
+pub(super) fn checked(wanted: Wanted) -> Result<Checked, Error> {
+    if let Some(name) = &wanted.name {
+        let length = name.chars().count();
+        if name.trim().is_empty()
+            || length > limits::SCHEDULE_NAME_CHARS
+            || name.chars().any(char::is_control)
+        {
+            return Err(broken(
+                "name",
+                format!(
+                    "must be 1 to {} characters, not all blank, without control characters",
+                    limits::SCHEDULE_NAME_CHARS
+                ),
+            ));
+        }
+    }
+    let timetable = Timetable::new(&wanted.cron, &wanted.timezone).map_err(Error::Invalid)?;
+    let within = |field: &str, value: i64, (least, most): (i64, i64)| {
+        if (least..=most).contains(&value) {
+            Ok(())
+        } else {
+            Err(broken(field, format!("must be from {least} to {most}")))
+        }
+    };
+    within(
+        "catch_up_window_seconds",
+        wanted.catch_up_window_seconds,
+        (0, limits::CATCH_UP_SECONDS),
+    )?;
+    within(
+        "jitter_seconds",
+        wanted.jitter_seconds,
+        (0, limits::JITTER_SECONDS),
+    )?;
+    if let Some(failures) = wanted.max_consecutive_failures {
+        within(
+            "max_consecutive_failures",
+            failures,
+            (1, limits::CONSECUTIVE_FAILURES),
+        )?;
+    }
+    let max_cost = wanted
+        .max_cost_micros
+        .map(|micros| {
+            within("max_cost_micros", micros, (1, limits::MAX_COST_MICROS))?;
+            Micros::try_from(micros).map_err(|rule| broken("max_cost_micros", rule))
+        })
+        .transpose()?;
+    Ok(Checked {
+        spec: ScheduleSpec {
+            name: wanted.name,
+            workflow: wanted.workflow,
+            cron: wanted.cron,
+            timezone: timetable.zone_name().to_owned(),
+            input: wanted.input,
+            overlap: wanted.overlap,
+            catch_up_window_seconds: wanted.catch_up_window_seconds,
+            jitter_seconds: wanted.jitter_seconds,
+            paused_until: wanted.paused_until,
+            max_consecutive_failures: wanted.max_consecutive_failures,
+            max_cost,
+            callback: None,
+        },
+        enabled: wanted.enabled,
+        callback: wanted.callback,
+        timetable,
+    })
+}

@@ -1,0 +1,317 @@
+//! Schedules: saved workflows started on a timetable.
+//!
+//! What is saved is what a run would be refused for: its request is checked when the schedule is saved and again at each
+//! instant. Whatever becomes of an instant is recorded with its run in one transaction that moves the schedule on
+//! ([`sortie_store::Fires`]), so that of any number of nodes one deals with it, once.
+
+mod fire;
+mod form;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod timer;
+mod timetable;
+
+use sortie_api::{
+    Fire, OrgId, Run, RunRequest, Schedule, ScheduleId, Timestamp, limits,
+    request::Callback,
+    schedule::{CallbackTarget, CreateSchedule, FireTrigger, NextFire, UpdateSchedule},
+};
+use sortie_store::{
+    FireRow, NextInstant, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
+};
+
+use self::{
+    form::{Wanted, checked},
+    plan::next_instant,
+};
+use crate::{Caller, Engine, Error, clock::random, sealing::Place};
+
+pub(crate) use timer::run as run_timer;
+
+/// How often a change is tried again that another write came before.
+const UPDATE_TRIES: u32 = 10;
+
+impl Engine {
+    /// Makes a schedule. `Invalid` names the field and the rule; `Conflict` where the organization has as many as it may.
+    pub async fn create_schedule(&self, caller: &Caller, request: CreateSchedule) -> Result<Schedule, Error> {
+        let clock = &self.0.options.clock;
+        let wanted = checked(Wanted::from(request))?;
+        let now = clock.now();
+        let id = ScheduleId::new(now, random()?);
+        let mut spec = wanted.spec;
+        self.check_run(caller, (id, &spec), wanted.callback.as_ref())
+            .await?;
+        spec.callback = self.sealed_callback((caller.org, id), wanted.callback).await?;
+        let state = ScheduleState {
+            enabled: wanted.enabled,
+            next: next_instant(&wanted.timetable, (id, &spec), now).filter(|_| wanted.enabled),
+            handled: now,
+            waiting: None,
+            failures_since: now,
+            last_run_at: None,
+            last_run: None,
+            last_error: None,
+        };
+        let new = SaveSchedule {
+            id,
+            org: caller.org,
+            spec,
+            state,
+            at: now,
+        };
+        let audit = caller.audit(clock, "schedule.create", id.to_string())?;
+        self.0
+            .store
+            .create_schedule(new, limits::SCHEDULES, audit)
+            .await?;
+        self.0.schedules.notify_one();
+        self.get_schedule(caller.org, id).await
+    }
+
+    /// Changes a schedule: what is absent stays. What is due of it is dealt with first, as it was.
+    pub async fn update_schedule(
+        &self,
+        caller: &Caller,
+        id: ScheduleId,
+        patch: UpdateSchedule,
+    ) -> Result<Schedule, Error> {
+        let (node, clock) = (&self.0, &self.0.options.clock);
+        for _ in 0..UPDATE_TRIES {
+            self.deal_with(caller.org, id).await?;
+            let old = node.store.get_schedule(caller.org, id).await?;
+            let revision = old.revision;
+            let callback = self.opened_callback(&old)?;
+            let wanted = checked(Wanted::patched(&old, callback, patch.clone()))?;
+            let mut spec = wanted.spec;
+            self.check_run(caller, (id, &spec), wanted.callback.as_ref())
+                .await?;
+            spec.callback = self.sealed_callback((caller.org, id), wanted.callback).await?;
+            let now = clock.now();
+            let next = next_instant(&wanted.timetable, (id, &spec), now.max(old.state.handled));
+            let new = SaveSchedule {
+                id,
+                org: caller.org,
+                state: changed_state(&old, (&spec, wanted.enabled), next, now),
+                spec,
+                at: now,
+            };
+            let audit = caller.audit(clock, "schedule.update", id.to_string())?;
+            if node.store.update_schedule(new, revision, audit).await? {
+                node.schedules.notify_one();
+                return self.get_schedule(caller.org, id).await;
+            }
+        }
+        Err(Error::Conflict(
+            "the schedule is being changed by others at the same time; try again".to_owned(),
+        ))
+    }
+
+    /// A schedule as it stands.
+    pub async fn get_schedule(&self, org: OrgId, id: ScheduleId) -> Result<Schedule, Error> {
+        record(self.0.store.get_schedule(org, id).await?)
+    }
+
+    /// The organization's schedules before a position, newest first, at most `limit`.
+    pub async fn list_schedules(
+        &self,
+        org: OrgId,
+        before: Option<(Timestamp, ScheduleId)>,
+        limit: u32,
+    ) -> Result<Vec<Schedule>, Error> {
+        let rows = self.0.store.list_schedules(org, before, limit).await?;
+        rows.into_iter().map(record).collect()
+    }
+
+    /// Deletes a schedule with its history. Its runs stay, and go on.
+    pub async fn delete_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<(), Error> {
+        let node = &self.0;
+        let audit = caller.audit(&node.options.clock, "schedule.delete", id.to_string())?;
+        Ok(node.store.delete_schedule(caller.org, id, audit).await?)
+    }
+
+    /// Starts a run of a schedule now, whatever its timetable, its pause and its other runs say.
+    pub async fn trigger_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<Run, Error> {
+        self.open()?;
+        let row = self.0.store.get_schedule(caller.org, id).await?;
+        let caller = Caller {
+            schedule: Some(id),
+            ..caller.clone()
+        };
+        let callback = self.opened_callback(&row)?;
+        let (run, _) = self.new_run(&caller, request_of(&row.spec, callback)?).await?;
+        let run = self.0.store.trigger_schedule(id, run).await?;
+        self.hand_out(run.id);
+        Ok(run)
+    }
+
+    /// What became of a schedule's instants before a position, the latest first, at most `limit`.
+    pub async fn list_fires(
+        &self,
+        org: OrgId,
+        id: ScheduleId,
+        before: Option<(Timestamp, String)>,
+        limit: u32,
+    ) -> Result<Vec<Fire>, Error> {
+        let rows = self.0.store.list_fires(org, id, before, limit).await?;
+        Ok(rows.into_iter().map(fire).collect())
+    }
+
+    /// The next `count` instants of a schedule's timetable, also while it is paused or switched off.
+    pub async fn next_fires(&self, org: OrgId, id: ScheduleId, count: usize) -> Result<Vec<NextFire>, Error> {
+        let row = self.0.store.get_schedule(org, id).await?;
+        let timetable = form::timetable(&row.spec)?;
+        let first = row.state.next.map(|next| next.instant);
+        let mut after = self.0.options.clock.now().max(row.state.handled);
+        if let Some(first) = first.filter(|first| *first <= after) {
+            // Due and not dealt with yet.
+            after = Timestamp::from_micros(first.as_micros().saturating_sub(1));
+        }
+        let mut next = Vec::with_capacity(count);
+        while next.len() < count
+            && let Some(NextInstant { instant, due_at }) = next_instant(&timetable, (id, &row.spec), after)
+        {
+            next.push(NextFire {
+                instant,
+                run_at: due_at,
+            });
+            after = instant;
+        }
+        Ok(next)
+    }
+
+    /// Whether a run of the schedule would be refused now: nothing is recorded.
+    async fn check_run(
+        &self,
+        caller: &Caller,
+        (id, spec): (ScheduleId, &ScheduleSpec),
+        callback: Option<&Callback>,
+    ) -> Result<(), Error> {
+        let caller = Caller {
+            schedule: Some(id),
+            ..caller.clone()
+        };
+        self.new_run(&caller, request_of(spec, callback.cloned())?)
+            .await
+            .map(drop)
+    }
+
+    async fn sealed_callback(
+        &self,
+        (org, id): (OrgId, ScheduleId),
+        callback: Option<Callback>,
+    ) -> Result<Option<SealedCallback>, Error> {
+        let Some(Callback { url, secret }) = callback else {
+            return Ok(None);
+        };
+        let row = id.to_string();
+        let secret = self.0.connections.seal(secret_at(&row, org), &secret).await?;
+        Ok(Some(SealedCallback { url, secret }))
+    }
+
+    fn opened_callback(&self, row: &ScheduleRow) -> Result<Option<Callback>, Error> {
+        let Some(SealedCallback { url, secret }) = &row.spec.callback else {
+            return Ok(None);
+        };
+        let id = row.id.to_string();
+        Ok(Some(Callback {
+            url: url.clone(),
+            secret: self.0.connections.open(secret_at(&id, row.org), secret)?,
+        }))
+    }
+}
+
+fn secret_at(row: &str, org: OrgId) -> Place<'_> {
+    Place {
+        table: "schedule",
+        column: "callback_secret",
+        row,
+        org: Some(org),
+    }
+}
+
+/// Where a schedule goes on that is changed: at an instant that it has already unless its times are others now.
+fn changed_state(
+    old: &ScheduleRow,
+    (spec, enabled): (&ScheduleSpec, bool),
+    next: Option<NextInstant>,
+    now: Timestamp,
+) -> ScheduleState {
+    let times = |spec: &ScheduleSpec| (spec.cron.clone(), spec.timezone.clone(), spec.jitter_seconds);
+    let goes_on = old.state.enabled && times(&old.spec) == times(spec);
+    let mut state = old.state.clone();
+    state.enabled = enabled;
+    state.next = if goes_on { state.next } else { next }.filter(|_| enabled);
+    if enabled && !old.state.enabled {
+        state.failures_since = now;
+        state.last_error = None;
+    }
+    state
+}
+
+/// The request of a run of a schedule.
+fn request_of(spec: &ScheduleSpec, callback: Option<Callback>) -> Result<RunRequest, Error> {
+    let input = spec
+        .input
+        .clone()
+        .map(serde_json::value::RawValue::from_string)
+        .transpose()
+        .map_err(|error| Error::Internal(format!("the input of a schedule cannot be read: {error}")))?;
+    Ok(RunRequest {
+        workflow: Some(spec.workflow.clone()),
+        input,
+        max_cost_micros: spec.max_cost.map(sortie_api::Micros::get),
+        callback,
+        ..RunRequest::default()
+    })
+}
+
+/// A schedule as a client sees it.
+fn record(row: ScheduleRow) -> Result<Schedule, Error> {
+    let ScheduleRow { spec, state, .. } = row;
+    let input = spec
+        .input
+        .map(serde_json::value::RawValue::from_string)
+        .transpose()
+        .map_err(|error| Error::Internal(format!("the input of a schedule cannot be read: {error}")))?;
+    Ok(Schedule {
+        id: row.id,
+        name: spec.name,
+        workflow: spec.workflow,
+        cron: spec.cron,
+        timezone: spec.timezone,
+        input,
+        enabled: state.enabled,
+        overlap: spec.overlap,
+        catch_up_window_seconds: spec.catch_up_window_seconds,
+        jitter_seconds: spec.jitter_seconds,
+        paused_until: spec.paused_until,
+        max_consecutive_failures: spec.max_consecutive_failures,
+        max_cost_micros: spec.max_cost,
+        callback: spec.callback.map(|callback| CallbackTarget { url: callback.url }),
+        next_run_at: state.next.map(|next| next.due_at),
+        last_run_at: state.last_run_at,
+        last_run_id: state.last_run,
+        last_error: state.last_error.or(row.last_run_error),
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    })
+}
+
+fn fire(row: FireRow) -> Fire {
+    let is_one = row.instants == 1;
+    Fire {
+        instant: row.instant,
+        trigger: if row.occasion.is_empty() {
+            FireTrigger::Timetable
+        } else {
+            FireTrigger::Manual
+        },
+        outcome: row.outcome,
+        reason: row.reason,
+        run_id: row.run,
+        instants: (!is_one).then_some(row.instants),
+        last_instant: (!is_one).then_some(row.last_instant),
+        recorded_at: row.recorded_at,
+    }
+}

@@ -1,0 +1,146 @@
+//! What is to be done about the instants of a schedule that are due: pure, from the stored schedule and the time.
+//!
+//! Instants that were missed are never lost and never pile up: the latest that is still within the catch-up window starts a
+//! run, all before it are recorded as skipped, many in a row as one.
+
+use sha2::{Digest as _, Sha256};
+use sortie_api::{ScheduleId, Timestamp, schedule::FireOutcome};
+use sortie_store::{FireRow, NextInstant, ScheduleRow, ScheduleSpec};
+use std::time::Duration;
+
+use super::timetable::Timetable;
+
+/// How late an instant may be and still be on time, whatever the catch-up window.
+const ON_TIME: Duration = Duration::from_secs(10);
+
+/// Instants dealt with in one transaction, at most.
+const AT_ONCE: usize = 5_000;
+
+/// Skipped instants in a row that have a row each; more of them share one.
+const ROWS: usize = 100;
+
+/// What is due of a schedule.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Instants that start no run.
+    pub(super) skipped: Vec<FireRow>,
+    /// The instant that is to start one.
+    pub(super) start: Option<Timestamp>,
+    /// The last of all these.
+    pub(super) handled: Timestamp,
+    /// What comes after them; it may be due as well.
+    pub(super) next: Option<NextInstant>,
+}
+
+/// How much later than its instants a schedule's runs start: always the same for one schedule.
+fn jitter(id: ScheduleId, seconds: i64) -> Duration {
+    let hash = Sha256::digest(id.to_string());
+    let number = hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    let most = u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000);
+    Duration::from_millis(number.checked_rem(most + 1).unwrap_or(0))
+}
+
+/// The first instant of a schedule after `after`.
+pub(super) fn next_instant(
+    timetable: &Timetable,
+    (id, spec): (ScheduleId, &ScheduleSpec),
+    after: Timestamp,
+) -> Option<NextInstant> {
+    timetable.next(after).map(|instant| NextInstant {
+        instant,
+        due_at: instant + jitter(id, spec.jitter_seconds),
+    })
+}
+
+/// Why an instant starts no run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Skip {
+    Paused,
+    Missed,
+    Coalesced,
+}
+
+impl Skip {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Paused => "paused",
+            Self::Missed => "missed",
+            Self::Coalesced => "coalesced",
+        }
+    }
+}
+
+/// What is to be done at `now`; nothing where nothing is due.
+pub(super) fn plan(row: &ScheduleRow, timetable: &Timetable, now: Timestamp) -> Option<Plan> {
+    let mut next = row.state.next;
+    let mut due = Vec::new();
+    while due.len() < AT_ONCE
+        && let Some(first) = next.filter(|next| next.due_at <= now)
+    {
+        due.push(first);
+        next = next_instant(timetable, (row.id, &row.spec), first.instant);
+    }
+    let last = due.last().copied()?;
+    // More are due after these: one of those is the latest.
+    let is_all = next.is_none_or(|next| next.due_at > now);
+    let window = u64::try_from(row.spec.catch_up_window_seconds).unwrap_or(0);
+    let window = Duration::from_secs(window).max(ON_TIME);
+    let skip = |next: &NextInstant| {
+        if row.spec.paused_until.is_some_and(|until| next.due_at < until) {
+            Some(Skip::Paused)
+        } else if now.since(next.due_at) > window {
+            Some(Skip::Missed)
+        } else if is_all && *next == last {
+            None
+        } else {
+            Some(Skip::Coalesced)
+        }
+    };
+    let mut skipped = Vec::new();
+    for alike in due.chunk_by(|a, b| skip(a) == skip(b)) {
+        let reason = alike.first().and_then(skip);
+        if let Some(reason) = reason {
+            rows(alike, reason, now, &mut skipped);
+        }
+    }
+    Some(Plan {
+        skipped,
+        start: Some(last.instant).filter(|_| skip(&last).is_none()),
+        handled: last.instant,
+        next,
+    })
+}
+
+/// The rows of instants in a row that were skipped for one reason.
+fn rows(alike: &[NextInstant], reason: Skip, now: Timestamp, rows: &mut Vec<FireRow>) {
+    let size = if alike.len() > ROWS { alike.len() } else { 1 };
+    for some in alike.chunks(size) {
+        if let [first, ..] = some
+            && let Some(last) = some.last()
+        {
+            rows.push(FireRow {
+                last_instant: last.instant,
+                instants: i64::try_from(some.len()).unwrap_or(i64::MAX),
+                ..skipped(first.instant, reason.as_str(), now)
+            });
+        }
+    }
+}
+
+/// The row of an instant of the timetable that is skipped.
+pub(super) fn skipped(instant: Timestamp, reason: impl Into<String>, now: Timestamp) -> FireRow {
+    FireRow {
+        instant,
+        last_instant: instant,
+        instants: 1,
+        occasion: String::new(),
+        outcome: FireOutcome::Skipped,
+        reason: Some(reason.into()),
+        run: None,
+        recorded_at: now,
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,217 @@
+//! The instants of a cron expression in a time zone.
+//!
+//! Five fields, matched on the clock of the zone. Where the clock is set, two rules hold. An expression that names its hours
+//! keeps its times: one that does not exist is at the first moment after the gap, one that occurs twice is at the first
+//! of the two; times that so fall on one moment are one instant. An expression that takes every hour keeps its pace: it goes by
+//! the clock as it stands, so it leaves a gap out and takes both passes of an hour that occurs twice. Instants only
+//! ever grow. An expression that has none is refused when it is read; every search ends.
+
+use croner::{
+    Cron,
+    parser::{CronParser, Seconds, Year},
+};
+use jiff::{
+    SignedDuration,
+    civil::DateTime,
+    tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase},
+};
+use sortie_api::{Timestamp, limits};
+
+/// The shorthands, all of which the parser knows.
+const SHORTHANDS: [&str; 6] = ["@hourly", "@daily", "@weekly", "@monthly", "@yearly", "@annually"];
+
+/// The names of months and of days of the week.
+const MONTHS: [&str; 12] = [
+    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
+];
+const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+
+/// A cron expression in a time zone.
+#[derive(Clone, Debug)]
+pub(crate) struct Timetable {
+    cron: Cron,
+    zone: TimeZone,
+    hours: Hours,
+}
+
+/// What happens where the clock is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hours {
+    /// Some hours are named: times are kept.
+    Named,
+    /// Every hour: the pace is kept.
+    Every,
+}
+
+impl Timetable {
+    /// Reads an expression, and the IANA name of its zone. An error is the rule that is broken, the name of the field before it.
+    pub(crate) fn new(cron: &str, zone: &str) -> Result<Self, String> {
+        let cron = parse(cron).map_err(|rule| format!("cron: {rule}"))?;
+        let zone = time_zone(zone).map_err(|rule| format!("timezone: {rule}"))?;
+        let hours = if cron.pattern.hours.values().len() == 24 {
+            Hours::Every
+        } else {
+            Hours::Named
+        };
+        Ok(Self { cron, zone, hours })
+    }
+
+    /// The name of the zone as its database has it.
+    pub(crate) fn zone_name(&self) -> &str {
+        self.zone.iana_name().unwrap_or("UTC")
+    }
+
+    /// The first instant after `after`; `None` at the end of the calendar.
+    pub(crate) fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        let after = jiff::Timestamp::from_microsecond(after.as_micros()).ok()?;
+        let next = match self.hours {
+            Hours::Named => self.next_named(after),
+            Hours::Every => self.next_of_every_hour(after),
+        }?;
+        Some(Timestamp::from_micros(next.as_microsecond()))
+    }
+
+    /// Walks the matching times of the clock, each of which has one instant; these never go back.
+    fn next_named(&self, after: jiff::Timestamp) -> Option<jiff::Timestamp> {
+        // Every time up to what the clock shows is at `after` or before it.
+        let mut time = after.to_zoned(self.zone.clone()).datetime();
+        loop {
+            time = self.cron.find_next_occurrence(&time, false).ok()?;
+            let at = self.instant(time)?;
+            if at > after {
+                return Some(at);
+            }
+        }
+    }
+
+    /// When a time of the clock is.
+    fn instant(&self, time: DateTime) -> Option<jiff::Timestamp> {
+        let at = self.zone.to_ambiguous_timestamp(time);
+        match at.offset() {
+            AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Fold { .. } => at.earlier().ok(),
+            // The clock is set forward after the time as it was counted before, and nowhere else.
+            AmbiguousOffset::Gap { .. } => {
+                let within = at.earlier().ok()?;
+                let change = self.zone.following(within).next()?;
+                Some(change.timestamp())
+            }
+        }
+    }
+
+    /// Goes from one setting of the clock to the next: between two of them, the clock and time go alike.
+    fn next_of_every_hour(&self, after: jiff::Timestamp) -> Option<jiff::Timestamp> {
+        let mut from = after;
+        let mut inclusive = false;
+        loop {
+            let shown = from.to_zoned(self.zone.clone()).datetime();
+            let time = self.cron.find_next_occurrence(&shown, inclusive).ok()?;
+            // Whole seconds: the expression has no smaller ones.
+            let shown = shown.with().subsec_nanosecond(0).build().ok()?;
+            let ahead = SignedDuration::from_secs(shown.duration_until(time).as_secs());
+            let whole = jiff::Timestamp::from_second(from.as_second()).ok()?;
+            let at = whole.checked_add(ahead).ok()?;
+            match self.zone.following(from).next() {
+                Some(change) if change.timestamp() <= at => {
+                    from = change.timestamp();
+                    inclusive = true;
+                }
+                Some(_) | None => return Some(at),
+            }
+        }
+    }
+}
+
+/// The zone of an IANA name, from the database in this program: every node has the same one.
+fn time_zone(name: &str) -> Result<TimeZone, String> {
+    let unknown = || {
+        let shown: String = name.chars().take(limits::TIMEZONE_BYTES).collect();
+        format!("no IANA time zone {shown:?}")
+    };
+    if name.len() > limits::TIMEZONE_BYTES {
+        return Err(unknown());
+    }
+    TimeZoneDatabase::bundled().get(name).map_err(|_| unknown())
+}
+
+/// Reads an expression: five fields of numbers, names, ranges, lists and steps, or a shorthand.
+fn parse(text: &str) -> Result<Cron, String> {
+    if text.len() > limits::CRON_BYTES {
+        return Err(format!("must be at most {} bytes", limits::CRON_BYTES));
+    }
+    let fields: Vec<&str> = text
+        .split([' ', '\t'])
+        .filter(|field| !field.is_empty())
+        .collect();
+    let is_shorthand = matches!(fields.as_slice(), [one] if SHORTHANDS.contains(one));
+    if !is_shorthand {
+        check_form(&fields)?;
+    }
+    let cron = CronParser::builder()
+        .seconds(Seconds::Disallowed)
+        .year(Year::Disallowed)
+        .build()
+        .parse(&fields.join(" "))
+        .map_err(|error| format!("{error}"))?;
+    if is_shorthand || ever(&cron, &fields) {
+        Ok(cron)
+    } else {
+        Err("no month that it names has a day that it names: it would never fire".to_owned())
+    }
+}
+
+/// The form of each field. The parser takes more than this: seconds, years, `L`, `W`, `#`, `?`, empty lists, names run together.
+fn check_form(fields: &[&str]) -> Result<(), String> {
+    let [minute, hour, day, month, weekday] = fields else {
+        return Err(format!(
+            "must be five fields (minute, hour, day of month, month, day of week) or one of {}",
+            SHORTHANDS.join(", ")
+        ));
+    };
+    for (field, name, names) in [
+        (minute, "minute", &[][..]),
+        (hour, "hour", &[]),
+        (day, "day of month", &[]),
+        (month, "month", &MONTHS),
+        (weekday, "day of week", &WEEKDAYS),
+    ] {
+        if !field.split(',').all(|part| is_part(part, names)) {
+            return Err(format!(
+                "{field:?} is no {name}: numbers, ranges, lists and steps such as 5, 1-5, 0,30 or */15"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// `*`, a value or a range, with a step behind `*` or a range.
+fn is_part(part: &str, names: &[&str]) -> bool {
+    let is_number =
+        |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_value = |text: &str| is_number(text) || names.iter().any(|name| name.eq_ignore_ascii_case(text));
+    let (range, step) = part
+        .split_once('/')
+        .map_or((part, None), |(range, step)| (range, Some(step)));
+    let bounds = range.split_once('-');
+    let is_range = range == "*" || bounds.is_some_and(|(from, to)| is_value(from) && is_value(to));
+    match step {
+        Some(step) => is_range && is_number(step),
+        None => is_range || is_value(range),
+    }
+}
+
+/// Whether any date matches. Where days of the week are named as well, one of either kind is enough.
+fn ever(cron: &Cron, fields: &[&str]) -> bool {
+    let longest = |month: &u16| match month {
+        2 => 29,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let first = cron.pattern.days.values().into_iter().min();
+    let last = cron.pattern.months.values().iter().map(longest).max();
+    let is_any_weekday = fields.last() == Some(&"*");
+    !is_any_weekday || first.is_some_and(|first| last.is_some_and(|last| first <= last))
+}
+
+#[cfg(test)]
+#[path = "timetable_tests.rs"]
+mod tests;

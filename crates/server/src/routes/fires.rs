@@ -1,0 +1,96 @@
+//! What became of a schedule's instants, and which come next.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use sortie_api::{
+    Fire, ScheduleId, limits,
+    schedule::{FirePage, FireTrigger, NextFire},
+};
+
+use super::schedules::{PageQuery, Pages};
+use crate::{
+    app::App,
+    kit::{ApiResult, FromQuery, Json, Member, Pairs, Path, Query},
+};
+
+/// List what became of a schedule's instants
+///
+/// A row for each instant, the latest first, a page at a time: the run it started, or why it started none. Many instants in a
+/// row that were missed at once share a row.
+#[utoipa::path(
+    get, path = "/v1/schedules/{id}/fires", tag = "schedules",
+    params(
+        ("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp"),
+        ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Rows on a page. Default 100.", example = 20),
+        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before."),
+    ),
+    responses((status = 200, description = "A page of the history.", body = FirePage, example = json!({
+        "items": [
+            {"instant": "2026-11-20T09:12:41.504Z", "trigger": "manual", "outcome": "started",
+             "run_id": "run_01kafs6w1cefkstv6qr1ptb0mq", "recorded_at": "2026-11-20T09:12:41.504Z"},
+            {"instant": "2026-11-20T06:30:00.000Z", "trigger": "timetable", "outcome": "skipped", "reason": "overlap",
+             "recorded_at": "2026-11-20T06:30:00.006Z"},
+            {"instant": "2026-11-19T06:30:00.000Z", "trigger": "timetable", "outcome": "started",
+             "run_id": "run_01kafs6w1cefkstv6qr1ptb0mp", "recorded_at": "2026-11-19T06:30:00.005Z"}
+        ],
+        "next_cursor": ""
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn list_fires(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<ScheduleId>,
+    Query(query): Query<PageQuery>,
+) -> ApiResult<Json<FirePage>> {
+    let pages = Pages::of(who.org, format!("fires of {id}"));
+    let (before, limit) = pages.asked(&query)?;
+    let items = app
+        .engine
+        .list_fires(who.org, id, before, limit.saturating_add(1))
+        .await?;
+    let (items, next_cursor) = pages.cut(items, limit, |last: &Fire| {
+        // Starts by hand are told apart by their runs.
+        let run = last.run_id.filter(|_| last.trigger == FireTrigger::Manual);
+        (last.instant, run.map(|run| run.to_string()).unwrap_or_default())
+    });
+    Ok(Json(FirePage { items, next_cursor }))
+}
+
+/// How many instants are previewed.
+pub(crate) struct Count(usize);
+
+impl FromQuery for Count {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let count = pairs.integer("count", 1, limits::NEXT_FIRES)?;
+        Ok(Self(
+            count.and_then(|count| usize::try_from(count).ok()).unwrap_or(10),
+        ))
+    }
+}
+
+/// Preview a schedule
+///
+/// The next instants of its timetable and when their runs start, later by its jitter; also of one that is paused or switched
+/// off. Fewer than asked for only at the end of the calendar.
+#[utoipa::path(
+    get, path = "/v1/schedules/{id}/next", tag = "schedules",
+    params(
+        ("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp"),
+        ("count" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "How many. Default 10.", example = 2),
+    ),
+    responses((status = 200, description = "The instants, in order.", body = [NextFire], example = json!([
+        {"instant": "2026-11-23T06:30:00.000Z", "run_at": "2026-11-23T06:30:00.000Z"},
+        {"instant": "2026-11-24T06:30:00.000Z", "run_at": "2026-11-24T06:30:00.000Z"}
+    ]))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn preview_schedule(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<ScheduleId>,
+    Query(Count(count)): Query<Count>,
+) -> ApiResult<Json<Vec<NextFire>>> {
+    Ok(Json(app.engine.next_fires(who.org, id, count).await?))
+}

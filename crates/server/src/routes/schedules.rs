@@ -1,0 +1,252 @@
+//! `/v1/schedules`: saved workflows started on a timetable. What became of their instants stands beside it.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use http::StatusCode;
+use sortie_api::{
+    OrgId, Run, Schedule, ScheduleId, Timestamp, limits,
+    schedule::{CreateSchedule, SchedulePage, UpdateSchedule},
+};
+
+use super::cursor;
+use crate::{
+    app::App,
+    kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query},
+};
+
+/// The parameters of a page.
+pub(super) struct PageQuery {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+impl FromQuery for PageQuery {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
+        Ok(Self {
+            limit: limit.and_then(|limit| u32::try_from(limit).ok()),
+            cursor: pairs.get("cursor")?.map(std::borrow::Cow::into_owned),
+        })
+    }
+}
+
+/// A list of pages: what it is a list of says which cursors are its own.
+pub(super) struct Pages(Vec<String>);
+
+impl Pages {
+    pub(super) fn of(org: OrgId, what: impl Into<String>) -> Self {
+        Self(vec![org.to_string(), what.into()])
+    }
+
+    /// Where the page that is asked for begins, and how many it has at most.
+    pub(super) fn asked(&self, query: &PageQuery) -> ApiResult<(Option<(Timestamp, String)>, u32)> {
+        let before = query
+            .cursor
+            .as_deref()
+            .map(|cursor| cursor::position(&self.0, cursor))
+            .transpose()
+            .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
+        Ok((before, query.limit.unwrap_or(limits::PAGE)))
+    }
+
+    /// Cuts what was read with one more than the limit; the cursor of the page behind it, empty where there is none.
+    pub(super) fn cut<T>(
+        &self,
+        mut items: Vec<T>,
+        limit: u32,
+        position: impl Fn(&T) -> (Timestamp, String),
+    ) -> (Vec<T>, String) {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let is_last = items.len() <= limit;
+        items.truncate(limit);
+        let next = items
+            .last()
+            .filter(|_| !is_last)
+            .map(|last| cursor::cursor_after(&self.0, position(last)));
+        (items, next.unwrap_or_default())
+    }
+}
+
+/// List schedules
+///
+/// The organization's schedules, newest first, a page at a time.
+#[utoipa::path(
+    get, path = "/v1/schedules", tag = "schedules",
+    params(
+        ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Schedules on a page. Default 100.", example = 20),
+        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before."),
+    ),
+    responses((status = 200, description = "A page of schedules.", body = SchedulePage, example = json!({
+        "items": [{
+            "id": "sched_01kafs6w1cefkstv6qr1ptb0mp", "name": "Daily report", "workflow": "daily-report", "cron": "30 7 * * MON-FRI",
+            "timezone": "Europe/Berlin", "enabled": true, "overlap": "skip", "catch_up_window_seconds": 3_600, "jitter_seconds": 0,
+            "next_run_at": "2026-11-23T06:30:00.000Z", "created_at": "2026-11-20T21:30:00.000Z",
+            "updated_at": "2026-11-20T21:30:00.000Z"
+        }],
+        "next_cursor": ""
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn list_schedules(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Query(query): Query<PageQuery>,
+) -> ApiResult<Json<SchedulePage>> {
+    let pages = Pages::of(who.org, "schedules");
+    let (before, limit) = pages.asked(&query)?;
+    let before = before
+        .map(|(at, id)| id.parse().map(|id| (at, id)))
+        .transpose()
+        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
+    let items = app.engine.list_schedules(who.org, before, limit + 1).await?;
+    let (items, next_cursor) = pages.cut(items, limit, |last: &Schedule| {
+        (last.created_at, last.id.to_string())
+    });
+    Ok(Json(SchedulePage { items, next_cursor }))
+}
+
+/// Create a schedule
+///
+/// Starts runs of a saved workflow on a timetable. What a run would be refused for is refused now: the workflow, its input, the
+/// budget, the callback; so is an expression that can never fire. The first instant is the next one.
+#[utoipa::path(
+    post, path = "/v1/schedules", tag = "schedules",
+    request_body(content = CreateSchedule, description = "What is started, and when.", example = json!({
+        "name": "Daily report", "workflow": "daily-report", "cron": "30 7 * * MON-FRI", "timezone": "Europe/Berlin",
+        "input": {"region": "north"}, "overlap": "skip"
+    })),
+    responses(
+        (status = 201, description = "The new schedule.", body = Schedule, links(
+            ("get_schedule" = (operation_id = "get_schedule", parameters(("id" = "$response.body#/id")))),
+            ("update_schedule" = (operation_id = "update_schedule", parameters(("id" = "$response.body#/id")))),
+            ("trigger_schedule" = (operation_id = "trigger_schedule", parameters(("id" = "$response.body#/id")))),
+            ("list_fires" = (operation_id = "list_fires", parameters(("id" = "$response.body#/id")))),
+            ("preview_schedule" = (operation_id = "preview_schedule", parameters(("id" = "$response.body#/id")))),
+            ("delete_schedule" = (operation_id = "delete_schedule", parameters(("id" = "$response.body#/id")))),
+        ), example = json!({
+            "id": "sched_01kafs6w1cefkstv6qr1ptb0mp", "name": "Daily report", "workflow": "daily-report", "cron": "30 7 * * MON-FRI",
+            "timezone": "Europe/Berlin", "input": {"region": "north"}, "enabled": true, "overlap": "skip",
+            "catch_up_window_seconds": 3_600, "jitter_seconds": 0, "next_run_at": "2026-11-23T06:30:00.000Z",
+            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
+        })),
+        (status = 409, description = "The organization has as many schedules as it may.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the organization has as many schedules as it may", "code": "conflict"})),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn create_schedule(
+    State(app): State<Arc<App>>,
+    who: Member,
+    JsonBody(request, _room): JsonBody<CreateSchedule>,
+) -> ApiResult<(StatusCode, Json<Schedule>)> {
+    let schedule = app.engine.create_schedule(&who.caller(), request).await?;
+    Ok((StatusCode::CREATED, Json(schedule)))
+}
+
+/// Get a schedule
+///
+/// The schedule as it stands, with its next instant and its last run. The secret of its callback is never shown.
+#[utoipa::path(
+    get, path = "/v1/schedules/{id}", tag = "schedules",
+    params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses((status = 200, description = "The schedule.", body = Schedule, example = json!({
+        "id": "sched_01kafs6w1cefkstv6qr1ptb0mp", "workflow": "daily-report", "cron": "@daily", "timezone": "UTC", "enabled": true,
+        "overlap": "allow", "catch_up_window_seconds": 3_600, "jitter_seconds": 60, "next_run_at": "2026-11-23T00:00:41.117Z",
+        "last_run_at": "2026-11-22T00:00:41.121Z", "last_run_id": "run_01kafs6w1cefkstv6qr1ptb0mp",
+        "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn get_schedule(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<ScheduleId>,
+) -> ApiResult<Json<Schedule>> {
+    Ok(Json(app.engine.get_schedule(who.org, id).await?))
+}
+
+/// Change a schedule
+///
+/// What is absent stays, `null` puts an optional field back to its default. Instants that are due are dealt with first, as they
+/// were. `enabled: false` pauses the schedule until it is switched on again, from then on with the next instant;
+/// `paused_until` skips the instants before a time.
+#[utoipa::path(
+    patch, path = "/v1/schedules/{id}", tag = "schedules",
+    params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),
+    request_body(content = UpdateSchedule, description = "What is to be another.", example = json!({
+        "cron": "0 8 * * MON-FRI", "name": null, "paused_until": "2026-12-01T00:00:00.000Z"
+    })),
+    responses(
+        (status = 200, description = "The changed schedule.", body = Schedule, example = json!({
+            "id": "sched_01kafs6w1cefkstv6qr1ptb0mp", "workflow": "daily-report", "cron": "0 8 * * MON-FRI",
+            "timezone": "Europe/Berlin", "enabled": true, "overlap": "skip", "catch_up_window_seconds": 3_600, "jitter_seconds": 0,
+            "paused_until": "2026-12-01T00:00:00.000Z", "next_run_at": "2026-11-23T07:00:00.000Z",
+            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
+        })),
+        (status = 409, description = "Others are changing it at the same time.", body = sortie_api::ErrorBody, example = json!({
+            "error": "the schedule is being changed by others at the same time; try again", "code": "conflict"
+        })),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn update_schedule(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<ScheduleId>,
+    JsonBody(patch, _room): JsonBody<UpdateSchedule>,
+) -> ApiResult<Json<Schedule>> {
+    let schedule = app.engine.update_schedule(&who.caller(), id, patch).await?;
+    Ok(Json(schedule))
+}
+
+/// Delete a schedule
+///
+/// The schedule goes with its history. Its runs stay, and go on.
+#[utoipa::path(
+    delete, path = "/v1/schedules/{id}", tag = "schedules",
+    params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses((status = 204, description = "The schedule is gone.")),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn delete_schedule(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<ScheduleId>,
+) -> ApiResult<StatusCode> {
+    app.engine.delete_schedule(&who.caller(), id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Start a schedule's run now
+///
+/// Starts one run as the timetable would, whatever its overlap policy, its pause and its switch say. The start has its place in the
+/// schedule's history.
+#[utoipa::path(
+    post, path = "/v1/schedules/{id}/trigger", tag = "schedules",
+    params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses(
+        (status = 202, description = "The new run, queued.", body = Run, links(
+            ("get_run" = (operation_id = "get_run", parameters(("id" = "$response.body#/id")))),
+            ("cancel_run" = (operation_id = "cancel_run", parameters(("id" = "$response.body#/id")))),
+        ), example = json!({
+            "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "queued", "created_at": "2026-11-20T21:30:00.000Z",
+            "max_cost_micros": 200_000, "billing_pending": true, "schedule_id": "sched_01kafs6w1cefkstv6qr1ptb0mp",
+            "workflow": "daily-report", "zero_data_retention": false
+        })),
+        (status = 400, description = "The schedule's request breaks a rule now; the message names the field and the rule.",
+            body = sortie_api::ErrorBody, example = json!({
+            "error": "input.region: required", "code": "invalid_request"
+        })),
+        (status = 402, description = "Credits or the monthly run allowance do not cover the run.", body = sortie_api::ErrorBody),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn trigger_schedule(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(id): Path<ScheduleId>,
+) -> ApiResult<(StatusCode, Json<Run>)> {
+    let run = app.engine.trigger_schedule(&who.caller(), id).await?;
+    Ok((StatusCode::ACCEPTED, Json(run)))
+}

@@ -1,0 +1,287 @@
+//! `/v1/schedules`, and `sortie schedules`.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use sortie_testkit::{Bytes, Client, Database, http::Method};
+
+use crate::{
+    Checked, both_databases,
+    kit::{json_said, said},
+    node,
+};
+
+both_databases![
+    a_schedule_is_made_previewed_started_by_hand_changed_and_deleted,
+    a_schedule_starts_its_workflow_when_its_minute_comes,
+];
+
+async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<sortie_testkit::Answer> {
+    client.send(method, path, Bytes::from(body.to_string())).await
+}
+
+/// A schedule of a workflow that answers with its prompt.
+async fn schedule(client: &Client, fields: &Value) -> Result<Value> {
+    let definition = json!({"prompt": "done", "shell": false});
+    send(client, Method::PUT, "/v1/workflows/report", &definition).await?;
+    let mut whole = json!({"workflow": "report", "cron": "30 7 * * MON-FRI", "timezone": "Europe/Berlin"});
+    for (name, value) in fields.as_object().into_iter().flatten() {
+        whole[name] = value.clone();
+    }
+    let made = client.post("/v1/schedules", &whole).await?.expect(201)?;
+    made.json()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+async fn a_schedule_is_made_previewed_started_by_hand_changed_and_deleted(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let made = schedule(&client, &json!({"name": "Report", "input": {"n": 1}})).await?;
+    let id = text(&made["id"]).to_owned();
+    let path = format!("/v1/schedules/{id}");
+    assert_eq!(
+        made,
+        json!({
+            "id": id, "name": "Report", "workflow": "report", "cron": "30 7 * * MON-FRI", "timezone": "Europe/Berlin",
+            "input": {"n": 1}, "enabled": true, "overlap": "allow", "catch_up_window_seconds": 3_600, "jitter_seconds": 0,
+            "next_run_at": made["next_run_at"], "created_at": made["created_at"], "updated_at": made["updated_at"],
+        })
+    );
+    let next = client
+        .get(&format!("{path}/next?count=3"))
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(next.as_array().map(Vec::len), Some(3));
+    assert_eq!(next[0]["run_at"], made["next_run_at"]);
+
+    let run = client
+        .send(Method::POST, &format!("{path}/trigger"), Bytes::new())
+        .await?;
+    let (_, run) = client.finished(text(&run.expect(202)?.json()?["id"])).await?;
+    assert_eq!(
+        (run.schedule_id.map(|id| id.to_string()), run.output),
+        (Some(id.clone()), Some("done".to_owned()))
+    );
+    let of = client
+        .get(&format!("/v1/runs?schedule={id}"))
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(of.as_array().map(Vec::len), Some(1));
+    let fires = client
+        .get(&format!("{path}/fires?limit=1"))
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(
+        (&fires["items"][0]["trigger"], &fires["items"][0]["run_id"]),
+        (&json!("manual"), &json!(run.id))
+    );
+    assert_eq!(fires["next_cursor"], "");
+
+    let change =
+        json!({"cron": "@daily", "timezone": null, "name": null, "paused_until": "2099-01-01T00:00:00Z"});
+    let changed = send(&client, Method::PATCH, &path, &change)
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(
+        (&changed["cron"], &changed["timezone"]),
+        (&json!("@daily"), &json!("UTC"))
+    );
+    ensure!(changed.get("name").is_none(), "{changed}");
+    assert_eq!(changed["last_run_id"], json!(run.id));
+    let off = send(&client, Method::PATCH, &path, &json!({"enabled": false}))
+        .await?
+        .expect(200)?
+        .json()?;
+    ensure!(off.get("next_run_at").is_none(), "{off}");
+
+    let conflict = client
+        .send(Method::DELETE, "/v1/workflows/report", Bytes::new())
+        .await?;
+    conflict.failure(409, "conflict")?;
+    client
+        .send(Method::DELETE, &path, Bytes::new())
+        .await?
+        .expect(204)?;
+    for gone in [path.clone(), format!("{path}/fires"), format!("{path}/next")] {
+        client.get(&gone).await?.failure(404, "not_found")?;
+    }
+    let run = client.run(&run.id.to_string()).await?;
+    assert_eq!(run.schedule_id.map(|id| id.to_string()), Some(id));
+    Ok(())
+}
+
+/// Minutes are the finest that a timetable has, so this takes up to one.
+async fn a_schedule_starts_its_workflow_when_its_minute_comes(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let made = schedule(&client, &json!({"cron": "* * * * *", "timezone": "UTC"})).await?;
+    let path = format!("/v1/schedules/{}/fires", text(&made["id"]));
+    let deadline = Instant::now() + Duration::from_secs(90);
+    let fire = loop {
+        let fires = client.get(&path).await?.expect(200)?.json()?;
+        if let Some(first) = fires["items"].as_array().and_then(|items| items.last()) {
+            break first.clone();
+        }
+        ensure!(Instant::now() < deadline, "no instant came");
+        // No event tells of a schedule.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+    assert_eq!(
+        (&fire["outcome"], &fire["trigger"]),
+        (&json!("started"), &json!("timetable"))
+    );
+    assert_eq!(fire["instant"], made["next_run_at"]);
+    let (_, run) = client.finished(text(&fire["run_id"])).await?;
+    assert_eq!(run.output.as_deref(), Some("done"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn lists_come_page_by_page_and_a_cursor_is_of_its_list() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        made.push(schedule(&client, &json!({"enabled": false})).await?["id"].clone());
+    }
+    let first = client.get("/v1/schedules?limit=2").await?.expect(200)?.json()?;
+    let cursor = text(&first["next_cursor"]).to_owned();
+    let second = client
+        .get(&format!("/v1/schedules?cursor={cursor}"))
+        .await?
+        .expect(200)?
+        .json()?;
+    let ids = |page: &Value| -> Vec<Value> {
+        let items = page["items"].as_array().into_iter().flatten();
+        items.map(|item| item["id"].clone()).collect()
+    };
+    made.reverse();
+    assert_eq!([ids(&first), ids(&second)].concat(), made);
+    assert_eq!(second["next_cursor"], "");
+    let id = text(&made[0]);
+    for _ in 0..3 {
+        client
+            .send(Method::POST, &format!("/v1/schedules/{id}/trigger"), Bytes::new())
+            .await?
+            .expect(202)?;
+    }
+    let fires = client
+        .get(&format!("/v1/schedules/{id}/fires?limit=2"))
+        .await?
+        .expect(200)?
+        .json()?;
+    let of_fires = text(&fires["next_cursor"]).to_owned();
+    let rest = client
+        .get(&format!("/v1/schedules/{id}/fires?cursor={of_fires}"))
+        .await?
+        .expect(200)?
+        .json()?;
+    assert_eq!(rest["items"].as_array().map(Vec::len), Some(1));
+    for wrong in [
+        format!("/v1/schedules?cursor={of_fires}"),
+        format!("/v1/schedules/{id}/fires?cursor={cursor}"),
+        format!("/v1/schedules/{}/fires?cursor={of_fires}", text(&made[1])),
+        "/v1/schedules?limit=0".to_owned(),
+        format!("/v1/schedules/{id}/next?count=101"),
+    ] {
+        client.get(&wrong).await?.failure(400, "invalid_request")?;
+    }
+    Ok(())
+}
+
+/// Each rule once over HTTP; the whole table of them stands beside the code.
+#[tokio::test]
+async fn what_breaks_a_rule_is_refused_by_name() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let made = schedule(&client, &json!({})).await?;
+    let path = format!("/v1/schedules/{}", text(&made["id"]));
+    for (body, told) in [
+        (
+            json!({"workflow": "report", "cron": "0 0 30 2 *"}),
+            "cron: no month",
+        ),
+        (
+            json!({"workflow": "report", "cron": "0 7 * * * *"}),
+            "cron: must be five fields",
+        ),
+        (json!({"workflow": "report"}), "cron: required"),
+        (
+            json!({"workflow": "gone", "cron": "@daily"}),
+            "workflow: no workflow",
+        ),
+        (
+            json!({"workflow": "report", "cron": "@daily", "overlap": "never"}),
+            "overlap: unknown variant",
+        ),
+        (
+            json!({"workflow": "report", "cron": "@daily", "name": null}),
+            "name: invalid type: null",
+        ),
+        (
+            json!({"workflow": "report", "cron": "@daily", "zone": "UTC"}),
+            "zone: unknown field",
+        ),
+    ] {
+        let answer = client.post("/v1/schedules", &body).await?;
+        let error = answer.failure(400, "invalid_request")?.error;
+        ensure!(error.starts_with(told), "{error}");
+    }
+    for (body, told) in [
+        (json!({"cron": null}), "cron: invalid type: null"),
+        (json!({"timezone": "Nowhere"}), "timezone: no IANA time zone"),
+        (json!({"id": "x"}), "id: unknown field"),
+    ] {
+        let answer = send(&client, Method::PATCH, &path, &body).await?;
+        let error = answer.failure(400, "invalid_request")?.error;
+        ensure!(error.starts_with(told), "{error}");
+    }
+    assert_eq!(client.get(&path).await?.expect(200)?.json()?, made);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_command_line_does_all_that_the_api_does() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let _other = schedule(&client, &json!({"enabled": false})).await?;
+    let sortie = |line: &[&str]| -> Result<Value> {
+        let words: Vec<&str> = ["schedules"].iter().chain(line).copied().collect();
+        json_said(&node, &words)
+    };
+    let shown = |line: &[&str]| -> Result<String> {
+        let words: Vec<&str> = ["schedules"].iter().chain(line).copied().collect();
+        said(&node, &words)
+    };
+    let made = sortie(&["create", "report", "@hourly", "--overlap", "skip", "--json"])?;
+    let id = text(&made["id"]);
+    assert_eq!(made["overlap"], "skip");
+    ensure!(shown(&["list"])?.contains(id), "the list has it");
+    let paused = shown(&["pause", id])?;
+    ensure!(paused.contains("enabled   false"), "{paused}");
+    let resumed = sortie(&["resume", id, "--json"])?;
+    assert_eq!(resumed["enabled"], true);
+    let changed = sortie(&["update", id, "--name", "Hourly", "--clear", "overlap", "--json"])?;
+    assert_eq!(
+        (&changed["name"], &changed["overlap"]),
+        (&json!("Hourly"), &json!("allow"))
+    );
+    let run = shown(&["trigger", id])?;
+    client.finished(run.trim()).await?;
+    let fires = shown(&["fires", id])?;
+    ensure!(fires.contains(run.trim()) && fires.contains("hand"), "{fires}");
+    let next = sortie(&["next", id, "--count", "2", "--json"])?;
+    assert_eq!(next.as_array().map(Vec::len), Some(2));
+    assert_eq!(sortie(&["get", id, "--json"])?["last_run_id"], run.trim());
+    shown(&["delete", id])?;
+    ensure!(!shown(&["list"])?.contains(id), "it is gone");
+    Ok(())
+}

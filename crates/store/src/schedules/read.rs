@@ -1,0 +1,223 @@
+//! Reading schedules and their histories, and finding what is due.
+
+use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
+
+use super::{FireRow, ScheduleRow, fire_from, schedule_columns, schedule_from};
+use crate::{
+    Store,
+    db::{Row, Stmt, Tx, batch, vals},
+    types::{Error, Result},
+};
+
+/// A schedule that has something to be dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Since when.
+    pub since: Timestamp,
+    /// The schedule.
+    pub schedule: ScheduleId,
+    /// Whose it is.
+    pub org: OrgId,
+}
+
+impl Store {
+    /// A schedule.
+    pub async fn get_schedule(&self, org: OrgId, id: ScheduleId) -> Result<ScheduleRow> {
+        self.db
+            .read(move |tx| {
+                let row = tx.query_one(
+                    concat!(
+                        "SELECT ",
+                        schedule_columns!(),
+                        " FROM schedule s WHERE s.id = $2 AND s.org_id = $1"
+                    ),
+                    vals![org, id],
+                )?;
+                schedule_from(&row)
+            })
+            .await
+    }
+
+    /// The organization's schedules before a position, newest first, at most `limit`.
+    pub async fn list_schedules(
+        &self,
+        org: OrgId,
+        before: Option<(Timestamp, ScheduleId)>,
+        limit: u32,
+    ) -> Result<Vec<ScheduleRow>> {
+        self.db
+            .read(move |tx| {
+                // `~` is above every character of an id.
+                let (at, id) = before
+                    .map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, id)| {
+                        (at, id.to_string())
+                    });
+                tx.query_all(
+                    concat!(
+                        "SELECT ",
+                        schedule_columns!(),
+                        " FROM schedule s WHERE s.org_id = $1 AND s.created_at >= 0 \
+                         AND (s.created_at, s.id) < ($2, $3) ORDER BY s.created_at DESC, s.id DESC LIMIT $4"
+                    ),
+                    vals![org, at, id, limit],
+                )?
+                .iter()
+                .map(schedule_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// What became of a schedule's instants before a position, the latest first, at most `limit`. A position is an instant
+    /// and its occasion.
+    pub async fn list_fires(
+        &self,
+        org: OrgId,
+        id: ScheduleId,
+        before: Option<(Timestamp, String)>,
+        limit: u32,
+    ) -> Result<Vec<FireRow>> {
+        self.db
+            .read(move |tx| fires(tx, (org, id), before.as_ref(), limit))
+            .await
+    }
+
+    /// System: schedules of all organizations whose next instant is due at `at`, behind a position, at most `limit`.
+    pub async fn due_schedules(
+        &self,
+        at: Timestamp,
+        after: Option<(Timestamp, ScheduleId)>,
+        limit: u32,
+    ) -> Result<Vec<Due>> {
+        self.db
+            .read(move |tx| {
+                let (since, id) = after.map_or(
+                    (Timestamp::from_micros(i64::MIN), String::new()),
+                    |(since, id)| (since, id.to_string()),
+                );
+                tx.query_all(
+                    "SELECT s.due_at, s.id, s.org_id FROM schedule s WHERE s.due_at <= $1 \
+                     AND (s.due_at, s.id) > ($2, $3) ORDER BY s.due_at, s.id LIMIT $4",
+                    vals![at, since, id, limit],
+                )?
+                .iter()
+                .map(due_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// System: schedules of all organizations with an instant that waited for runs which are final now, at most `limit`.
+    pub async fn released_schedules(&self, limit: u32) -> Result<Vec<Due>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT s.waiting_instant, s.id, s.org_id FROM schedule s \
+                     WHERE s.waiting_instant IS NOT NULL AND s.waiting_instant > $1 AND (SELECT r.id FROM run r \
+                     WHERE r.schedule_id = s.id AND r.outcome IS NULL \
+                     ORDER BY r.outcome DESC, r.created_at DESC, r.id DESC LIMIT 1) IS NULL \
+                     ORDER BY s.waiting_instant, s.id LIMIT $2",
+                    vals![i64::MIN, limit],
+                )?
+                .iter()
+                .map(due_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// System: when the first instant of any schedule is due that is due after `after`.
+    pub async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>> {
+        self.db
+            .read(move |tx| {
+                let first = tx.query_opt(
+                    "SELECT s.due_at FROM schedule s WHERE s.due_at > $1 ORDER BY s.due_at, s.id LIMIT 1",
+                    vals![after],
+                )?;
+                first.map(|row| row.time(0)).transpose()
+            })
+            .await
+    }
+
+    /// Runs of a schedule that are not final, the newest first, at most `limit`; none where it is not at `revision` any more, so that
+    /// none is among them that was started after it was seen.
+    pub async fn open_runs(
+        &self,
+        org: OrgId,
+        (id, revision): (ScheduleId, i64),
+        limit: u32,
+    ) -> Result<Vec<RunId>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT r.id FROM run r WHERE r.org_id = $1 AND r.schedule_id = $2 AND r.outcome IS NULL \
+                     AND (SELECT s.revision FROM schedule s WHERE s.id = $2) = $3 \
+                     ORDER BY r.outcome DESC, r.created_at DESC, r.id DESC LIMIT $4",
+                    vals![org, id, revision, limit],
+                )?
+                .iter()
+                .map(|row| row.parse(0))
+                .collect()
+            })
+            .await
+    }
+
+    /// How the runs of a schedule ended that were made at `since` or later, the newest first, at most `limit`; without those that
+    /// were cancelled.
+    pub async fn recent_outcomes(
+        &self,
+        org: OrgId,
+        id: ScheduleId,
+        (since, limit): (Timestamp, i64),
+    ) -> Result<Vec<RunStatus>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT r.outcome FROM run r WHERE r.org_id = $1 AND r.schedule_id = $2 AND r.created_at >= $3 \
+                     AND r.outcome IS NOT NULL AND r.outcome <> $4 \
+                     ORDER BY r.created_at DESC, r.id DESC LIMIT $5",
+                    vals![org, id, since, RunStatus::Cancelled, limit],
+                )?
+                .iter()
+                .map(|row| row.parse(0))
+                .collect()
+            })
+            .await
+    }
+}
+
+fn fires(
+    tx: &mut dyn Tx,
+    (org, id): (OrgId, ScheduleId),
+    before: Option<&(Timestamp, String)>,
+    limit: u32,
+) -> Result<Vec<FireRow>> {
+    let (at, occasion) = before.map_or((Timestamp::from_micros(i64::MAX), "~"), |(at, occasion)| {
+        (*at, occasion.as_str())
+    });
+    let [_, fires] = batch(
+        tx,
+        &[
+            Stmt::new(
+                "SELECT 1 FROM schedule WHERE id = $2 AND org_id = $1",
+                vals![org, id],
+            )
+            .exactly(1, Error::NotFound),
+            Stmt::new(
+                "SELECT instant, last_instant, instants, occasion, outcome, reason, run_id, recorded_at FROM fire \
+                 WHERE schedule_id = $1 AND (instant, occasion) < ($2, $3) \
+                 ORDER BY instant DESC, occasion DESC LIMIT $4",
+                vals![id, at, occasion, limit],
+            ),
+        ],
+    )?;
+    fires.rows.iter().map(fire_from).collect()
+}
+
+fn due_from(row: &Row) -> Result<Due> {
+    Ok(Due {
+        since: row.time(0)?,
+        schedule: row.parse(1)?,
+        org: row.parse(2)?,
+    })
+}
