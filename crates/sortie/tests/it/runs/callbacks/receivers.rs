@@ -29,6 +29,9 @@ enum Manner {
     Flooding,
 }
 
+/// The head of an answer that takes the callback, and has a body without a known length.
+const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n";
+
 /// A receiver on a free port.
 struct Receiver {
     address: SocketAddr,
@@ -76,9 +79,11 @@ async fn behave(
     count: &watch::Sender<u32>,
 ) -> std::io::Result<()> {
     let mut request = vec![0; 16 << 10];
-    stream.read(&mut request).await?;
+    // The callback of a small run comes in one piece; where it does not, the beginning is enough.
+    if stream.read(&mut request).await? == 0 {
+        return Ok(());
+    }
     count.send_modify(|count| *count += 1);
-    const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n";
     match manner {
         Manner::Silent => std::future::pending().await,
         Manner::Closing => Ok(()),
