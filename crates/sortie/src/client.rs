@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sortie_api::{
     Connection, DeliveryAttempt, ErrorBody, ErrorCode, Event, KeyId, Redelivery, Run, RunDefinition, RunId,
-    RunPage, RunRequest, RunStatus,
+    RunPage, RunRequest,
     connection::{Authorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey},
     limits,
