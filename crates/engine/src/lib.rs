@@ -608,7 +608,7 @@ impl Engine {
                 }
             }
             Ok(Err(error)) => {
-                tracing::error!(%error, "runs with zero data retention end with the next sweep")
+                tracing::error!(%error, "runs with zero data retention end with the next sweep");
             }
             Err(_elapsed) => tracing::error!("runs with zero data retention end with the next sweep"),
         }

@@ -201,7 +201,17 @@ async fn answer(request: RequestBuilder) -> Result<Response, Error> {
             ErrorCode::Gone => Error::Gone(error),
             ErrorCode::NotFound => Error::NotFound,
             ErrorCode::InvalidRequest => Error::Invalid(error),
-            _ => Error::Unavailable(error),
+            ErrorCode::Unauthorized
+            | ErrorCode::PaymentRequired
+            | ErrorCode::Forbidden
+            | ErrorCode::MethodNotAllowed
+            | ErrorCode::Conflict
+            | ErrorCode::PreconditionFailed
+            | ErrorCode::RangeNotSatisfiable
+            | ErrorCode::PayloadTooLarge
+            | ErrorCode::RateLimited
+            | ErrorCode::Internal
+            | ErrorCode::Unavailable => Error::Unavailable(error),
         },
         Err(_) => Error::Unavailable(format!(
             "the node that has the content of this run answers {status}"

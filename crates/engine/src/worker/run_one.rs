@@ -24,7 +24,7 @@ use super::{
 use crate::{
     Clock, Options,
     callbacks::Hints,
-    connections::Connections,
+    connections::{Connections, InlineSecrets},
     contents::Contents,
     hub::Hub,
     models::Models,
@@ -381,12 +381,7 @@ async fn prepare(
     budget: BudgetSpec,
     ground: &mut Ground,
 ) -> Result<Start, String> {
-    let log = RunLog::new(worker.records.clone(), claim.fence.run, claim.retention());
-    let (definition, secrets) = log
-        .request(claim.definition.as_deref())
-        .ok_or("what it is to do is gone")?;
-    let request: RunRequest = serde_json::from_str(&definition)
-        .map_err(|error| format!("the stored definition cannot be read: {error}"))?;
+    let (request, secrets) = request(worker, claim)?;
     let brought = brought(&request);
     let id = request
         .model
@@ -448,6 +443,17 @@ async fn prepare(
         brought,
         opened,
     })
+}
+
+/// What the run is to do, and where the credentials are that it brought.
+fn request(worker: &Worker, claim: &Claim) -> Result<(RunRequest, InlineSecrets), String> {
+    let log = RunLog::new(worker.records.clone(), claim.fence.run, claim.retention());
+    let (definition, secrets) = log
+        .request(claim.definition.as_deref())
+        .ok_or("what it is to do is gone")?;
+    let request = serde_json::from_str(&definition)
+        .map_err(|error| format!("the stored definition cannot be read: {error}"))?;
+    Ok((request, secrets))
 }
 
 fn brought(request: &RunRequest) -> Brought {

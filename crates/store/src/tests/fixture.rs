@@ -336,6 +336,23 @@ impl Fixture {
             .expect("a count")
     }
 
+    /// Checks that nothing is stored of what must not be.
+    async fn check_unretained(&self) {
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM run r WHERE r.zero_data_retention = 1 AND (\
+                 EXISTS (SELECT 1 FROM event e WHERE e.run_id = r.id) \
+                 OR EXISTS (SELECT 1 FROM run_definition d WHERE d.run_id = r.id) \
+                 OR EXISTS (SELECT 1 FROM run_output o WHERE o.run_id = r.id) \
+                 OR EXISTS (SELECT 1 FROM run_secret s WHERE s.run_id = r.id) \
+                 OR EXISTS (SELECT 1 FROM journal j WHERE j.run_id = r.id))"
+            )
+            .await,
+            0,
+            "nothing of the content of a run without retention is stored"
+        );
+    }
+
     /// Checks the rules that every command leaves intact.
     pub(super) async fn check(&self) {
         assert_eq!(
@@ -396,19 +413,7 @@ impl Fixture {
             0,
             "nothing belongs to a run that is not there, and no run is without its definition"
         );
-        assert_eq!(
-            self.count(
-                "SELECT COUNT(*) FROM run r WHERE r.zero_data_retention = 1 AND (\
-                 EXISTS (SELECT 1 FROM event e WHERE e.run_id = r.id) \
-                 OR EXISTS (SELECT 1 FROM run_definition d WHERE d.run_id = r.id) \
-                 OR EXISTS (SELECT 1 FROM run_output o WHERE o.run_id = r.id) \
-                 OR EXISTS (SELECT 1 FROM run_secret s WHERE s.run_id = r.id) \
-                 OR EXISTS (SELECT 1 FROM journal j WHERE j.run_id = r.id))"
-            )
-            .await,
-            0,
-            "nothing of the content of a run without retention is stored"
-        );
+        self.check_unretained().await;
         assert_eq!(
             self.count(
                 "SELECT COUNT(*) FROM journal j \
