@@ -134,6 +134,8 @@ ids! {
     ConnectionId = "conn";
     /// An entry of the audit log.
     AuditId = "aud";
+    /// Content as it is stored: no client ever sees one.
+    BlobId = "blob";
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 pub mod connection;
 mod credential;
+pub mod digest;
 pub mod error;
 pub mod event;
 pub mod id;
@@ -23,9 +24,10 @@ pub mod time;
 
 pub use connection::{Connection, ConnectionStatus};
 pub use credential::Credential;
+pub use digest::Sha256;
 pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
-pub use id::{AuditId, ConnectionId, FileId, KeyId, OrgId, RunId, ScheduleId};
+pub use id::{AuditId, BlobId, ConnectionId, FileId, KeyId, OrgId, RunId, ScheduleId};
 pub use money::Micros;
 pub use organization::{Mode, OrganizationInfo, Role};
 pub use request::RunRequest;

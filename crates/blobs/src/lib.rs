@@ -1,2 +1,218 @@
-//! The content of files and artifacts: bytes addressed by their organization and their SHA-256, in a local folder or in
-//! an S3-compatible store.
+//! The content of files and artifacts, in a local folder or in an S3-compatible store.
+//!
+//! Content is addressed by its organization, its SHA-256 and the id of its row in the table `blob`; the id makes the
+//! address of content that is written again another one than that of content that was given up, so that a late deletion
+//! never hits what is new. What is under an address is whole: it gets there by one rename or one request, after it was
+//! staged in a private file. Nothing is held in memory but a few pieces of fixed size, and nothing here is deleted
+//! unasked: the table says what is still needed.
+
+mod bucket;
+mod folder;
+mod staging;
+
+use std::{collections::BTreeMap, fs::File, io, ops::Range, path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use sortie_api::{BlobId, OrgId, Sha256};
+
+pub use self::staging::{Staged, Staging};
+use self::{bucket::Bucket, folder::Folder, staging::Area};
+
+/// Content on its way out, piece by piece.
+pub type Content = BoxStream<'static, Result<Bytes>>;
+
+/// What a fallible operation here answers.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why content could not be kept or read. The texts are for the operator: they name addresses and paths.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The settings are not usable, and why.
+    #[error("{0}")]
+    Settings(String),
+    /// There is no content under the address.
+    #[error("there is no such content")]
+    NotFound,
+    /// What was read is not what was written.
+    #[error("the content of {0} is damaged")]
+    Damaged(Address),
+    /// The folder or the store does not do its work now.
+    #[error("file storage: {0}")]
+    Unavailable(String),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::NotFound,
+            _ => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+/// Where content lives and how it is reached.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `file:<folder>` or `s3://<bucket>[/<prefix>]`.
+    pub url: String,
+    /// Where content is staged on its way to a store that is not a folder.
+    pub staging: PathBuf,
+    /// The `AWS_…` variables of the environment, for `s3:`.
+    pub aws: BTreeMap<String, String>,
+}
+
+/// Where some content is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// Whose it is.
+    pub org: OrgId,
+    /// What it is.
+    pub sha256: Sha256,
+    /// Its row.
+    pub blob: BlobId,
+}
+
+/// `org/aa/sha256.blob`: folders of a bearable size, and never a name from outside.
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sha256 = self.sha256.to_string();
+        let folder = sha256.get(..2).unwrap_or_default();
+        write!(f, "{}/{folder}/{sha256}.{}", self.org, self.blob)
+    }
+}
+
+/// The storage of content. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Blobs {
+    area: Arc<Area>,
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Folder(Folder),
+    Bucket(Bucket),
+}
+
+impl Blobs {
+    /// Opens the storage that the settings name, and removes what a process that is gone has left in the staging area. A
+    /// folder is made where it is missing; a store is not asked yet.
+    ///
+    /// # Errors
+    /// `Settings` with a sentence for the operator; `Unavailable` when a folder cannot be made.
+    pub async fn open(settings: &Settings) -> Result<Self> {
+        let (place, staging) = if let Some(path) = settings.url.strip_prefix("file:") {
+            if path.is_empty() {
+                return Err(Error::Settings("file: needs a folder".to_owned()));
+            }
+            // Two slashes and an empty host are another way to write an absolute path.
+            let path = path.strip_prefix("//").unwrap_or(path);
+            let folder = Folder::open(path.into()).await?;
+            let staging = folder.staging();
+            (Place::Folder(folder), staging)
+        } else if settings.url.starts_with("s3://") {
+            (Place::Bucket(Bucket::open(settings)?), settings.staging.clone())
+        } else {
+            return Err(Error::Settings(
+                "must be file:<folder> or s3://<bucket>/<prefix>".to_owned(),
+            ));
+        };
+        Ok(Self {
+            area: Arc::new(Area::open(staging).await?),
+            place,
+        })
+    }
+
+    /// Begins to take content in.
+    pub async fn stage(&self) -> Result<Staging> {
+        self.area.stage().await
+    }
+
+    /// Keeps staged content under its address, durably: one copy, however often it is kept. The content must have the
+    /// address's SHA-256, and the row `blob` must be there before this is called.
+    pub async fn keep(&self, address: Address, staged: Staged) -> Result<()> {
+        if staged.sha256() != address.sha256 {
+            return Err(Error::Damaged(address));
+        }
+        match &self.place {
+            Place::Folder(folder) => folder.keep(address, staged).await,
+            Place::Bucket(bucket) => bucket.keep(address, staged).await,
+        }
+    }
+
+    /// Reads the bytes of `range`, which must lie within the content. A failure on the way is the last item.
+    pub async fn read(&self, address: Address, range: Range<u64>) -> Result<Content> {
+        match &self.place {
+            Place::Folder(folder) => folder.read(address, range).await,
+            Place::Bucket(bucket) => bucket.read(address, range).await,
+        }
+    }
+
+    /// The whole content as a file to read from its beginning, which has no name or must not be touched under it. From a
+    /// store it is fetched into the staging area first, and checked.
+    pub async fn open_file(&self, address: Address) -> Result<File> {
+        match &self.place {
+            Place::Folder(folder) => folder.open_file(address).await,
+            Place::Bucket(bucket) => {
+                let mut staging = self.stage().await?;
+                let mut content = bucket.read_whole(address).await?;
+                while let Some(piece) = futures_util::TryStreamExt::try_next(&mut content).await? {
+                    staging.write(&piece).await?;
+                }
+                let staged = staging.finish().await?;
+                if staged.sha256() != address.sha256 {
+                    return Err(Error::Damaged(address));
+                }
+                Ok(staged.open()?)
+            }
+        }
+    }
+
+    /// Deletes content; it is no error where there is none.
+    pub async fn delete(&self, address: Address) -> Result<()> {
+        match &self.place {
+            Place::Folder(folder) => folder.delete(address).await,
+            Place::Bucket(bucket) => bucket.delete(address).await,
+        }
+    }
+
+    /// Whether content could be taken in and read now: readiness.
+    pub async fn check(&self) -> Result<()> {
+        drop(self.stage().await?);
+        match &self.place {
+            Place::Folder(folder) => folder.check().await,
+            Place::Bucket(bucket) => bucket.check().await,
+        }
+    }
+
+    /// Shows that content can be written, read and deleted, by doing it: for an operator who asks. `blob` and `org` are
+    /// an address that nothing else has.
+    pub async fn prove(&self, org: OrgId, blob: BlobId) -> Result<()> {
+        let mut staging = self.stage().await?;
+        staging.write(blob.to_string().as_bytes()).await?;
+        let staged = staging.finish().await?;
+        let (sha256, size) = (staged.sha256(), staged.size());
+        let address = Address { org, sha256, blob };
+        self.keep(address, staged).await?;
+        let read = async {
+            let content = self.read(address, 0..size).await?;
+            let pieces: Vec<Bytes> = futures_util::TryStreamExt::try_collect(content).await?;
+            if pieces.concat() == blob.to_string().as_bytes() {
+                Ok(())
+            } else {
+                Err(Error::Damaged(address))
+            }
+        };
+        let read = read.await;
+        self.delete(address).await?;
+        read
+    }
+}
+
+/// Does work that blocks on a thread of its own.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Error::Unavailable(format!("work on a file broke off: {error}")))
+}

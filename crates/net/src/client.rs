@@ -102,6 +102,12 @@ impl EngineClient {
     }
 }
 
+/// A bare client for the object store that the operator named: any address, no redirect, no proxy. The library that
+/// speaks to the store needs one of its own.
+pub fn store_client(timeouts: Timeouts) -> Result<reqwest::Client, Error> {
+    Ok(base(timeouts).build()?)
+}
+
 /// The rule that a URL breaks before its host is looked at.
 pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     if !matches!(url.scheme(), "http" | "https") {

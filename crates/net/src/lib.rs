@@ -14,7 +14,7 @@ pub mod sse;
 
 pub use address::{Reach, is_public};
 pub use body::{BodyEnd, BodyHead, read_body, read_head};
-pub use client::{Client, EngineClient, Timeouts};
+pub use client::{Client, EngineClient, Timeouts, store_client};
 pub use network::Network;
 pub use policy::{Policy, Refused};
 

@@ -1,0 +1,201 @@
+//! Content in an S3-compatible store: one request for what is small, parts for what is large, each from the staged file.
+
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, str::FromStr, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::{
+    Error as StoreError, GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, RetryConfig,
+    aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey},
+    client::{ClientOptions, HttpClient, HttpConnector},
+    path::Path,
+};
+use sortie_net::Timeouts;
+use tokio::sync::Semaphore;
+
+use crate::{Address, Content, Error, Result, Settings, Staged, blocking};
+
+/// Size of a part, and of what goes in one request. Stores want equal parts of at least 5 MiB.
+const PART: u64 = 8 * 1024 * 1024;
+/// Contents that are sent to the store at once, each with one part in memory.
+const SENDING: usize = 4;
+/// How long one content may take to be sent: well within the hour for which an unused row stays.
+const SENDING_TIME: Duration = Duration::from_mins(20);
+
+const TIMEOUTS: Timeouts = Timeouts {
+    connect: Duration::from_secs(5),
+    read: Duration::from_secs(30),
+    total: None,
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    store: Arc<AmazonS3>,
+    prefix: Path,
+    sending: Arc<Semaphore>,
+}
+
+impl Bucket {
+    pub(crate) fn open(settings: &Settings) -> Result<Self> {
+        let rest = settings.url.strip_prefix("s3://").unwrap_or_default();
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() || rest.contains(['?', '#', '@']) {
+            return Err(Error::Settings(
+                "s3:// needs a bucket and takes nothing but a prefix behind it; credentials, region and endpoint are \
+                 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"
+                    .to_owned(),
+            ));
+        }
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(bucket)
+            .with_http_connector(Connector)
+            .with_retry(RetryConfig {
+                max_retries: 3,
+                retry_timeout: Duration::from_secs(20),
+                ..RetryConfig::default()
+            });
+        for (name, value) in &settings.aws {
+            // What is not about a store is for others.
+            if let Ok(key) = AmazonS3ConfigKey::from_str(&name.to_ascii_lowercase()) {
+                builder = builder.with_config(key, value);
+            }
+        }
+        let prefix = Path::parse(prefix.trim_end_matches('/'))
+            .map_err(|error| Error::Settings(format!("the prefix of the bucket: {error}")))?;
+        let store = builder
+            .build()
+            .map_err(|error| Error::Settings(error.to_string()))?;
+        Ok(Self {
+            store: Arc::new(store),
+            prefix,
+            sending: Arc::new(Semaphore::new(SENDING)),
+        })
+    }
+
+    fn path(&self, address: Address) -> Path {
+        address
+            .to_string()
+            .split('/')
+            .fold(self.prefix.clone(), |path, part| path.join(part))
+    }
+
+    pub(crate) async fn keep(&self, address: Address, staged: Staged) -> Result<()> {
+        let path = self.path(address);
+        let sending = async {
+            let _turn = self.sending.acquire().await.map_err(|_| late())?;
+            match self.store.head(&path).await {
+                Ok(there) if there.size == staged.size() => return Ok(()),
+                Ok(_) | Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            let file = Arc::new(staged.file().try_clone()?);
+            if staged.size() <= PART {
+                let content = part(&file, 0..staged.size()).await?;
+                self.store.put(&path, content.into()).await.map_err(failed)?;
+                return Ok(());
+            }
+            let mut upload = self.store.put_multipart(&path).await.map_err(failed)?;
+            let sent = send(&mut *upload, &file, staged.size()).await;
+            if sent.is_err()
+                && let Err(error) = upload.abort().await
+            {
+                tracing::warn!(%error, "the parts of a broken upload stay in the store");
+            }
+            sent
+        };
+        tokio::time::timeout(SENDING_TIME, sending)
+            .await
+            .map_err(|_| late())?
+    }
+
+    pub(crate) async fn read(&self, address: Address, range: Range<u64>) -> Result<Content> {
+        if range.is_empty() {
+            return Ok(futures_util::stream::empty().boxed());
+        }
+        self.get(
+            address,
+            GetOptions {
+                range: Some(range.into()),
+                ..GetOptions::default()
+            },
+        )
+        .await
+    }
+
+    pub(crate) async fn read_whole(&self, address: Address) -> Result<Content> {
+        self.get(address, GetOptions::default()).await
+    }
+
+    async fn get(&self, address: Address, options: GetOptions) -> Result<Content> {
+        let answer = self
+            .store
+            .get_opts(&self.path(address), options)
+            .await
+            .map_err(failed)?;
+        Ok(answer.into_stream().map_err(failed).boxed())
+    }
+
+    pub(crate) async fn delete(&self, address: Address) -> Result<()> {
+        match self.store.delete(&self.path(address)).await {
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Asks for something that is not there: whether it may, and whether there is a bucket.
+    pub(crate) async fn check(&self) -> Result<()> {
+        match self.store.head(&self.prefix.clone().join("sortie")).await {
+            Ok(_) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// Sends the parts one after the other: a second one in memory would be worth little on the way to a store.
+async fn send(upload: &mut dyn MultipartUpload, file: &Arc<File>, size: u64) -> Result<()> {
+    let mut at = 0;
+    while at < size {
+        let end = at.saturating_add(PART).min(size);
+        let content = part(file, at..end).await?;
+        upload.put_part(content.into()).await.map_err(failed)?;
+        at = end;
+    }
+    upload.complete().await.map_err(failed)?;
+    Ok(())
+}
+
+/// These bytes of the file.
+async fn part(file: &Arc<File>, range: Range<u64>) -> Result<Vec<u8>> {
+    let file = Arc::clone(file);
+    let read = move || -> io::Result<Vec<u8>> {
+        let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+        let mut content = vec![0; length];
+        file.read_exact_at(&mut content, range.start)?;
+        Ok(content)
+    };
+    Ok(blocking(read).await??)
+}
+
+fn failed(error: StoreError) -> Error {
+    match error {
+        StoreError::NotFound { .. } => Error::NotFound,
+        error => Error::Unavailable(error.to_string()),
+    }
+}
+
+fn late() -> Error {
+    Error::Unavailable("the store takes too long".to_owned())
+}
+
+/// Gives the library the clients that `net` makes.
+#[derive(Debug)]
+struct Connector;
+
+impl HttpConnector for Connector {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let client = sortie_net::store_client(TIMEOUTS).map_err(|error| StoreError::Generic {
+            store: "S3",
+            source: Box::new(error),
+        })?;
+        Ok(HttpClient::new(client))
+    }
+}

@@ -1,0 +1,257 @@
+//! Content on its way in: a private file that is hashed and counted while it grows, and gone when nobody holds it.
+//!
+//! A staged file is locked for as long as somebody holds it, so that the next process that opens the area knows which
+//! ones were left behind by one that died, whoever else uses the area meanwhile.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Seek, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use sha2::Digest;
+use sortie_api::Sha256;
+use tokio::task::JoinHandle;
+
+use crate::{Error, Result, blocking};
+
+/// What is gathered before it is hashed and written: one piece of work for another thread.
+const PIECE: usize = 512 * 1024;
+/// How often a file is made anew that another process took for one left behind.
+const TRIES: usize = 8;
+
+/// The folder that content is staged in.
+#[derive(Debug)]
+pub(crate) struct Area {
+    folder: PathBuf,
+}
+
+impl Area {
+    /// Opens the area, made where it is missing, and removes what was left behind in it.
+    pub(crate) async fn open(folder: PathBuf) -> Result<Self> {
+        blocking(move || {
+            make_folder(&folder)
+                .and_then(|()| sweep(&folder))
+                .map_err(|error| {
+                    Error::Unavailable(format!("{} cannot be used: {error}", folder.display()))
+                })?;
+            Ok(Self { folder })
+        })
+        .await?
+    }
+
+    /// An empty file of its own.
+    pub(crate) async fn stage(&self) -> Result<Staging> {
+        let folder = self.folder.clone();
+        blocking(move || {
+            for _ in 0..TRIES {
+                if let Some((file, path)) = make(&folder)? {
+                    let file = Growing {
+                        file,
+                        hasher: sha2::Sha256::new(),
+                    };
+                    return Ok(Staging {
+                        path: Some(Removed(path)),
+                        buffer: Vec::with_capacity(PIECE),
+                        state: State::Idle(file),
+                        size: 0,
+                    });
+                }
+            }
+            Err(Error::Unavailable(
+                "another process removes the files of this one".to_owned(),
+            ))
+        })
+        .await?
+    }
+}
+
+/// A folder for this user alone.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn sweep(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let file = match File::open(&path) {
+            // Removed meanwhile by who made it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened?,
+        };
+        match file.try_lock() {
+            Ok(()) => gone(std::fs::remove_file(&path))?,
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A new locked file; `None` where another process took it for one left behind before it was locked.
+fn make(folder: &Path) -> Result<Option<(File, PathBuf)>> {
+    let mut name = [0; 16];
+    getrandom::fill(&mut name).map_err(|error| Error::Unavailable(error.to_string()))?;
+    let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = folder.join(name);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| Error::Unavailable(format!("{}: {error}", folder.display())))?;
+    match file.try_lock() {
+        Ok(()) if file.metadata()?.nlink() > 0 => Ok(Some((file, path))),
+        Ok(()) | Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// That a file is not there is what its removal wants.
+pub(crate) fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// The path of a file that is removed when this goes.
+#[derive(Debug)]
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        if let Err(error) = gone(std::fs::remove_file(&self.0)) {
+            tracing::warn!(%error, "a staged file could not be removed: the next start does it");
+        }
+    }
+}
+
+struct Growing {
+    file: File,
+    hasher: sha2::Sha256,
+}
+
+impl Growing {
+    fn add(mut self, piece: &[u8]) -> io::Result<Self> {
+        self.hasher.update(piece);
+        self.file.write_all(piece)?;
+        Ok(self)
+    }
+}
+
+/// The file, or the thread that has it.
+enum State {
+    Idle(Growing),
+    Working(JoinHandle<(io::Result<Growing>, Vec<u8>)>),
+    /// A piece could not be written.
+    Broken,
+}
+
+/// Content that is being taken in. Dropped, its file is removed.
+pub struct Staging {
+    path: Option<Removed>,
+    buffer: Vec<u8>,
+    state: State,
+    size: u64,
+}
+
+impl Staging {
+    /// Adds bytes. Returns while they are still being hashed and written, in turn; a failure comes with the next call.
+    pub async fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let room = PIECE.saturating_sub(self.buffer.len()).min(bytes.len());
+            let (now, later) = bytes.split_at(room);
+            self.buffer.extend_from_slice(now);
+            self.size = self.size.saturating_add(now.len() as u64);
+            bytes = later;
+            if self.buffer.len() >= PIECE {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes it has so far.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The content is complete.
+    pub async fn finish(mut self) -> Result<Staged> {
+        self.flush().await?;
+        let (Growing { file, hasher }, _) = self.idle().await?;
+        let path = self.path.take().ok_or_else(broken)?;
+        Ok(Staged {
+            path,
+            file,
+            size: self.size,
+            sha256: Sha256::new(hasher.finalize().into()),
+        })
+    }
+
+    /// Hands what is gathered to another thread, once that is done with the piece before.
+    async fn flush(&mut self) -> Result<()> {
+        let (file, mut empty) = self.idle().await?;
+        empty.clear();
+        let piece = std::mem::replace(&mut self.buffer, empty);
+        self.state = State::Working(tokio::task::spawn_blocking(move || (file.add(&piece), piece)));
+        Ok(())
+    }
+
+    async fn idle(&mut self) -> Result<(Growing, Vec<u8>)> {
+        if let State::Working(work) = &mut self.state {
+            let done = work.await;
+            self.state = State::Broken;
+            let (file, piece) =
+                done.map_err(|error| Error::Unavailable(format!("writing broke off: {error}")))?;
+            return Ok((file?, piece));
+        }
+        match std::mem::replace(&mut self.state, State::Broken) {
+            State::Idle(file) => Ok((file, Vec::with_capacity(PIECE))),
+            State::Working(_) | State::Broken => Err(broken()),
+        }
+    }
+}
+
+fn broken() -> Error {
+    Error::Unavailable("the content could not be written before".to_owned())
+}
+
+/// Complete content that is not kept yet. Dropped, its file is removed.
+#[derive(Debug)]
+pub struct Staged {
+    path: Removed,
+    file: File,
+    size: u64,
+    sha256: Sha256,
+}
+
+impl Staged {
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Its SHA-256.
+    pub fn sha256(&self) -> Sha256 {
+        self.sha256
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path.0
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The content from its beginning, as a file that has no name any more.
+    pub(crate) fn open(self) -> io::Result<File> {
+        let mut file = self.file;
+        file.rewind()?;
+        Ok(file)
+    }
+}
