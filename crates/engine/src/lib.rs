@@ -14,6 +14,7 @@ mod models;
 mod no_sandbox;
 mod node;
 mod options;
+mod retention;
 mod sealing;
 #[cfg(test)]
 mod testing;
@@ -170,6 +171,16 @@ impl Engine {
             node.active.clone(),
             node.closed.clone(),
         ));
+        if let (Some(retention), Serves::Everyone | Serves::OwnRuns) =
+            (node.options.retention, node.options.serves)
+        {
+            node.tracker.spawn(retention::run(
+                node.store.clone(),
+                node.options.clock.clone(),
+                retention,
+                node.closed.clone(),
+            ));
+        }
         node.tracker.spawn(node::watch(
             node.store.clone(),
             node.hub.clone(),

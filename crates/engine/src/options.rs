@@ -61,6 +61,8 @@ pub struct Options {
     pub lease: Duration,
     /// How often a node renews its lease.
     pub heartbeat: Duration,
+    /// How long finished runs are kept; `None`: for ever.
+    pub retention: Option<Duration>,
     /// How long runs may go on when the node is told to stop.
     pub shutdown_grace: Duration,
 }
@@ -87,6 +89,7 @@ impl Default for Options {
             base_url: None,
             lease: Duration::from_secs(10),
             heartbeat: Duration::from_secs(3),
+            retention: Some(Duration::from_hours(30 * 24)),
             shutdown_grace: Duration::from_secs(30),
         }
     }

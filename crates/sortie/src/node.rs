@@ -210,6 +210,7 @@ fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sorti
         search: config.search.clone(),
         connections_reach: config.connections_reach,
         shutdown_grace: config.shutdown_grace,
+        retention: config.retention,
         ..sortie_engine::Options::default()
     }
 }

@@ -37,6 +37,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("trusted_proxies", Kind::List),
     ("private_addresses", Kind::List),
     ("shutdown_grace_seconds", Kind::Integer),
+    ("retention_days", Kind::Integer),
     ("default_model", Kind::Text),
     ("sandbox.minimum", Kind::Text),
     ("sandbox.i_understand_commands_run_unsandboxed", Kind::Switch),

@@ -75,6 +75,8 @@ pub(crate) struct Config {
     pub(crate) anonymous_rate_limit_per_minute: u32,
     pub(crate) trusted_proxies: Vec<IpAddr>,
     pub(crate) shutdown_grace: Duration,
+    /// How long finished runs are kept; none: for ever.
+    pub(crate) retention: Option<Duration>,
     pub(crate) models: sortie_models::Settings,
     pub(crate) robots: RobotsTxt,
     pub(crate) search: Option<SearchSettings>,
@@ -172,6 +174,7 @@ impl Config {
             anonymous_rate_limit_per_minute: read.at_least_one("anonymous_rate_limit_per_minute")?,
             trusted_proxies: read.addresses("trusted_proxies")?,
             shutdown_grace: Duration::from_secs(read.integer("shutdown_grace_seconds", 0, 86_400)?),
+            retention: read.retention()?,
             models: providers::settings(&layers, environment, read.default_model()?)?,
             robots: read.robots()?,
             search: read.search()?,

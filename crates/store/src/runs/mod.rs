@@ -13,6 +13,7 @@ mod moves;
 mod position;
 mod progress;
 mod read;
+pub(crate) mod retention;
 mod sweep;
 mod takeover;
 mod work;

@@ -8,13 +8,13 @@ use super::{
     fixture::{Fixture, entries, sweep},
 };
 use crate::{
-    Append, Error, InlineCredentials, NewNode, NodeId, OauthFlow, OldTokens, Result, SeenTokens, Sweep,
-    db::vals,
+    Append, Batch, Error, Expiry, InlineCredentials, NewNode, NodeId, OauthFlow, OldTokens, Result,
+    SeenTokens, Sweep, db::vals,
 };
 
 /// Everything that is stored, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
-    const TABLES: [&str; 14] = [
+    const TABLES: [&str; 15] = [
         "SELECT id, name FROM organization ORDER BY id",
         "SELECT id, org_id, role FROM api_key ORDER BY id",
         "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
@@ -22,6 +22,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
          error, resumes FROM run ORDER BY id",
         "SELECT run_id, definition, requires_credentials FROM run_definition ORDER BY run_id",
         "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
+        "SELECT run_id, tag, created_at FROM run_tag ORDER BY run_id, tag",
         "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, status, error, revision \
          FROM connection ORDER BY id",
         "SELECT state_hash, connection_id, revision, pending, expires_at FROM oauth_flow ORDER BY state_hash",
@@ -219,6 +220,19 @@ both! {
         let sweep = Sweep { node: taker, places: 5, ..sweep(at, 10) };
         let swept = proves_atomic(fixture, async || fixture.store.sweep(sweep).await).await;
         assert_eq!((swept.ended, swept.taken.len()), (vec![(org, tired)], 1));
+    }
+
+    async fn delete_expired_runs_is_one_transaction(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let mut run = fixture.new_run(org);
+        run.labels.tags = vec!["red".to_owned()];
+        fixture.store.create_run(run).await.unwrap();
+        let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        let now = fixture.now();
+        let expiry = Expiry { org, finished_before: now, created_before: now };
+        let batch = Batch { runs: 10, events: 10 };
+        proves_atomic(fixture, async || fixture.store.delete_expired_runs(expiry, batch).await).await;
     }
 
     async fn a_failed_group_fails_everyone_in_it_and_nobody_after(fixture: &Fixture) {

@@ -10,12 +10,13 @@ use sortie_testkit::postgres::TestDatabase;
 
 use crate::{
     Append, Claim, Created, EventRow, Expired, Fence, Finish, Journal, NewEntries, NewEvent, NewKey, NewNode,
-    NewRun, NodeId, Result, Store, Sweep, Swept, db::vals,
+    NewRun, NodeId, Result, Store, Sweep, Swept,
+    db::{Dialect, vals},
 };
 
 pub(super) struct Fixture {
     pub(super) store: Store,
-    _database: TestDatabase,
+    database: TestDatabase,
     counter: AtomicI64,
 }
 
@@ -31,8 +32,17 @@ impl Fixture {
     async fn on(database: TestDatabase) -> Self {
         Self {
             store: Store::open(database.url()).await.expect("the store opens"),
-            _database: database,
+            database,
             counter: AtomicI64::new(1),
+        }
+    }
+
+    /// Which of the two it is.
+    pub(super) fn dialect(&self) -> Dialect {
+        if self.database.url().starts_with("sqlite:") {
+            Dialect::Sqlite
+        } else {
+            Dialect::Postgres
         }
     }
 

@@ -11,6 +11,7 @@ mod nodes;
 mod plans;
 mod races;
 mod read;
+mod retention;
 mod takeover;
 mod work;
 
