@@ -10,6 +10,10 @@ pub const OUTPUT_BYTES: usize = 1024 * 1024;
 pub const FILES: usize = 32;
 /// All inline file contents of a run together, in bytes.
 pub const INLINE_FILES_BYTES: usize = 8 * 1024 * 1024;
+/// A saved file's name, in bytes.
+pub const FILE_NAME_BYTES: usize = 255;
+/// A saved file, in bytes, where the configuration says nothing else.
+pub const FILE_BYTES: u64 = 100 * 1024 * 1024;
 /// Entries of `web.allow`.
 pub const WEB_DOMAINS: usize = 100;
 /// Entries of `connections`.

@@ -96,6 +96,7 @@ mod tests {
             events: vec![NewEvent::new(&status, at).unwrap()],
             journal: Journal::Empty,
             brought: Brought::Nothing,
+            artifacts: None,
             at,
         };
         held.store.finish_run(fence, finish).await.unwrap();

@@ -88,6 +88,7 @@ impl Bench {
         let finish = Finish {
             journal: Journal::Empty,
             brought: Brought::Nothing,
+            artifacts: None,
             status: RunStatus::Succeeded,
             output: Some("the answer".to_owned()),
             error: None,

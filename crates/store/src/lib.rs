@@ -7,8 +7,10 @@
 
 mod audit;
 mod authorizations;
+mod blobs;
 mod connections;
 mod db;
+mod files;
 mod keys;
 mod nodes;
 mod runs;
@@ -19,7 +21,10 @@ mod types;
 
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
+pub use blobs::{DoomedBlob, NewBlob};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
+pub use files::{FileRow, NewFile};
+pub use runs::artifacts::{KeptArtifact, NewArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry};
 pub use types::{
     Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,

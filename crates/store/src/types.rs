@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use crate::runs::artifacts::NewArtifacts;
 use sortie_api::{
     Micros, OrgId, Role, Run, RunId, RunStatus, ScheduleId, Timestamp, event::EventType, id::KeyId,
 };
@@ -344,6 +345,8 @@ pub struct Finish {
     pub journal: Journal,
     /// Whether it brought credentials, which go now.
     pub brought: Brought,
+    /// What it left under `outputs/`, if anything.
+    pub artifacts: Option<NewArtifacts>,
     /// When it ended.
     pub at: Timestamp,
 }

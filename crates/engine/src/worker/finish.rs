@@ -51,6 +51,7 @@ pub(crate) fn final_events(
             Origin::Lost { .. } => Journal::Written,
         },
         brought,
+        artifacts: None,
         at,
     };
     let mut add = |event: &EventType| NewEvent::new(event, at).map(|event| finish.events.push(event));

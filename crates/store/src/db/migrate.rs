@@ -45,6 +45,16 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "run_details",
         text: include_str!("../../../../migrations/0004_run_details.sql"),
     },
+    Migration {
+        version: 7,
+        name: "files",
+        text: include_str!("../../../../migrations/0007_files.sql"),
+    },
+    Migration {
+        version: 8,
+        name: "artifacts",
+        text: include_str!("../../../../migrations/0008_artifacts.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

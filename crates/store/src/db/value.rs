@@ -6,8 +6,8 @@
 use std::{borrow::Cow, str::FromStr};
 
 use sortie_api::{
-    AuditId, ConnectionId, ConnectionStatus, FileId, Micros, OrgId, Role, RunId, RunStatus, ScheduleId,
-    Timestamp, id::KeyId,
+    AuditId, BlobId, ConnectionId, ConnectionStatus, FileId, Micros, OrgId, Role, RunId, RunStatus,
+    ScheduleId, Timestamp, id::KeyId,
 };
 
 use crate::types::{Error, NodeId, Result};
@@ -61,7 +61,7 @@ macro_rules! texts {
     )+};
 }
 
-texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId);
+texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId);
 
 impl<'a> From<&'a str> for Val<'a> {
     fn from(text: &'a str) -> Self {

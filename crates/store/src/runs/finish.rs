@@ -1,8 +1,8 @@
-//! `finish_run`: the final status with output, cost and last events; the run leaves the queue.
+//! `finish_run`: the final status with output, artifacts, cost and last events; the run leaves the queue.
 
 use sortie_api::Run;
 
-use super::{insert_events, journal::delete_journal, moves, run_columns, run_from, work::count};
+use super::{artifacts, insert_events, journal::delete_journal, moves, run_columns, run_from, work::count};
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Store {
-    /// Worker: the final status with output, cost, last events; leaves the queue, and its journal and its credentials go.
+    /// Worker: the final status with output, artifacts, cost, last events; leaves the queue, and its journal and its credentials go.
     pub async fn finish_run(&self, fence: Fence, finish: Finish) -> Result<Run> {
         if !finish.status.is_final() {
             return Err(Error::Conflict("a run ends with a final status"));
@@ -31,6 +31,7 @@ impl Store {
 }
 
 fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
+    let new = finish.artifacts.as_ref().map(artifacts::Texts::new).transpose()?;
     let mut params = vals![
         fence.run,
         fence.attempt,
@@ -42,13 +43,18 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         count(&finish.events)
     ];
     params.extend(moves::sources(finish.status)?);
+    let kept = finish
+        .artifacts
+        .as_ref()
+        .map_or(&[][..], |new| new.kept.as_slice());
+    params.push(i64::try_from(kept.len()).unwrap_or(i64::MAX).into());
     let mut statements = Vec::with_capacity(4 + finish.events.len());
     statements.push(Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![fence.run]));
     statements.push(
         Stmt::new(
             concat!(
                 "UPDATE run SET status = $4, outcome = $4, finished_at = $5, cost_micros = $6, \
-                 billing_pending = 0, error = $7, last_event = last_event + $8 \
+                 billing_pending = 0, error = $7, last_event = last_event + $8, artifact_count = $13 \
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
                  RETURNING ",
                 run_columns!()
@@ -64,6 +70,9 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         ));
     }
     insert_events(&mut statements, fence, &finish.events);
+    if let Some(texts) = &new {
+        statements.extend(artifacts::insert(fence.run, texts));
+    }
     if finish.journal == Journal::Written {
         statements.push(delete_journal(fence.run));
     }
@@ -75,5 +84,8 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         .get(1)
         .and_then(|answer| answer.rows.first())
         .ok_or(Error::Fenced)?;
-    run_from(row, finish.output.clone())
+    Ok(Run {
+        artifacts: kept.iter().map(|kept| kept.artifact.clone()).collect(),
+        ..run_from(row, finish.output.clone())?
+    })
 }

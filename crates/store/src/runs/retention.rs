@@ -7,7 +7,7 @@
 
 use sortie_api::{OrgId, RunStatus, Timestamp};
 
-use super::json_ids;
+use super::{artifacts, json_ids};
 use crate::{
     Store,
     db::{Row, Stmt, Tx, vals},
@@ -23,6 +23,8 @@ pub struct Expiry {
     pub finished_before: Timestamp,
     /// Those that were created before this: the figures of later ones may still be counted from the runs themselves.
     pub created_before: Timestamp,
+    /// When the sweep is to look at the content of their artifacts.
+    pub check_at: Timestamp,
 }
 
 /// The most that one transaction deletes.
@@ -51,7 +53,9 @@ macro_rules! of_runs {
 
 /// What belongs to the runs `$1`, in the order of locks. Not here: `queue`, which a settled run has left, and `run_tag`,
 /// whose rows are found by the tags.
-const BELONGINGS: [&str; 5] = of_runs!["event" "journal" "run_definition" "run_output" "run_secret"];
+const BELONGINGS: [&str; 7] = of_runs![
+    "event" "journal" "run_definition" "run_output" "run_secret" "run_artifacts" "artifact_blob"
+];
 
 impl Store {
     /// System: deletes finished and settled runs of an organization whose time is over, the oldest of each outcome first,
@@ -88,10 +92,8 @@ fn delete_expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<Delet
         vals![ids.as_str(), expiry.org, expiry.finished_before],
     )?;
     let ids = json_ids(&deleted)?;
-    let mut statements: Vec<Stmt<'_>> = BELONGINGS
-        .iter()
-        .map(|sql| Stmt::new(sql, vals![ids.as_str()]))
-        .collect();
+    let mut statements = vec![artifacts::touch_all(&ids, expiry.check_at)];
+    statements.extend(BELONGINGS.iter().map(|sql| Stmt::new(sql, vals![ids.as_str()])));
     for row in &deleted {
         statements.extend(delete_tags(expiry.org, row)?);
     }

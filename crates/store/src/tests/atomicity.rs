@@ -14,7 +14,7 @@ use crate::{
 
 /// Everything that is stored, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
-    const TABLES: [&str; 15] = [
+    const TABLES: [&str; 20] = [
         "SELECT id, name FROM organization ORDER BY id",
         "SELECT id, org_id, role FROM api_key ORDER BY id",
         "SELECT id, name, lease_until, ended_at FROM node ORDER BY id",
@@ -22,6 +22,8 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
          error, resumes FROM run ORDER BY id",
         "SELECT run_id, definition, requires_credentials FROM run_definition ORDER BY run_id",
         "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
+        "SELECT run_id, artifacts FROM run_artifacts ORDER BY run_id",
+        "SELECT run_id, blob_id FROM artifact_blob ORDER BY run_id, blob_id",
         "SELECT run_id, tag, created_at FROM run_tag ORDER BY run_id, tag",
         "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, status, error, revision \
          FROM connection ORDER BY id",
@@ -32,6 +34,9 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT run_id, seq, data FROM journal ORDER BY run_id, seq",
         "SELECT run_id, org_id, enqueued_at, node_id FROM queue ORDER BY run_id",
         "SELECT turn, last_org FROM dispatch",
+        "SELECT id, org_id, sha256, check_at, doomed_at FROM blob ORDER BY id",
+        "SELECT id, org_id, name, blob_id, size, sha256, content_type FROM file ORDER BY id",
+        "SELECT org_id, at, id, action, target FROM audit ORDER BY org_id, at, id",
     ];
     let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<String>> {
         let mut rows = Vec::new();
@@ -228,11 +233,28 @@ both! {
         run.labels.tags = vec!["red".to_owned()];
         fixture.store.create_run(run).await.unwrap();
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
-        fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        let finish = fixture.with_artifacts(org, &[("a", 1)]).await;
+        proves_atomic(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
         let now = fixture.now();
-        let expiry = Expiry { org, finished_before: now, created_before: now };
+        let expiry = Expiry { org, finished_before: now, created_before: now, check_at: now };
         let batch = Batch { runs: 10, events: 10 };
         proves_atomic(fixture, async || fixture.store.delete_expired_runs(expiry, batch).await).await;
+    }
+
+    async fn the_commands_of_files_are_one_transaction_each(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let store = &fixture.store;
+        let (audit, at) = (fixture.audit(org, "file.x"), fixture.now());
+        let blob = fixture.new_blob(org, 1);
+        proves_atomic(fixture, async || store.reserve_blob(blob).await).await;
+        let new = fixture.new_file(org, "a", 1).await;
+        proves_atomic(fixture, async || store.create_file(new.clone(), audit.clone()).await).await;
+        let audit = fixture.audit(org, "file.x");
+        proves_atomic(fixture, async || store.rename_file(org, new.id, "b", audit.clone()).await).await;
+        let audit = fixture.audit(org, "file.x");
+        proves_atomic(fixture, async || store.delete_file(org, new.id, at, audit.clone()).await).await;
+        proves_atomic(fixture, async || store.doom_blobs(at, 10).await).await;
+        proves_atomic(fixture, async || store.forget_blobs(&[new.blob]).await).await;
     }
 
     async fn a_failed_group_fails_everyone_in_it_and_nobody_after(fixture: &Fixture) {

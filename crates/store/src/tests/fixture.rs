@@ -56,7 +56,7 @@ impl Fixture {
         Timestamp::from_micros(1_700_000_000_000_000 + self.number() * 1_000)
     }
 
-    fn random(&self) -> [u8; 10] {
+    pub(super) fn random(&self) -> [u8; 10] {
         let mut bytes = [0; 10];
         bytes[2..].copy_from_slice(&self.number().to_be_bytes());
         bytes
@@ -245,6 +245,7 @@ impl Fixture {
             events: vec![self.message("bye"), self.status(status)],
             journal: Journal::Written,
             brought: crate::Brought::Credentials,
+            artifacts: None,
             at: self.now(),
         }
     }

@@ -1,9 +1,11 @@
 //! The tests of the commands. Each is written once and runs on both databases.
+mod artifacts;
 mod atomicity;
 mod backend;
 mod claim;
 mod connections;
 mod create;
+mod files;
 mod fixture;
 mod keys;
 mod model;

@@ -83,7 +83,22 @@ async fn use_everything(fixture: &Fixture) {
     fixture.get(org, fence.run).await;
     list_everything(fixture, org).await;
     use_connections(fixture, org).await;
+    fixture.use_files(org).await;
+    use_artifacts(fixture, org).await;
     delete_expired(fixture, org).await;
+}
+
+async fn use_artifacts(fixture: &Fixture, org: OrgId) {
+    let node = fixture.node().await;
+    fixture
+        .store
+        .claim_runs(node, 100, None, fixture.now())
+        .await
+        .unwrap();
+    let fence = fixture.running(org, node).await;
+    let finish = fixture.with_artifacts(org, &[("a", 9)]).await;
+    fixture.store.finish_run(fence, finish).await.unwrap();
+    fixture.store.run_artifacts(org, fence.run).await.unwrap();
 }
 
 async fn delete_expired(fixture: &Fixture, org: OrgId) {
@@ -93,6 +108,7 @@ async fn delete_expired(fixture: &Fixture, org: OrgId) {
         org,
         finished_before: now,
         created_before: now,
+        check_at: now,
     };
     let batch = Batch {
         runs: 100,

@@ -25,6 +25,7 @@ fn past(fixture: &Fixture, org: OrgId) -> Expiry {
         org,
         finished_before: now,
         created_before: now,
+        check_at: now,
     }
 }
 
@@ -52,7 +53,7 @@ async fn full(fixture: &Fixture, org: OrgId, node: NodeId) -> RunId {
     let fence = super::fixture::after(fence, 1);
     fixture
         .store
-        .finish_run(fence, fixture.succeeded("out"))
+        .finish_run(fence, fixture.with_artifacts(org, &[("a", 1)]).await)
         .await
         .unwrap();
     fence.run
@@ -100,7 +101,7 @@ both! {
     async fn nothing_is_left_of_a_run_whose_time_is_over(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let run = full(fixture, org, node).await;
-        for table in ["event", "run_definition", "run_output", "run_tag"] {
+        for table in ["event", "run_definition", "run_output", "run_tag", "run_artifacts", "artifact_blob"] {
             assert_ne!(rows_of(fixture, table, run).await, 0, "{table}");
         }
         let deleted = delete(fixture, past(fixture, org), MANY).await;
@@ -210,6 +211,7 @@ async fn a_run_is_kept_by_its_end_and_not_by_its_creation() {
         org,
         finished_before,
         created_before: finished_before,
+        check_at: finished_before,
     };
     assert_eq!(delete(&fixture, expiry(end), MANY).await.runs, 0);
     let after = end + Duration::from_millis(1);

@@ -1,0 +1,245 @@
+//! Saved files: a name of the organization on some content. A file's content never changes; its name may.
+
+use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp};
+
+use crate::{
+    Audit, Store, audit,
+    blobs::{json, sha256, touch},
+    db::{Row, Stmt, Tx, batch, vals},
+    types::{Error, Result},
+};
+
+/// A file as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRow {
+    /// What a client sees of it.
+    pub file: File,
+    /// Its content.
+    pub blob: BlobId,
+}
+
+/// A file to save. Its content is written already.
+#[derive(Clone, Debug)]
+pub struct NewFile {
+    /// Its id.
+    pub id: FileId,
+    /// Whose it is.
+    pub org: OrgId,
+    /// Its name.
+    pub name: String,
+    /// Its content.
+    pub blob: BlobId,
+    /// The content's size in bytes.
+    pub size: i64,
+    /// The content's SHA-256.
+    pub sha256: Sha256,
+    /// Its media type.
+    pub content_type: String,
+    /// When.
+    pub at: Timestamp,
+    /// When the sweep is to look at the content again.
+    pub check_at: Timestamp,
+}
+
+/// The columns that [`file_from`] reads, in its order.
+macro_rules! select_files {
+    () => {
+        "SELECT id, name, size, content_type, sha256, created_at, blob_id FROM file WHERE "
+    };
+}
+
+const TAKEN: Error = Error::Conflict("name: a file has it already");
+
+impl Store {
+    /// Saves a file. `Conflict` where the name is taken; `Unavailable` where the content was given up meanwhile.
+    pub async fn create_file(&self, new: NewFile, audit: Audit) -> Result<()> {
+        self.db.write(move |tx| create(tx, &new, &audit)).await
+    }
+
+    /// A file by its id.
+    pub async fn get_file(&self, org: OrgId, id: FileId) -> Result<FileRow> {
+        self.db
+            .read(move |tx| {
+                let row = tx.query_one(
+                    concat!(select_files!(), "id = $2 AND org_id = $1"),
+                    vals![org, id],
+                )?;
+                file_from(&row)
+            })
+            .await
+    }
+
+    /// A file by its name.
+    pub async fn file_named(&self, org: OrgId, name: &str) -> Result<FileRow> {
+        let name = name.to_owned();
+        self.db
+            .read(move |tx| {
+                let row = tx.query_one(
+                    concat!(select_files!(), "org_id = $1 AND name = $2"),
+                    vals![org, name.as_str()],
+                )?;
+                file_from(&row)
+            })
+            .await
+    }
+
+    /// Those of these ids and names that there are, in no order.
+    pub async fn find_files(&self, org: OrgId, ids: &[FileId], names: &[String]) -> Result<Vec<FileRow>> {
+        let (ids, names) = (json(ids)?, json(names)?);
+        self.db
+            .read(move |tx| {
+                let [by_id, by_name] = batch(
+                    tx,
+                    &[
+                        Stmt::new(
+                            concat!(
+                                select_files!(),
+                                "id {IN}SELECT value FROM {JSON_EACH}($2){END} AND org_id = $1"
+                            ),
+                            vals![org, ids.as_str()],
+                        ),
+                        Stmt::new(
+                            concat!(
+                                select_files!(),
+                                "org_id = $1 AND name {IN}SELECT value FROM {JSON_EACH}($2){END}"
+                            ),
+                            vals![org, names.as_str()],
+                        ),
+                    ],
+                )?;
+                by_id.rows.iter().chain(&by_name.rows).map(file_from).collect()
+            })
+            .await
+    }
+
+    /// The organization's files, newest first, those older than `before`.
+    pub async fn list_files(
+        &self,
+        org: OrgId,
+        before: Option<(Timestamp, FileId)>,
+        limit: u32,
+    ) -> Result<Vec<File>> {
+        // `~` is above every character of an id.
+        let (at, id) = before.map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, id)| {
+            (at, id.to_string())
+        });
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    concat!(
+                        select_files!(),
+                        "org_id = $1 AND created_at >= 0 AND (created_at, id) < ($2, $3) \
+                         ORDER BY created_at DESC, id DESC LIMIT $4"
+                    ),
+                    vals![org, at, id.as_str(), limit],
+                )?
+                .iter()
+                .map(|row| Ok(file_from(row)?.file))
+                .collect()
+            })
+            .await
+    }
+
+    /// Gives a file another name: the file as it is then. `Conflict` where the name is taken.
+    pub async fn rename_file(&self, org: OrgId, id: FileId, name: &str, audit: Audit) -> Result<File> {
+        let name = name.to_owned();
+        self.db
+            .write(move |tx| rename(tx, (org, id), &name, &audit))
+            .await
+    }
+
+    /// Deletes a file. Its content stays until `check_at` at least, for those who are reading it.
+    pub async fn delete_file(&self, org: OrgId, id: FileId, check_at: Timestamp, audit: Audit) -> Result<()> {
+        self.db
+            .write(move |tx| delete(tx, (org, id), check_at, &audit))
+            .await
+    }
+}
+
+/// A lock on the organization: of two that take the same name, the second one sees the first.
+fn lock(org: OrgId) -> Stmt<'static> {
+    Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
+}
+
+fn create(tx: &mut dyn Tx, new: &NewFile, audit: &Audit) -> Result<()> {
+    tx.batch(&[
+        lock(new.org),
+        touch(new.org, new.blob, new.check_at),
+        Stmt::new(
+            "INSERT INTO file (id, org_id, name, blob_id, size, sha256, content_type, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (org_id, name) DO NOTHING",
+            vals![
+                new.id,
+                new.org,
+                new.name.as_str(),
+                new.blob,
+                new.size,
+                new.sha256.as_bytes().as_slice(),
+                new.content_type.as_str(),
+                new.at
+            ],
+        )
+        .exactly(1, TAKEN),
+        audit::record(audit),
+    ])
+    .map(drop)
+}
+
+fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit) -> Result<File> {
+    let [_, taken] = batch(
+        tx,
+        &[
+            lock(org),
+            Stmt::new(
+                "SELECT id FROM file WHERE org_id = $1 AND name = $2",
+                vals![org, name],
+            ),
+        ],
+    )?;
+    if !taken.rows.is_empty() {
+        return Err(TAKEN);
+    }
+    let [renamed, _] = batch(
+        tx,
+        &[
+            Stmt::new(
+                "UPDATE file SET name = $3 WHERE id = $2 AND org_id = $1 \
+                 RETURNING id, name, size, content_type, sha256, created_at, blob_id",
+                vals![org, id, name],
+            )
+            .exactly(1, Error::NotFound),
+            audit::record(audit),
+        ],
+    )?;
+    let row = renamed.rows.first().ok_or(Error::NotFound)?;
+    Ok(file_from(row)?.file)
+}
+
+fn delete(tx: &mut dyn Tx, (org, id): (OrgId, FileId), check_at: Timestamp, audit: &Audit) -> Result<()> {
+    tx.batch(&[
+        // As `touch`, by the file: where another has just deleted it there is nothing to touch.
+        Stmt::new(
+            "UPDATE blob SET check_at = $3 \
+             WHERE id = (SELECT f.blob_id FROM file f WHERE f.id = $2 AND f.org_id = $1)",
+            vals![org, id, check_at],
+        ),
+        Stmt::new("DELETE FROM file WHERE id = $2 AND org_id = $1", vals![org, id])
+            .exactly(1, Error::NotFound),
+        audit::record(audit),
+    ])
+    .map(drop)
+}
+
+fn file_from(row: &Row) -> Result<FileRow> {
+    Ok(FileRow {
+        file: File {
+            id: row.parse(0)?,
+            name: row.text(1)?.to_owned(),
+            size: row.int(2)?,
+            content_type: row.text(3)?.to_owned(),
+            sha256: sha256(row, 4)?,
+            created_at: row.time(5)?,
+        },
+        blob: row.parse(6)?,
+    })
+}
