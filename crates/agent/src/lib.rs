@@ -43,7 +43,7 @@ pub use self::{
     models::runbook::runbook,
     redact::Redactor,
     tool::Tool,
-    workspace::{Gateway, Remains, Workspace},
+    workspace::{Gateway, Remains, Source, Workspace},
 };
 
 /// What one run of the agent is about.

@@ -70,6 +70,15 @@ impl Remains {
     }
 }
 
+/// What a file that is laid holds.
+#[derive(Debug)]
+pub enum Source {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// What is left to read of this file. It is copied by the kernel, never shared with what the run may write.
+    File(std::fs::File),
+}
+
 struct Open {
     directory: Directory,
     input_laid: bool,
@@ -172,14 +181,15 @@ impl Workspace {
     }
 
     /// Lays files before the agent begins; makes the directory.
-    pub async fn lay(&mut self, files: Vec<(RelPath, Vec<u8>)>) -> Result<(), FileError> {
+    pub async fn lay(&mut self, files: Vec<(RelPath, Source)>) -> Result<(), FileError> {
         self.brought(files.iter().map(|(path, _)| path));
         let directory = self.make().await.map_err(FileError::Io)?.directory.clone();
         let laid = directory
             .run(move |workdir| {
-                files
-                    .iter()
-                    .try_for_each(|(path, content)| workdir.write(path, content))
+                files.into_iter().try_for_each(|(path, source)| match source {
+                    Source::Bytes(content) => workdir.write(&path, &content),
+                    Source::File(mut file) => workdir.copy(&path, &mut file),
+                })
             })
             .await;
         laid.map_err(|error| FileError::Io(std::io::Error::other(error)))?

@@ -23,8 +23,12 @@ pub enum ErrorCode {
     Conflict,
     /// 410: the content was never kept or is deleted.
     Gone,
+    /// 412: the content is not the one that `If-Match` names.
+    PreconditionFailed,
     /// 413: the body is larger than the route takes.
     PayloadTooLarge,
+    /// 416: the content has none of the bytes that `Range` asks for.
+    RangeNotSatisfiable,
     /// 429: wait as long as `Retry-After` says.
     RateLimited,
     /// 500: a bug or a broken node; the request id leads to the log.
@@ -45,7 +49,9 @@ impl ErrorCode {
             Self::MethodNotAllowed => 405,
             Self::Conflict => 409,
             Self::Gone => 410,
+            Self::PreconditionFailed => 412,
             Self::PayloadTooLarge => 413,
+            Self::RangeNotSatisfiable => 416,
             Self::RateLimited => 429,
             Self::Internal => 500,
             Self::Unavailable => 503,

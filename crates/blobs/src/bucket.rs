@@ -56,7 +56,7 @@ impl Bucket {
         for (name, value) in &settings.aws {
             // What is not about a store is for others.
             if let Ok(key) = AmazonS3ConfigKey::from_str(&name.to_ascii_lowercase()) {
-                builder = builder.with_config(key, value);
+                builder = builder.with_config(key, value.expose());
             }
         }
         let prefix = Path::parse(prefix.trim_end_matches('/'))

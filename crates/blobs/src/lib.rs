@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, fs::File, io, ops::Range, path::PathBuf, sync::
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use sortie_api::{BlobId, OrgId, Sha256};
+use sortie_api::{BlobId, Credential, OrgId, Sha256};
 
 pub use self::staging::{Staged, Staging};
 use self::{bucket::Bucket, folder::Folder, staging::Area};
@@ -59,7 +59,7 @@ pub struct Settings {
     /// Where content is staged on its way to a store that is not a folder.
     pub staging: PathBuf,
     /// The `AWS_…` variables of the environment, for `s3:`.
-    pub aws: BTreeMap<String, String>,
+    pub aws: BTreeMap<String, Credential>,
 }
 
 /// Where some content is found.

@@ -6,7 +6,9 @@
 mod caller;
 mod clock;
 mod connections;
+mod contents;
 mod error;
+mod files;
 mod hub;
 mod intake;
 mod keys;
@@ -38,7 +40,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use caller::Caller;
 pub use clock::Clock;
 pub use connections::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH, Connections, Put};
+pub use contents::AwsVariables;
 pub use error::Error;
+pub use files::{Stored, Upload};
 pub use hub::{Deltas, Frame};
 pub use options::{Options, Serves};
 pub use sealing::{InvalidKey, MasterKey};
@@ -46,6 +50,8 @@ pub use sealing::{InvalidKey, MasterKey};
 use crate::{
     clock::random,
     connections::secrets::Secrets,
+    contents::Contents,
+    files::Uploads,
     hub::Hub,
     intake::{Intake, idempotency_key},
     keys::Keys,
@@ -70,6 +76,8 @@ struct Inner {
     models: Arc<Models>,
     web: NodeWeb,
     connections: Connections,
+    contents: Contents,
+    uploads: Uploads,
     hub: Hub,
     active: Active,
     places: Places,
@@ -105,6 +113,7 @@ impl Engine {
         let web = NodeWeb::new(&options)?;
         let tracker = TaskTracker::new();
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
+        let contents = Contents::open(&options, store.clone()).await?;
         let active = Active::default();
         let worker = Arc::new(Worker {
             store: store.clone(),
@@ -112,6 +121,7 @@ impl Engine {
             clock: options.clock.clone(),
             models: Arc::clone(&models),
             connections: connections.clone(),
+            contents: contents.clone(),
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
@@ -128,6 +138,8 @@ impl Engine {
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
             connections,
+            contents,
+            uploads: Uploads::default(),
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
             web,
@@ -171,6 +183,8 @@ impl Engine {
             node.active.clone(),
             node.closed.clone(),
         ));
+        node.tracker
+            .spawn(node.contents.clone().sweep_until(node.closed.clone()));
         if let (Some(retention), Serves::Everyone | Serves::OwnRuns) =
             (node.options.retention, node.options.serves)
         {
@@ -290,6 +304,7 @@ impl Engine {
             web: &node.web,
             commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
             connections: &node.connections,
+            store: &node.store,
             org,
         };
         let accepted = intake.accept(request).await?;
@@ -357,10 +372,11 @@ impl Engine {
         self.0.hub.follow(org, id, after, deltas).await
     }
 
-    /// Whether the node can take runs: the database answers and the node is not stopping.
+    /// Whether the node can take runs: database and storage answer and the node is not stopping.
     pub async fn ready(&self) -> Result<(), Error> {
         self.open()?;
-        Ok(self.0.store.ping().await?)
+        self.0.store.ping().await?;
+        self.0.contents.check().await
     }
 
     fn open(&self) -> Result<(), Error> {

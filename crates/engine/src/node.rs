@@ -318,6 +318,7 @@ mod tests {
     use super::*;
     use crate::{
         connections::Connections,
+        contents::Contents,
         models::Models,
         no_sandbox::NoSandbox,
         testing::{Held, held},
@@ -350,6 +351,7 @@ mod tests {
                 &Err("a test".to_owned()),
             )
             .unwrap(),
+            contents: Contents::open(&options, store.clone()).await.unwrap(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             web: NodeWeb::new(&options).unwrap(),
             active: Active::default(),

@@ -2,12 +2,12 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use sortie_api::{Micros, Mode};
+use sortie_api::{Micros, Mode, limits};
 use sortie_net::{Network, Reach};
 use sortie_sandbox::Limits;
 use sortie_web::{RobotsTxt, SearchSettings};
 
-use crate::{Clock, MasterKey};
+use crate::{Clock, MasterKey, contents::AwsVariables};
 
 /// Whose runs an engine works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,12 @@ pub struct Options {
     pub clock: Clock,
     /// Where working directories live.
     pub data_dir: PathBuf,
+    /// Where the content of files lives: `file:<folder>` or `s3://<bucket>[/<prefix>]`; `None`: `blobs` below `data_dir`.
+    pub blob_url: Option<String>,
+    /// What an S3-compatible store is reached with.
+    pub aws: AwsVariables,
+    /// The largest file that is taken, in bytes.
+    pub max_file_bytes: u64,
     /// The node's name, the same at each start: runs that an earlier start left go on at once.
     pub node_name: String,
     /// Whose runs it works on.
@@ -73,6 +79,9 @@ impl Default for Options {
             mode: Mode::SelfHosted,
             clock: Clock::system(),
             data_dir: PathBuf::from("data"),
+            blob_url: None,
+            aws: AwsVariables::new(),
+            max_file_bytes: limits::FILE_BYTES,
             node_name: "local".to_owned(),
             serves: Serves::Everyone,
             concurrency: 10_000,

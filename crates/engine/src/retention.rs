@@ -11,7 +11,7 @@ use sortie_store::{Batch, Error as StoreError, Expiry, Store};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::Clock;
+use crate::{Clock, contents::GRACE};
 
 /// How often the job looks.
 const INTERVAL: Duration = Duration::from_hours(1);
@@ -57,6 +57,7 @@ async fn delete_expired(store: &Store, clock: &Clock, retention: Duration) -> Re
                 org: *org,
                 finished_before,
                 created_before: finished_before,
+                check_at: clock.now() + GRACE,
             };
             loop {
                 let deleted = store.delete_expired_runs(expiry, BATCH).await?;

@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Stopped, Workspace,
+    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Source, Stopped, Workspace,
     journal::{Entry, What},
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
     schema::Schema,
@@ -371,9 +371,12 @@ pub(crate) async fn run_in(
     let recorder = Recorder::default();
     let (mut workspace, root) = workspace(backend);
     if !files.is_empty() {
-        let files = files
-            .iter()
-            .map(|(path, text)| (RelPath::new(path).unwrap(), text.as_bytes().to_vec()));
+        let files = files.iter().map(|(path, text)| {
+            (
+                RelPath::new(path).unwrap(),
+                Source::Bytes(text.as_bytes().to_vec()),
+            )
+        });
         workspace.lay(files.collect()).await.unwrap();
     }
     let outcome = sortie_agent::run(spec, model, &mut workspace, &recorder).await;

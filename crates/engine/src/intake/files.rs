@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use sortie_api::{limits, request::RunFile};
+use sortie_api::{FileId, OrgId, limits, request::RunFile};
 use sortie_sandbox::RelPath;
+use sortie_store::Store;
 
 use super::broken;
 use crate::Error;
@@ -20,12 +21,7 @@ pub(super) fn check(files: &[RunFile]) -> Result<(), Error> {
         RelPath::new(&file.path).map_err(|rule| broken(format_args!("files[{at}].path"), rule))?;
         match (&file.file, &file.content) {
             (None, Some(content)) => inline_bytes += content.len(),
-            (Some(file), None) => {
-                return Err(broken(
-                    format_args!("files[{at}].file"),
-                    format!("no saved file {file:?}"),
-                ));
-            }
+            (Some(_), None) => {}
             (Some(_), Some(_)) | (None, None) => {
                 return Err(broken(
                     format_args!("files[{at}]"),
@@ -44,6 +40,45 @@ pub(super) fn check(files: &[RunFile]) -> Result<(), Error> {
         ));
     }
     distinct(files)
+}
+
+/// Puts the ids of saved files in the place of their names: a file's content never changes, its name may go to another.
+pub(super) async fn resolve(
+    store: &Store,
+    org: OrgId,
+    files: &mut [RunFile],
+    most: u64,
+) -> Result<(), Error> {
+    let (mut ids, mut names) = (Vec::new(), Vec::new());
+    for file in files.iter().filter_map(|file| file.file.as_ref()) {
+        match file.parse::<FileId>() {
+            Ok(id) => ids.push(id),
+            Err(_) => names.push(file.clone()),
+        }
+    }
+    if ids.is_empty() && names.is_empty() {
+        return Ok(());
+    }
+    let found = store.find_files(org, &ids, &names).await?;
+    let mut bytes = 0_u64;
+    for (at, file) in files.iter_mut().enumerate() {
+        bytes = bytes.saturating_add(file.content.as_ref().map_or(0, String::len) as u64);
+        let Some(wanted) = &mut file.file else { continue };
+        let saved = found
+            .iter()
+            .map(|row| &row.file)
+            .find(|saved| saved.id.to_string() == *wanted || saved.name == *wanted)
+            .ok_or_else(|| broken(format_args!("files[{at}].file"), format!("no file {wanted:?}")))?;
+        *wanted = saved.id.to_string();
+        bytes = bytes.saturating_add(u64::try_from(saved.size).unwrap_or(0));
+    }
+    if bytes > most {
+        return Err(broken(
+            "files",
+            format!("must be at most {most} bytes together: a working directory holds no more"),
+        ));
+    }
+    Ok(())
 }
 
 /// No path twice, and none that another one needs as a folder.

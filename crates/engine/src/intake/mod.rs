@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use sortie_api::{Micros, OrgId, RunRequest, limits};
 use sortie_sandbox::Level;
+use sortie_store::Store;
 
 use crate::{
     Error, Options,
@@ -47,6 +48,7 @@ pub(crate) struct Intake<'a> {
     /// Whether this node can run commands; the sentence says why not.
     pub(crate) commands: Result<Level, &'a str>,
     pub(crate) connections: &'a Connections,
+    pub(crate) store: &'a Store,
     /// Whose request it is.
     pub(crate) org: OrgId,
 }
@@ -74,7 +76,15 @@ impl Intake<'_> {
             ));
         }
         let model = self.resolve_model(&mut request)?;
-        files::check(request.files.as_deref().unwrap_or_default())?;
+        let files = request.files.as_deref_mut().unwrap_or_default();
+        files::check(files)?;
+        files::resolve(
+            self.store,
+            self.org,
+            files,
+            self.options.sandbox_limits.disk_bytes,
+        )
+        .await?;
         let inline = connections::check(self.connections, self.org, &mut request).await?;
         if let Some(description) = &request.description {
             text::description(description)?;

@@ -2,6 +2,7 @@
 
 mod active;
 mod dispatch;
+mod files;
 mod finish;
 mod places;
 mod recorder;

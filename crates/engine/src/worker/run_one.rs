@@ -8,19 +8,22 @@ use sortie_agent::{
 };
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, event::EventType};
 use sortie_connect::Opened;
-use sortie_sandbox::{Backend, RelPath};
+use sortie_sandbox::Backend;
 use sortie_store::{Brought, Claim, Error as StoreError, Fence, NewEvent, Origin, Store};
 use tokio::time::Instant;
 
 use super::{
     active::{Active, Place, StopReason},
+    files,
     finish::{Ended, final_events},
     recorder::{Opening, Recorder, Spent, numbered},
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
     web::{self, RunWeb},
     writes::until_stored,
 };
-use crate::{Clock, Options, connections::Connections, hub::Hub, models::Models, web::NodeWeb};
+use crate::{
+    Clock, Options, connections::Connections, contents::Contents, hub::Hub, models::Models, web::NodeWeb,
+};
 
 /// What every run on this node needs.
 pub(crate) struct Worker {
@@ -29,6 +32,7 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) models: Arc<Models>,
     pub(crate) connections: Connections,
+    pub(crate) contents: Contents,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) web: NodeWeb,
     pub(crate) active: Active,
@@ -347,20 +351,7 @@ async fn prepare(
         }
         None => None,
     };
-    let mut files = Vec::new();
-    for file in request.files.unwrap_or_default() {
-        let path = RelPath::new(&file.path).map_err(|error| format!("files: {:?}: {error}", file.path))?;
-        files.push((path, file.content.unwrap_or_default().into_bytes()));
-    }
-    match ground.files {
-        Files::Laid => ground.workspace.brought(files.iter().map(|(path, _)| path)),
-        Files::ToLay if files.is_empty() => {}
-        Files::ToLay => ground
-            .workspace
-            .lay(files)
-            .await
-            .map_err(|error| format!("the run's files cannot be laid: {error}"))?,
-    }
+    files::lay(worker, claim.org, request.files.unwrap_or_default(), ground).await?;
     let redactor = Arc::new(Redactor::default());
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {

@@ -14,8 +14,8 @@ mod usage;
 mod write;
 
 use std::{
-    fs::DirBuilder,
-    io,
+    fs::{DirBuilder, File},
+    io::{self, Write},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::DirBuilderExt,
@@ -184,14 +184,22 @@ impl Workdir {
     }
 
     /// Opens a regular file for reading, for files that are streamed.
-    pub fn open(&self, path: &RelPath) -> Result<std::fs::File, FileError> {
+    pub fn open(&self, path: &RelPath) -> Result<File, FileError> {
         Ok(open::regular(self.dir.as_fd(), path)?.0)
     }
 
     /// Creates or replaces a file, making the folders above it. The old content stays until the new is complete;
     /// the mode of a file that is replaced is kept.
     pub fn write(&self, path: &RelPath, content: &[u8]) -> Result<(), FileError> {
-        write::replace(self.dir.as_fd(), path, content, self.owner.as_deref())
+        let fill = |file: &mut File| file.write_all(content);
+        write::replace(self.dir.as_fd(), path, fill, self.owner.as_deref())
+    }
+
+    /// As [`write`](Self::write), with what is left to read of `source`: the kernel copies it, or shares it where the
+    /// file system can, and none of it is held in memory.
+    pub fn copy(&self, path: &RelPath, source: &mut File) -> Result<(), FileError> {
+        let fill = |file: &mut File| io::copy(source, file).map(drop);
+        write::replace(self.dir.as_fd(), path, fill, self.owner.as_deref())
     }
 
     /// Everything below `path` (`None`: the whole directory) in the order of names, parents first, at most

@@ -1,0 +1,228 @@
+//! Content and its rows together: what keeps and reads the content of files and of artifacts.
+//!
+//! Content is written after its row in `blob` and before whatever refers to it. Whoever refers to it does so within
+//! [`GRACE`]; content that nothing refers to for that long is swept, at the start of a node and now and again, by whichever
+//! node comes to it.
+
+use std::{collections::BTreeMap, fs::File, ops::Range, sync::Arc, time::Duration};
+
+use sortie_api::{BlobId, Credential, OrgId, Sha256, Timestamp};
+use sortie_blobs::{Address, Blobs, Content, Settings, Staged, Staging};
+use sortie_store::{DoomedBlob, NewBlob, Store};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Clock, Error, Options, clock::random};
+
+/// How long content is kept for those who are about to refer to it, and for those who still read it.
+pub(crate) const GRACE: Duration = Duration::from_hours(1);
+
+/// How often the sweep comes.
+const SWEEP: Duration = Duration::from_mins(5);
+/// Blobs that one step of the sweep deals with.
+const BATCH: u32 = 200;
+/// How long an answer of the storage counts as readiness: probes are not limited, so they must not reach it each.
+const READY: Duration = Duration::from_secs(2);
+/// How long the storage may take to say that it is there.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// The content of a node's files and artifacts. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Contents {
+    store: Store,
+    blobs: Blobs,
+    clock: Clock,
+    /// When the storage last answered well.
+    ready: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Contents {
+    /// Opens the storage that the options name.
+    pub(crate) async fn open(options: &Options, store: Store) -> Result<Self, Error> {
+        let blobs = Blobs::open(&options.blob_settings())
+            .await
+            .map_err(|error| match error {
+                sortie_blobs::Error::Settings(rule) => Error::Invalid(format!("blob_url: {rule}")),
+                error => Error::Unavailable(format!("blob_url: {error}")),
+            })?;
+        Ok(Self {
+            store,
+            blobs,
+            clock: options.clock.clone(),
+            ready: Arc::default(),
+        })
+    }
+
+    /// Begins to take content in.
+    pub(crate) async fn stage(&self) -> Result<Staging, Error> {
+        self.blobs.stage().await.map_err(storage)
+    }
+
+    /// Keeps content: the blob to refer to.
+    pub(crate) async fn keep(&self, org: OrgId, staged: Staged) -> Result<BlobId, Error> {
+        let at = self.clock.now();
+        let sha256 = staged.sha256();
+        let new = NewBlob {
+            id: BlobId::new(at, random()?),
+            org,
+            sha256,
+            size: i64::try_from(staged.size()).map_err(|error| Error::Internal(error.to_string()))?,
+            at,
+            check_at: at + GRACE,
+        };
+        let blob = self.store.reserve_blob(new).await?;
+        let address = Address { org, sha256, blob };
+        self.blobs.keep(address, staged).await.map_err(storage)?;
+        Ok(blob)
+    }
+
+    /// Until when content stays that is referred to, or no longer referred to, now.
+    pub(crate) fn check_at(&self) -> Timestamp {
+        self.clock.now() + GRACE
+    }
+
+    /// The bytes of `range`, piece by piece.
+    pub(crate) async fn read(
+        &self,
+        org: OrgId,
+        (sha256, blob): (Sha256, BlobId),
+        range: Range<u64>,
+    ) -> Result<Content, Error> {
+        let address = Address { org, sha256, blob };
+        self.blobs.read(address, range).await.map_err(storage)
+    }
+
+    /// The whole content as a file to read from.
+    pub(crate) async fn open_file(
+        &self,
+        org: OrgId,
+        (sha256, blob): (Sha256, BlobId),
+    ) -> Result<File, Error> {
+        let address = Address { org, sha256, blob };
+        self.blobs.open_file(address).await.map_err(storage)
+    }
+
+    /// Whether the storage answers.
+    pub(crate) async fn check(&self) -> Result<(), Error> {
+        let mut ready = self.ready.lock().await;
+        if ready.is_some_and(|since| since.elapsed() < READY) {
+            return Ok(());
+        }
+        *ready = None;
+        tokio::time::timeout(CHECK, self.blobs.check())
+            .await
+            .map_err(|_| away())?
+            .map_err(storage)?;
+        *ready = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Sweeps at the start and then now and again, until the node stops.
+    pub(crate) async fn sweep_until(self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(SWEEP);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = stop.cancelled() => return,
+            }
+            let swept = tokio::select! {
+                swept = self.sweep() => swept,
+                () = stop.cancelled() => return,
+            };
+            match swept {
+                Ok(0) => {}
+                Ok(removed) => tracing::info!(removed, "content that nothing refers to was deleted"),
+                Err(error) => tracing::error!(%error, "content that nothing refers to could not be deleted"),
+            }
+        }
+    }
+
+    /// Deletes what nothing refers to, and what an earlier sweep has left: how many contents went.
+    pub(crate) async fn sweep(&self) -> Result<u64, Error> {
+        while self.store.doom_blobs(self.clock.now(), BATCH).await? == BATCH {}
+        let (mut removed, mut after) = (0, None);
+        loop {
+            let doomed = self.store.doomed_blobs(after, BATCH).await?;
+            let Some(last) = doomed.last() else {
+                return Ok(removed);
+            };
+            after = Some(*last);
+            removed += self.delete(&doomed).await?;
+        }
+    }
+
+    /// Deletes contents and forgets those that are gone. One that cannot be deleted is left to the next sweep.
+    async fn delete(&self, doomed: &[DoomedBlob]) -> Result<u64, Error> {
+        let mut gone = Vec::new();
+        for blob in doomed {
+            let address = Address {
+                org: blob.org,
+                sha256: blob.sha256,
+                blob: blob.id,
+            };
+            match self.blobs.delete(address).await {
+                Ok(()) => gone.push(blob.id),
+                Err(error) => tracing::warn!(%address, %error, "content could not be deleted"),
+            }
+        }
+        self.store.forget_blobs(&gone).await?;
+        Ok(gone.len() as u64)
+    }
+}
+
+/// What the client is told of a failure of the storage; the log is told the rest.
+pub(crate) fn storage(error: sortie_blobs::Error) -> Error {
+    match error {
+        sortie_blobs::Error::Unavailable(_) => {
+            tracing::error!(%error, "the storage failed");
+            away()
+        }
+        sortie_blobs::Error::Settings(_)
+        | sortie_blobs::Error::NotFound
+        | sortie_blobs::Error::Damaged(_) => Error::Internal(error.to_string()),
+    }
+}
+
+fn away() -> Error {
+    Error::Unavailable("file storage is unavailable, retry later".to_owned())
+}
+
+impl Options {
+    /// Where content lives: `blob_url`, or a folder below the data directory.
+    fn blob_settings(&self) -> Settings {
+        let default = || format!("file:{}", self.data_dir.join("blobs").display());
+        Settings {
+            url: self.blob_url.clone().unwrap_or_else(default),
+            staging: self.data_dir.join("staging"),
+            aws: self.aws.clone(),
+        }
+    }
+
+    /// Writes, reads and deletes a content where `blob_url` says: for an operator who asks.
+    ///
+    /// # Errors
+    /// A sentence for people.
+    pub async fn prove_storage(&self) -> Result<String, String> {
+        let settings = self.blob_settings();
+        let prove = async {
+            let (at, random) = (
+                self.clock.now(),
+                random().map_err(|error| sortie_blobs::Error::Unavailable(error.to_string()))?,
+            );
+            let blobs = Blobs::open(&settings).await?;
+            blobs.prove(OrgId::new(at, random), BlobId::new(at, random)).await
+        };
+        match tokio::time::timeout(2 * CHECK, prove).await {
+            Ok(Ok(())) => Ok(settings.url),
+            Ok(Err(error)) => Err(format!("{}: {error}", settings.url)),
+            Err(_) => Err(format!("{}: no answer in time", settings.url)),
+        }
+    }
+}
+
+/// The variables that an S3-compatible store is reached with, by name.
+pub type AwsVariables = BTreeMap<String, Credential>;
