@@ -59,7 +59,7 @@ use crate::{
     no_sandbox::NoSandbox,
     node::{Identity, Lifeline},
     web::NodeWeb,
-    worker::{Active, Dispatcher, Own, Places, Source, StopReason, Worker},
+    worker::{Active, Collecting, Dispatcher, Own, Places, Source, StopReason, Worker},
 };
 
 /// How long a stopping node waits for the database to take its last writes.
@@ -122,6 +122,7 @@ impl Engine {
             models: Arc::clone(&models),
             connections: connections.clone(),
             contents: contents.clone(),
+            collecting: Collecting::default(),
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),

@@ -21,6 +21,13 @@ pub(crate) enum Ended {
     Interrupted(Obstacle),
 }
 
+impl Ended {
+    /// Whether what lies under `outputs/` is kept: where the run came to an end of its own, whatever came of it.
+    pub(crate) fn leaves_artifacts(&self) -> bool {
+        matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::TimedOut)
+    }
+}
+
 /// Why a run whose worker was lost does not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
