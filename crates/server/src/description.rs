@@ -83,6 +83,7 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
     document["servers"] = json!([{"url": base_url.unwrap_or("/")}]);
     document["tags"] = json!([
         {"name": "runs", "description": "Create runs, follow them, read their results."},
+        {"name": "files", "description": "What runs can be given to read, saved under a name."},
         {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
         {"name": "models", "description": "The models runs can use."},
         {"name": "organization", "description": "The organization behind the key."},
@@ -149,7 +150,9 @@ fn complete(path: &str, operation: &mut Value) {
             | ErrorCode::PaymentRequired
             | ErrorCode::MethodNotAllowed
             | ErrorCode::Conflict
-            | ErrorCode::Gone => true,
+            | ErrorCode::Gone
+            | ErrorCode::PreconditionFailed
+            | ErrorCode::RangeNotSatisfiable => true,
         };
         if possible {
             operation["responses"][code.status().to_string()] = reference("responses", name);
@@ -173,7 +176,15 @@ fn complete(path: &str, operation: &mut Value) {
 }
 
 /// Examples of the failures that handlers describe themselves, where they give none.
-const FAILURE_EXAMPLES: [(ErrorCode, &str); 4] = [
+const FAILURE_EXAMPLES: [(ErrorCode, &str); 6] = [
+    (
+        ErrorCode::PreconditionFailed,
+        "If-Match: the content is another one",
+    ),
+    (
+        ErrorCode::RangeNotSatisfiable,
+        "Range: the content has 1000 bytes",
+    ),
     (
         ErrorCode::NotFound,
         "this engine has no https address that it could be known by",

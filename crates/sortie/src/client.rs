@@ -134,7 +134,9 @@ impl Client {
             | ErrorCode::MethodNotAllowed
             | ErrorCode::Conflict
             | ErrorCode::Gone
-            | ErrorCode::PayloadTooLarge => Failure::usage(error),
+            | ErrorCode::PreconditionFailed
+            | ErrorCode::PayloadTooLarge
+            | ErrorCode::RangeNotSatisfiable => Failure::usage(error),
             ErrorCode::RateLimited | ErrorCode::Unavailable => Failure::unavailable(format!("{error}{wait}")),
             ErrorCode::Internal => Failure::unavailable(format!("{error}{request_id}")),
         }

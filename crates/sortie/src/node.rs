@@ -189,10 +189,14 @@ pub(crate) async fn detect_sandbox(
         .map_err(|error| format!("{error}."))
 }
 
-fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sortie_engine::Options {
+/// What the engine of a node is told, as far as the configuration says it.
+pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sortie_engine::Options {
     sortie_engine::Options {
         mode: config.mode,
         data_dir: config.data_dir.clone(),
+        blob_url: config.blob_url.clone(),
+        aws: config.aws.clone(),
+        max_file_bytes: config.max_file_bytes,
         node_name,
         // Runs that wait stay where they are unless this node is here to stay: others are to work on them.
         serves: match purpose {

@@ -79,11 +79,29 @@ impl ApiError {
         Self::new(ErrorCode::Gone, message)
     }
 
+    /// 412: the content is another one than the client wants.
+    pub(crate) fn precondition_failed(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::PreconditionFailed, message)
+    }
+
     /// 413: the body is larger than the route takes.
     pub(crate) fn payload_too_large(limit: usize) -> Self {
+        Self::too_large("the body", limit as u64)
+    }
+
+    /// 413: what is sent is larger than it may be.
+    pub(crate) fn too_large(what: &str, limit: u64) -> Self {
         Self::new(
             ErrorCode::PayloadTooLarge,
-            format!("the body must be at most {limit} bytes"),
+            format!("{what} must be at most {limit} bytes"),
+        )
+    }
+
+    /// 416: there are no such bytes; the caller adds `Content-Range`.
+    pub(crate) fn range_not_satisfiable(size: u64) -> Self {
+        Self::new(
+            ErrorCode::RangeNotSatisfiable,
+            format!("Range: the content has {size} bytes"),
         )
     }
 

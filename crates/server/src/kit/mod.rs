@@ -5,10 +5,12 @@
 
 mod body_budget;
 mod client_address;
+mod download;
 mod error;
 mod guesses;
 mod json;
 mod json_text;
+mod multipart;
 mod path;
 mod query;
 mod rate_limit;
@@ -17,9 +19,11 @@ mod who;
 
 pub(crate) use body_budget::BodyBudget;
 pub(crate) use client_address::{client_address, network};
+pub(crate) use download::{Offered, Wanted};
 pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
 pub(crate) use guesses::{Advice, Guesses, Token};
 pub(crate) use json::{Json, JsonBody, json_response};
+pub(crate) use multipart::{Form, Part};
 pub(crate) use path::Path;
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
 pub(crate) use rate_limit::{Quota, RateLimits, Standing, WINDOW_SECONDS};

@@ -5,6 +5,8 @@
 //! valid on every node. It is a seal against mistakes and mix-ups, not a secret: a position in one's own list gives
 //! access to nothing, and the list itself is always read for the organization of the credential.
 
+use std::str::FromStr;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -34,46 +36,54 @@ pub(crate) struct InvalidCursor;
 impl List {
     /// The cursor that continues behind the run at this position.
     pub(crate) fn cursor_after(&self, (created_at, id): (Timestamp, RunId)) -> String {
-        let mut bytes = created_at.as_micros().to_be_bytes().to_vec();
-        bytes.extend_from_slice(id.to_string().as_bytes());
-        let seal = self.seal(&bytes).finalize().into_bytes();
-        bytes.extend(seal.iter().take(SEAL_LEN));
-        URL_SAFE_NO_PAD.encode(bytes)
+        sealed(&self.parts(), (created_at, &id.to_string()))
     }
 
     /// The position a cursor stands for.
     pub(crate) fn position(&self, cursor: &str) -> Result<(Timestamp, RunId), InvalidCursor> {
-        let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
-        let (position, seal) = bytes
-            .len()
-            .checked_sub(SEAL_LEN)
-            .and_then(|at| bytes.split_at_checked(at))
-            .ok_or(InvalidCursor)?;
-        self.seal(position)
-            .verify_truncated_left(seal)
-            .map_err(|_| InvalidCursor)?;
-        let (time, id) = position.split_at_checked(TIME_LEN).ok_or(InvalidCursor)?;
-        let micros = i64::from_be_bytes(time.try_into().map_err(|_| InvalidCursor)?);
-        let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
-        Ok((Timestamp::from_micros(micros), id.ok_or(InvalidCursor)?))
+        opened(&self.parts(), cursor).ok_or(InvalidCursor)
     }
 
-    /// Fields of changing length are followed by a zero byte, which none of them contains.
-    fn seal(&self, position: &[u8]) -> Hmac<Sha256> {
-        let status = self.status.map(RunStatus::as_str).unwrap_or_default();
-        let schedule = self.schedule.map(|id| id.to_string()).unwrap_or_default();
-        let mut seal = Hmac::<Sha256>::new(&KEY.into());
-        for part in [
-            self.org.to_string().as_bytes(),
-            status.as_bytes(),
-            schedule.as_bytes(),
-        ] {
-            seal.update(part);
-            seal.update(&[0]);
-        }
-        seal.update(position);
-        seal
+    /// What the seal is over, besides the position.
+    fn parts(&self) -> [String; 3] {
+        [
+            self.org.to_string(),
+            self.status.map(RunStatus::as_str).unwrap_or_default().to_owned(),
+            self.schedule.map(|id| id.to_string()).unwrap_or_default(),
+        ]
     }
+}
+
+/// The cursor of the list that `parts` stand for, behind this position.
+pub(super) fn sealed(parts: &[String], (created_at, id): (Timestamp, &str)) -> String {
+    let mut bytes = created_at.as_micros().to_be_bytes().to_vec();
+    bytes.extend_from_slice(id.as_bytes());
+    let seal = seal(parts, &bytes).finalize().into_bytes();
+    bytes.extend(seal.iter().take(SEAL_LEN));
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The position of a cursor that was made for the list that `parts` stand for.
+pub(super) fn opened<Id: FromStr>(parts: &[String], cursor: &str) -> Option<(Timestamp, Id)> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let at = bytes.len().checked_sub(SEAL_LEN)?;
+    let (position, given) = bytes.split_at_checked(at)?;
+    seal(parts, position).verify_truncated_left(given).ok()?;
+    let (time, id) = position.split_at_checked(TIME_LEN)?;
+    let micros = i64::from_be_bytes(time.try_into().ok()?);
+    let id = std::str::from_utf8(id).ok()?.parse().ok()?;
+    Some((Timestamp::from_micros(micros), id))
+}
+
+/// Parts are of changing length, so each is followed by a zero byte, which none of them contains.
+fn seal(parts: &[String], position: &[u8]) -> Hmac<Sha256> {
+    let mut seal = Hmac::<Sha256>::new(&KEY.into());
+    for part in parts {
+        seal.update(part.as_bytes());
+        seal.update(&[0]);
+    }
+    seal.update(position);
+    seal
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod connections_oauth;
 mod cursor;
 mod event_stream;
 mod events;
+mod files;
 mod keys;
 mod models;
 mod operations;
@@ -34,6 +35,9 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::cancel_run))
         .routes(routes!(events::follow_run))
         .routes(routes!(runs::get_run_definition))
+        .routes(routes!(files::create_file, files::list_files))
+        .routes(routes!(files::get_file, files::rename_file, files::delete_file))
+        .routes(routes!(files::get_file_content))
         .routes(routes!(connections::list_connections))
         .routes(routes!(
             connections::get_connection,

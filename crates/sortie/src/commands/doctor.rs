@@ -12,10 +12,10 @@ use super::{Context, print_json};
 use crate::{
     args::DoctorArgs,
     config::{Config, SandboxPolicy},
-    data_dir::DataDir,
+    data_dir::{DataDir, Purpose},
     failure::{Exit, Result},
     logging::{self, Verbosity},
-    node::{detect_sandbox, open_store},
+    node::{detect_sandbox, engine_options, open_store},
     terminal::{self, Style, Terminal, styled},
 };
 
@@ -83,6 +83,7 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
         ),
         data_folder(&config),
         database(&config).await,
+        storage(&config).await,
         sandbox,
     ];
     let report = Report {
@@ -167,6 +168,27 @@ async fn database(config: &Config) -> Check {
             Err(error) => Check::new(name, Verdict::Fault, format!("{url}: {error}")),
         },
         Err(failure) => Check::new(name, Verdict::Fault, failure.to_string()),
+    }
+}
+
+/// Writes, reads and deletes a content where files would live.
+async fn storage(config: &Config) -> Check {
+    let name = "storage";
+    if !config.data_dir.is_dir() {
+        let url = config.blob_url.as_deref().unwrap_or("below the data folder");
+        return Check::new(
+            name,
+            Verdict::Ok,
+            format!("{url} (not tried before the first start)"),
+        );
+    }
+    let options = engine_options(config, String::new(), Purpose::OneCommand);
+    match options.prove_storage().await {
+        Ok(url) => Check::new(name, Verdict::Ok, format!("{url}: written, read and deleted")),
+        Err(reason) => Check {
+            hints: vec!["files cannot be saved or given to runs until this works".to_owned()],
+            ..Check::new(name, Verdict::Fault, reason)
+        },
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeMap, ffi::OsString};
 
+use sortie_api::Credential;
+use sortie_engine::AwsVariables;
+
 /// The environment variables that Sortie looks at. The only place that reads them, so that everything else can be
 /// given others.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +29,13 @@ impl Environment {
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
+    }
+
+    /// What S3-compatible stores are reached with.
+    pub(super) fn aws(&self) -> AwsVariables {
+        self.names_with("AWS_")
+            .filter_map(|name| Some((name.to_owned(), Credential::new(self.get(name)?))))
+            .collect()
     }
 
     /// The names of all variables with this prefix.

@@ -25,6 +25,8 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("data_dir", Kind::Text),
     ("mode", Kind::Text),
     ("database_url", Kind::Text),
+    ("blob_url", Kind::Text),
+    ("max_file_bytes", Kind::Integer),
     ("node_name", Kind::Text),
     ("advertise_url", Kind::Text),
     ("master_key", Kind::Text),

@@ -17,7 +17,7 @@ use std::{
 };
 
 use sortie_api::{Micros, Mode};
-use sortie_engine::MasterKey;
+use sortie_engine::{AwsVariables, MasterKey};
 use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
 use sortie_web::{RobotsTxt, SearchSettings};
@@ -32,6 +32,9 @@ pub(crate) const DEFAULT_FILE: &str = include_str!("default.toml");
 
 /// The file that is read when none is named.
 const FILE: &str = "sortie.toml";
+
+/// The most that `max_file_bytes` may be: what S3 takes in parts of 8 MiB.
+const MAX_FILE_BYTES: i64 = 10_000 * 8 * 1024 * 1024;
 
 /// What is wrong with the configuration: where, what, and the rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +66,12 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     pub(crate) mode: Mode,
     pub(crate) database_url: DatabaseUrl,
+    /// Where the content of files lives; `None`: in the data folder.
+    pub(crate) blob_url: Option<String>,
+    /// The `AWS_…` variables, where content lives in such a store.
+    pub(crate) aws: AwsVariables,
+    /// The largest file that is taken, in bytes.
+    pub(crate) max_file_bytes: u64,
     pub(crate) node_name: Option<String>,
     pub(crate) advertise_url: Option<String>,
     /// What credentials are sealed with, the newest first; none: the key of the data folder.
@@ -159,6 +168,9 @@ impl Config {
             )?,
             mode: read.mode()?,
             database_url: read.database_url(&data_dir)?,
+            blob_url: read.blob_url()?,
+            aws: environment.aws(),
+            max_file_bytes: read.integer("max_file_bytes", 1, MAX_FILE_BYTES)?,
             node_name: read.node_name()?,
             advertise_url: read.advertise_url()?,
             master_keys: read.master_keys()?,

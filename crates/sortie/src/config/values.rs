@@ -206,6 +206,15 @@ impl Reader<'_> {
         }
     }
 
+    pub(super) fn blob_url(&self) -> Result<Option<String>, Error> {
+        let key = "blob_url";
+        match self.optional_text(key)? {
+            Some(url) if url.starts_with("s3://") || url.starts_with("file:") => Ok(Some(url.to_owned())),
+            Some(_) => Err(self.wrong(key, "must begin with `file:` or `s3://`")),
+            None => Ok(None),
+        }
+    }
+
     pub(super) fn database_url(&self, data_dir: &Path) -> Result<DatabaseUrl, Error> {
         let key = "database_url";
         let Some(url) = self.optional_text(key)? else {

@@ -1,0 +1,342 @@
+//! Content on its way out: conditional requests and ranges (RFC 9110), and headers under which no browser runs it.
+//!
+//! The entity tag is the SHA-256 of the content, so that it is the same on every node and for ever. Several ranges at
+//! once are answered with the whole, as they may be.
+
+use std::{ops::Range, time::SystemTime};
+
+use axum::{body::Body, response::Response};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    header::{
+        ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH,
+        IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
+        X_CONTENT_TYPE_OPTIONS,
+    },
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use sortie_api::{Sha256, Timestamp};
+
+use super::{ApiError, ApiResult};
+
+/// What is told of the content.
+#[derive(Clone, Debug)]
+pub(crate) struct Offered {
+    /// The name it is to be saved under.
+    pub(crate) name: String,
+    /// Its size in bytes.
+    pub(crate) size: u64,
+    /// Its SHA-256.
+    pub(crate) sha256: Sha256,
+    /// Its media type.
+    pub(crate) content_type: String,
+    /// When it was made.
+    pub(crate) created_at: Timestamp,
+}
+
+/// Which bytes are to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// None: the client has them.
+    Nothing,
+    /// All of them.
+    Whole,
+    /// Some of them.
+    Part(Range<u64>),
+    /// Some that are not there.
+    Beyond,
+}
+
+/// What a `Range` header comes to.
+enum Asked {
+    Nothing,
+    Part(Range<u64>),
+    Beyond,
+}
+
+/// What may stand in `filename*` as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
+
+impl Offered {
+    fn etag(&self) -> String {
+        format!("\"{}\"", self.sha256)
+    }
+
+    fn modified(&self) -> SystemTime {
+        let seconds = u64::try_from(self.created_at.as_micros() / 1_000_000).unwrap_or(0);
+        SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)
+    }
+
+    /// Which bytes a request with these headers is to have.
+    pub(crate) fn wanted(&self, method: &Method, headers: &HeaderMap) -> ApiResult<Wanted> {
+        let etag = self.etag();
+        let modified = self.modified();
+        if headers.contains_key(IF_MATCH) {
+            if !matches(headers, IF_MATCH, |tag| tag == etag) {
+                return Err(ApiError::precondition_failed(
+                    "If-Match: the content is another one",
+                ));
+            }
+        } else if date(headers, IF_UNMODIFIED_SINCE).is_some_and(|since| modified > since) {
+            return Err(ApiError::precondition_failed(
+                "If-Unmodified-Since: the content is newer",
+            ));
+        }
+        let has_it = if headers.contains_key(IF_NONE_MATCH) {
+            matches(headers, IF_NONE_MATCH, |tag| {
+                tag.strip_prefix("W/").unwrap_or(tag) == etag
+            })
+        } else {
+            date(headers, IF_MODIFIED_SINCE).is_some_and(|since| modified <= since)
+        };
+        if has_it {
+            return Ok(Wanted::Nothing);
+        }
+        let unchanged = headers.get(IF_RANGE).is_none_or(|value| {
+            value.as_bytes() == etag.as_bytes() || date(headers, IF_RANGE) == Some(modified)
+        });
+        Ok(match range(headers, self.size) {
+            Asked::Part(part) if unchanged && method == Method::GET => Wanted::Part(part),
+            Asked::Beyond if unchanged && method == Method::GET => Wanted::Beyond,
+            Asked::Part(_) | Asked::Beyond | Asked::Nothing => Wanted::Whole,
+        })
+    }
+
+    /// The answer with these bytes in `body`.
+    pub(crate) fn response(&self, wanted: &Wanted, body: Body) -> ApiResult<Response> {
+        let (status, length) = match wanted {
+            Wanted::Nothing => (StatusCode::NOT_MODIFIED, None),
+            Wanted::Whole => (StatusCode::OK, Some(self.size)),
+            Wanted::Part(part) => (StatusCode::PARTIAL_CONTENT, Some(part.end - part.start)),
+            Wanted::Beyond => return Err(ApiError::range_not_satisfiable(self.size)),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        let mut set = |name: HeaderName, value: &str| {
+            let value = HeaderValue::from_str(value).map_err(ApiError::internal)?;
+            headers.insert(name, value);
+            Ok::<_, ApiError>(())
+        };
+        set(ETAG, &self.etag())?;
+        set(LAST_MODIFIED, &httpdate::fmt_http_date(self.modified()))?;
+        set(ACCEPT_RANGES, "bytes")?;
+        let Some(length) = length else {
+            return Ok(response);
+        };
+        set(CONTENT_LENGTH, &length.to_string())?;
+        set(CONTENT_TYPE, &self.content_type)?;
+        set(CONTENT_DISPOSITION, &disposition(&self.name))?;
+        set(X_CONTENT_TYPE_OPTIONS, "nosniff")?;
+        if let Wanted::Part(part) = wanted {
+            let last = part.end.saturating_sub(1);
+            set(
+                CONTENT_RANGE,
+                &format!("bytes {}-{last}/{}", part.start, self.size),
+            )?;
+        }
+        Ok(response)
+    }
+}
+
+/// `attachment`, under a name that every client can read: once in ASCII, once in UTF-8 (RFC 6266, RFC 8187).
+fn disposition(name: &str) -> String {
+    let ascii: String = name
+        .chars()
+        .map(|character| match character {
+            '"' | '\\' | '%' => '_',
+            ' '..='~' => character,
+            _ => '_',
+        })
+        .collect();
+    if ascii == name {
+        return format!("attachment; filename=\"{ascii}\"");
+    }
+    let exact = utf8_percent_encode(name, PLAIN);
+    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{exact}")
+}
+
+/// Whether the list of entity tags in this header has one that `is_it`, or is `*`.
+fn matches(headers: &HeaderMap, name: HeaderName, is_it: impl Fn(&str) -> bool) -> bool {
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .any(|tag| tag == "*" || is_it(tag))
+}
+
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+}
+
+/// One range of bytes of a content of `size`. Other units, several ranges and what is no range ask for nothing.
+fn range(headers: &HeaderMap, size: u64) -> Asked {
+    let mut values = headers.get_all(RANGE).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return Asked::Nothing;
+    };
+    let ends = value.to_str().ok().and_then(|value| {
+        let (unit, range) = value.split_once('=')?;
+        let (first, last) = range.trim().split_once('-')?;
+        unit.trim().eq_ignore_ascii_case("bytes").then_some(())?;
+        Some((number(first)?, number(last)?))
+    });
+    let part = match ends {
+        Some((Some(first), Some(last))) if first > last => return Asked::Nothing,
+        Some((Some(first), last)) => {
+            let end = last.map_or(size, |last| last.saturating_add(1).min(size));
+            first..end
+        }
+        Some((None, Some(last))) => size.saturating_sub(last)..size,
+        Some((None, None)) | None => return Asked::Nothing,
+    };
+    if part.is_empty() {
+        Asked::Beyond
+    } else {
+        Asked::Part(part)
+    }
+}
+
+/// Digits, or nothing; what is neither is no range. More than fits is as good as the end.
+fn number(text: &str) -> Option<Option<u64>> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Some(None);
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(Some(text.parse().unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn offered(size: u64) -> Offered {
+        Offered {
+            name: "a.txt".to_owned(),
+            size,
+            sha256: Sha256::new([7; 32]),
+            content_type: "text/plain".to_owned(),
+            created_at: Timestamp::from_micros(1_763_674_200_123_456),
+        }
+    }
+
+    fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()))
+            .collect()
+    }
+
+    /// `None` for 412.
+    fn wanted(pairs: &[(HeaderName, &str)]) -> Option<Wanted> {
+        offered(1_000).wanted(&Method::GET, &headers(pairs)).ok()
+    }
+
+    #[test]
+    fn a_range_is_whole_part_or_beyond() {
+        for (value, expected) in [
+            ("bytes=0-0", Wanted::Part(0..1)),
+            ("bytes=0-", Wanted::Part(0..1_000)),
+            ("Bytes = 10-19", Wanted::Part(10..20)),
+            ("bytes=990-2000", Wanted::Part(990..1_000)),
+            ("bytes=999-99999999999999999999999", Wanted::Part(999..1_000)),
+            ("bytes=-1", Wanted::Part(999..1_000)),
+            ("bytes=-5000", Wanted::Part(0..1_000)),
+            ("bytes=1000-", Wanted::Beyond),
+            ("bytes=99999999999999999999999-", Wanted::Beyond),
+            ("bytes=-0", Wanted::Beyond),
+            ("bytes=5-4", Wanted::Whole),
+            ("bytes=-", Wanted::Whole),
+            ("bytes=0-1,5-6", Wanted::Whole),
+            ("bytes=a-b", Wanted::Whole),
+            ("bytes=+1-2", Wanted::Whole),
+            ("lines=0-1", Wanted::Whole),
+            ("0-1", Wanted::Whole),
+        ] {
+            assert_eq!(wanted(&[(RANGE, value)]), Some(expected), "{value}");
+        }
+        let head = offered(1_000).wanted(&Method::HEAD, &headers(&[(RANGE, "bytes=0-1")]));
+        assert_eq!(head.unwrap(), Wanted::Whole);
+        let empty = offered(0).wanted(&Method::GET, &headers(&[(RANGE, "bytes=0-")]));
+        assert_eq!(empty.unwrap(), Wanted::Beyond);
+    }
+
+    #[test]
+    fn conditions_are_weighed_in_the_order_of_the_standard() {
+        let tag = offered(1).etag();
+        let (same, weak) = (tag.as_str(), format!("W/{tag}"));
+        let (before, at, after) = (
+            "Thu, 20 Nov 2025 21:29:59 GMT",
+            "Thu, 20 Nov 2025 21:30:00 GMT",
+            "Thu, 20 Nov 2025 21:30:01 GMT",
+        );
+        let part = Some(Wanted::Part(0..1));
+        let first = (RANGE, "bytes=0-0");
+        for (pairs, expected) in [
+            (vec![(IF_NONE_MATCH, same)], Some(Wanted::Nothing)),
+            (vec![(IF_NONE_MATCH, weak.as_str())], Some(Wanted::Nothing)),
+            (vec![(IF_NONE_MATCH, "\"x\", *")], Some(Wanted::Nothing)),
+            (vec![(IF_NONE_MATCH, "\"x\"")], Some(Wanted::Whole)),
+            (vec![(IF_MODIFIED_SINCE, at)], Some(Wanted::Nothing)),
+            (vec![(IF_MODIFIED_SINCE, before)], Some(Wanted::Whole)),
+            // The tag decides where there is one.
+            (
+                vec![(IF_NONE_MATCH, "\"x\""), (IF_MODIFIED_SINCE, after)],
+                Some(Wanted::Whole),
+            ),
+            (vec![(IF_MATCH, same)], Some(Wanted::Whole)),
+            (vec![(IF_MATCH, "*")], Some(Wanted::Whole)),
+            (vec![(IF_MATCH, weak.as_str())], None),
+            (vec![(IF_MATCH, "\"x\"")], None),
+            (vec![(IF_UNMODIFIED_SINCE, before)], None),
+            (vec![(IF_UNMODIFIED_SINCE, at)], Some(Wanted::Whole)),
+            (
+                vec![(IF_MATCH, same), (IF_UNMODIFIED_SINCE, before)],
+                Some(Wanted::Whole),
+            ),
+            (vec![first.clone(), (IF_NONE_MATCH, same)], Some(Wanted::Nothing)),
+            (vec![first.clone(), (IF_RANGE, same)], part.clone()),
+            (vec![first.clone(), (IF_RANGE, at)], part),
+            (
+                vec![first.clone(), (IF_RANGE, weak.as_str())],
+                Some(Wanted::Whole),
+            ),
+            (vec![first.clone(), (IF_RANGE, after)], Some(Wanted::Whole)),
+            (vec![first, (IF_RANGE, "nonsense")], Some(Wanted::Whole)),
+        ] {
+            assert_eq!(wanted(&pairs), expected, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_told_in_ascii_and_exactly() {
+        assert_eq!(disposition("a b.txt"), "attachment; filename=\"a b.txt\"");
+        assert_eq!(
+            disposition("résumé \"1\".pdf"),
+            "attachment; filename=\"r_sum_ _1_.pdf\"; filename*=UTF-8''r%C3%A9sum%C3%A9%20%221%22.pdf"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_asks_for_bytes_that_are_not_there(value in "[ -~]{0,30}|bytes=[0-9]{0,20}-[0-9]{0,20}", size in 0_u64..50) {
+            if let Ok(Wanted::Part(part)) = offered(size).wanted(&Method::GET, &headers(&[(RANGE, &value)])) {
+                prop_assert!(part.start < part.end && part.end <= size);
+            }
+        }
+
+        #[test]
+        fn every_name_makes_a_header(name in "[^\0-\u{1f}\u{7f}/]{1,80}") {
+            let text = disposition(&name);
+            prop_assert!(HeaderValue::from_str(&text).is_ok());
+            prop_assert!(text.is_ascii());
+        }
+    }
+}

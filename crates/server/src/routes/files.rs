@@ -1,0 +1,379 @@
+//! `/v1/files`: what runs can be given to read, saved under a name. Content goes in and out piece by piece.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    response::{IntoResponse as _, Response},
+};
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_RANGE, EXPECT},
+};
+use sortie_api::{File, FileId, FilePage, OrgId, Timestamp, file::RenameFile, limits};
+use sortie_engine::{Stored, Upload};
+
+use super::cursor::{opened, sealed};
+use crate::{
+    app::App,
+    kit::{
+        ApiError, ApiResult, Form, FromQuery, Json, JsonBody, Member, Offered, Pairs, Part, Path, Query,
+        Wanted,
+    },
+};
+
+/// What a form may hold besides the file: heads, boundaries, the other fields.
+const FORM_BYTES: u64 = 64 * 1024;
+
+// For the document only: the form is read part by part.
+/// A file and, where it is to have another name than the one that is sent with it, that name.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "the form is read by `take_in`")]
+pub(crate) struct FileForm {
+    /// The content. Its `filename` is the name, where `name` is not sent.
+    #[schema(value_type = String, format = Binary, content_media_type = "application/octet-stream")]
+    file: Vec<u8>,
+    /// The name: 1 to 255 bytes, no `/`, no control character, not `.` or `..`, not in the form of a file's id.
+    #[schema(min_length = 1, max_length = 255, nullable = false, example = "orders.csv")]
+    name: Option<String>,
+}
+
+/// Upload a file
+///
+/// A multipart form: field `file`, and optionally field `name`. Without `name` the file is called as its `filename`, without
+/// the folders in it. The content is streamed to the storage and not changed any more; the same content is stored once.
+#[utoipa::path(
+    post, path = "/v1/files", tag = "files",
+    request_body(content = FileForm, content_type = "multipart/form-data", description = "The file."),
+    responses(
+        (status = 201, description = "The saved file.", body = File, links(
+            ("get_file" = (operation_id = "get_file", parameters(("file" = "$response.body#/id")))),
+            ("get_file_content" = (operation_id = "get_file_content", parameters(("file" = "$response.body#/id")))),
+            ("delete_file" = (operation_id = "delete_file", parameters(("file" = "$response.body#/id")))),
+        ), example = json!({
+            "id": "file_01kafs6w1cefkstv6qr1ptb0mp", "name": "orders.csv", "size": 18_204, "content_type": "text/csv",
+            "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z"
+        })),
+        (status = 409, description = "The name is taken.", body = sortie_api::ErrorBody,
+            example = json!({"error": "name: a file has it already", "code": "conflict"})),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn create_file(
+    State(app): State<Arc<App>>,
+    who: Member,
+    request: Request,
+) -> ApiResult<(StatusCode, Json<File>)> {
+    let (parts, body) = request.into_parts();
+    let mut form = Form::new(&parts.headers, body)?;
+    let most = app.engine.max_file_bytes();
+    let announced = announced(&parts.headers);
+    let taken = if announced > most.saturating_add(FORM_BYTES) {
+        Err(ApiError::too_large("file", most))
+    } else {
+        let upload = app.engine.begin_upload().await?;
+        take_in(&mut form, upload, most).await
+    };
+    let taken = match taken {
+        Ok(taken) => taken,
+        Err(refusal) => {
+            // Whoever waits to be told to go on is told this instead.
+            if !parts.headers.contains_key(EXPECT) {
+                form.drain().await;
+            }
+            return Err(refusal);
+        }
+    };
+    let file = app
+        .engine
+        .create_file(&who.caller(), taken.upload, taken.name, taken.content_type)
+        .await?;
+    Ok((StatusCode::CREATED, Json(file)))
+}
+
+fn announced(headers: &HeaderMap) -> u64 {
+    headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(0)
+}
+
+/// A form that was read to its end.
+struct TakenIn {
+    upload: Upload,
+    name: String,
+    content_type: Option<String>,
+}
+
+/// Reads a form with the field `file` and perhaps `name`, in any order, each once, and nothing else.
+async fn take_in(form: &mut Form, upload: Upload, most: u64) -> ApiResult<TakenIn> {
+    let mut empty = Some(upload);
+    let mut content = None;
+    let mut name = None;
+    while let Some(part) = form.next().await? {
+        match part.name() {
+            "file" => {
+                let upload = empty
+                    .take()
+                    .ok_or_else(|| ApiError::invalid_request("file: sent twice"))?;
+                let (file_name, content_type) = (part.file_name(), part.media_type());
+                let upload = stream(part, upload, most).await?;
+                content = Some((upload, file_name, content_type));
+            }
+            "name" => {
+                if name.replace(part.text(limits::FILE_NAME_BYTES).await?).is_some() {
+                    return Err(ApiError::invalid_request("name: sent twice"));
+                }
+            }
+            other => {
+                let other: String = other.chars().take(100).collect();
+                return Err(ApiError::invalid_request(format!(
+                    "{other}: unknown field, expected `file` and `name`"
+                )));
+            }
+        }
+    }
+    let (upload, file_name, content_type) =
+        content.ok_or_else(|| ApiError::invalid_request("file: required"))?;
+    let name = name
+        .or(file_name)
+        .ok_or_else(|| ApiError::invalid_request("name: required where file has no filename"))?;
+    Ok(TakenIn {
+        upload,
+        name,
+        content_type,
+    })
+}
+
+async fn stream(mut part: Part<'_>, mut upload: Upload, most: u64) -> ApiResult<Upload> {
+    while let Some(bytes) = part.chunk().await? {
+        if bytes.len() as u64 > upload.room() {
+            return Err(ApiError::too_large("file", most));
+        }
+        upload.write(&bytes).await?;
+    }
+    Ok(upload)
+}
+
+/// Which files a list shows.
+pub(crate) struct ListQuery {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+impl FromQuery for ListQuery {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
+        Ok(Self {
+            limit: limit.and_then(|limit| u32::try_from(limit).ok()),
+            cursor: pairs.get("cursor")?.map(std::borrow::Cow::into_owned),
+        })
+    }
+}
+
+/// Files as a plain list, or a page of them.
+#[derive(serde::Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub(crate) enum FileList {
+    /// Without `limit` and `cursor`.
+    Recent(Vec<File>),
+    /// With either.
+    Page(FilePage),
+}
+
+/// What the cursors of this list are sealed for.
+fn list_of(org: OrgId) -> [String; 2] {
+    ["files".to_owned(), org.to_string()]
+}
+
+/// List files
+///
+/// Newest first. Without `limit` and `cursor` the answer is a plain array of the 100 most recent files; with either it is a
+/// page, whose `next_cursor` is empty on the last one.
+#[utoipa::path(
+    get, path = "/v1/files", tag = "files",
+    params(
+        ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Files on a page. Turns on pagination.", example = 20),
+        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before."),
+    ),
+    responses((status = 200, description = "The files: an array, or a page when `limit` or `cursor` is sent.", body = FileList, example = json!({
+        "items": [{
+            "id": "file_01kafs6w1cefkstv6qr1ptb0mp", "name": "orders.csv", "size": 18_204, "content_type": "text/csv",
+            "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z"
+        }],
+        "next_cursor": ""
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn list_files(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Query(query): Query<ListQuery>,
+) -> ApiResult<Json<FileList>> {
+    let list = list_of(who.org);
+    let before: Option<(Timestamp, FileId)> = query
+        .cursor
+        .as_deref()
+        .map(|cursor| {
+            opened(&list, cursor)
+                .ok_or_else(|| ApiError::invalid_request("cursor: not a cursor of this list"))
+        })
+        .transpose()?;
+    let paged = query.limit.is_some() || query.cursor.is_some();
+    let limit = query.limit.unwrap_or(limits::PAGE);
+    // One more than is shown tells whether there is another page.
+    let most = limit.saturating_add(u32::from(paged));
+    let mut items = app.engine.store().list_files(who.org, before, most).await?;
+    if !paged {
+        return Ok(Json(FileList::Recent(items)));
+    }
+    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let more = items.len() > shown;
+    items.truncate(shown);
+    let next_cursor = match items.last() {
+        Some(last) if more => sealed(&list, (last.created_at, &last.id.to_string())),
+        Some(_) | None => String::new(),
+    };
+    Ok(Json(FileList::Page(FilePage { items, next_cursor })))
+}
+
+/// Get a file
+///
+/// What is known of the file, without its content.
+#[utoipa::path(
+    get, path = "/v1/files/{file}", tag = "files",
+    params(("file" = String, Path, description = "The file's ID or name.", example = "orders.csv")),
+    responses((status = 200, description = "The file.", body = File, example = json!({
+        "id": "file_01kafs6w1cefkstv6qr1ptb0mp", "name": "orders.csv", "size": 18_204, "content_type": "text/csv",
+        "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z"
+    }))),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn get_file(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(file): Path<String>,
+) -> ApiResult<Json<File>> {
+    Ok(Json(app.engine.get_file(who.org, &file).await?))
+}
+
+/// Download a file
+///
+/// The content, to be saved and not to be shown. `ETag` is its SHA-256. Takes `Range` (one range; several are answered with
+/// the whole) and the conditions `If-Match`, `If-None-Match`, `If-Modified-Since`, `If-Unmodified-Since` and `If-Range`.
+#[utoipa::path(
+    get, path = "/v1/files/{file}/content", tag = "files",
+    params(
+        ("file" = String, Path, description = "The file's ID or name.", example = "orders.csv"),
+        ("Range" = Option<String>, Header, nullable = false, description = "The bytes that are wanted.", example = "bytes=0-1023"),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "An entity tag that the client has."),
+    ),
+    responses(
+        (status = 200, description = "The content.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "The bytes that were asked for.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 304, description = "The client has the content already."),
+        (status = 412, description = "The content is another one than `If-Match` names.", body = sortie_api::ErrorBody),
+        (status = 416, description = "The content has none of the bytes that were asked for.", body = sortie_api::ErrorBody),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn get_file_content(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(file): Path<String>,
+    (method, headers): (Method, HeaderMap),
+) -> ApiResult<Response> {
+    let stored = app.engine.stored_file(who.org, &file).await?;
+    send(&app, stored, &method, &headers).await
+}
+
+/// Answers with the content, or with as much of it as the headers ask for.
+pub(super) async fn send(
+    app: &App,
+    stored: Stored,
+    method: &Method,
+    headers: &HeaderMap,
+) -> ApiResult<Response> {
+    let offered = Offered {
+        name: stored.name.clone(),
+        size: stored.size,
+        sha256: stored.sha256,
+        content_type: stored.content_type.clone(),
+        created_at: stored.created_at,
+    };
+    let wanted = offered.wanted(method, headers)?;
+    let range = match &wanted {
+        Wanted::Nothing => None,
+        Wanted::Whole => Some(0..stored.size),
+        Wanted::Part(part) => Some(part.clone()),
+        Wanted::Beyond => {
+            let mut refusal = ApiError::range_not_satisfiable(stored.size).into_response();
+            let range = HeaderValue::from_str(&format!("bytes */{}", stored.size));
+            refusal
+                .headers_mut()
+                .insert(CONTENT_RANGE, range.map_err(ApiError::internal)?);
+            return Ok(refusal);
+        }
+    };
+    let body = match range {
+        Some(range) if method != Method::HEAD => {
+            let content = app.engine.read_content(&stored, range).await?;
+            Body::from_stream(futures_util::TryStreamExt::inspect_err(content, |error| {
+                tracing::error!(%error, "a download broke off");
+            }))
+        }
+        Some(_) | None => Body::empty(),
+    };
+    offered.response(&wanted, body)
+}
+
+/// Rename a file
+///
+/// Its id and its content stay the same; runs that were accepted before read it all the same.
+#[utoipa::path(
+    patch, path = "/v1/files/{file}", tag = "files",
+    params(("file" = String, Path, description = "The file's ID or name.", example = "orders.csv")),
+    request_body(content = RenameFile, description = "The new name.", example = json!({"name": "orders-2026.csv"})),
+    responses(
+        (status = 200, description = "The file under its new name.", body = File, example = json!({
+            "id": "file_01kafs6w1cefkstv6qr1ptb0mp", "name": "orders-2026.csv", "size": 18_204, "content_type": "text/csv",
+            "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z"
+        })),
+        (status = 409, description = "The name is taken.", body = sortie_api::ErrorBody,
+            example = json!({"error": "name: a file has it already", "code": "conflict"})),
+    ),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn rename_file(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(file): Path<String>,
+    JsonBody(request, _room): JsonBody<RenameFile>,
+) -> ApiResult<Json<File>> {
+    let renamed = app
+        .engine
+        .rename_file(&who.caller(), &file, &request.name)
+        .await?;
+    Ok(Json(renamed))
+}
+
+/// Delete a file
+///
+/// Runs that name it and have not started yet fail when they start; those at work have a copy. Its content is deleted some
+/// time later, unless something else has the same.
+#[utoipa::path(
+    delete, path = "/v1/files/{file}", tag = "files",
+    params(("file" = String, Path, description = "The file's ID or name.", example = "orders.csv")),
+    responses((status = 204, description = "The file is gone.")),
+    security(("api_key" = ["member"])),
+)]
+pub(crate) async fn delete_file(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Path(file): Path<String>,
+) -> ApiResult<StatusCode> {
+    app.engine.delete_file(&who.caller(), &file).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
