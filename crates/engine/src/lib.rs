@@ -3,6 +3,7 @@
 //! [`Engine`] is the handle that the server and the command line hold. It is cheap to clone; every clone is the same
 //! node. Channels carry hints only: what is true is in the store, and is read again from there.
 
+mod artifacts;
 mod caller;
 mod clock;
 mod connections;

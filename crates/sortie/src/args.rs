@@ -1,5 +1,6 @@
 //! The command line: its commands, flags and help texts.
 
+pub(crate) mod artifacts;
 mod connections;
 
 use std::path::PathBuf;
@@ -213,6 +214,8 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         list: ListArgs,
     },
+    /// List, print or save the files that a run left under outputs/
+    Artifacts(artifacts::ArtifactsArgs),
     /// Print the definition that a run used, as JSON
     Definition {
         run: RunId,

@@ -24,7 +24,7 @@ pub use authorizations::{OauthFlow, SeenTokens};
 pub use blobs::{DoomedBlob, NewBlob};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use files::{FileRow, NewFile};
-pub use runs::artifacts::{KeptArtifact, NewArtifacts};
+pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry};
 pub use types::{
     Actor, Append, Brought, Cancelled, Claim, Created, Error, EventRow, Expired, Fence, Finish, Held,

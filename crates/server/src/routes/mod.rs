@@ -8,6 +8,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{app::App, kit::ApiError};
 
+mod artifacts;
 mod connections;
 mod connections_oauth;
 mod cursor;
@@ -35,6 +36,8 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::cancel_run))
         .routes(routes!(events::follow_run))
         .routes(routes!(runs::get_run_definition))
+        .routes(routes!(artifacts::list_run_artifacts))
+        .routes(routes!(artifacts::get_run_artifact))
         .routes(routes!(files::create_file, files::list_files))
         .routes(routes!(files::get_file, files::rename_file, files::delete_file))
         .routes(routes!(files::get_file_content))

@@ -18,7 +18,7 @@ enum Foreign {
 }
 
 /// Operations that need a key: name, method, path, body, role, what a stranger sees.
-const TABLE: [(&str, Method, &str, &str, &str, Foreign); 16] = [
+const TABLE: [(&str, Method, &str, &str, &str, Foreign); 18] = [
     ("get_me", Method::GET, "/v1/me", "", "member", Foreign::ItsOwn),
     (
         "create_run",
@@ -64,6 +64,22 @@ const TABLE: [(&str, Method, &str, &str, &str, Foreign); 16] = [
         "get_run_definition",
         Method::GET,
         "/v1/runs/{run}/definition",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "list_run_artifacts",
+        Method::GET,
+        "/v1/runs/{left}/artifacts",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "get_run_artifact",
+        Method::GET,
+        "/v1/runs/{left}/artifacts/a/b.txt",
         "",
         "member",
         Foreign::NotFound,
@@ -173,12 +189,17 @@ fn every_documented_operation_has_a_line_in_the_access_table() {
 
 struct Resources {
     run: String,
+    /// A run that left an artifact.
+    left: String,
     key: String,
 }
 
 impl Resources {
     async fn of(rig: &Rig) -> Self {
         let run = rig.admin.create(&waiting()).await.unwrap().id.to_string();
+        let left =
+            json!({"prompt": "x", "shell": false, "files": [{"path": "outputs/a/b.txt", "content": "b"}]});
+        let (_, left) = rig.admin.complete(&left).await.unwrap();
         let key = rig
             .admin
             .post("/v1/admin/keys", &json!({"name": "mine"}))
@@ -195,11 +216,18 @@ impl Resources {
             .await
             .unwrap();
         put.expect(201).unwrap();
-        Self { run, key }
+        Self {
+            run,
+            left: left.id.to_string(),
+            key,
+        }
     }
 
     async fn call(&self, client: &Client, method: &Method, path: &str, body: &'static str) -> Answer {
-        let path = path.replace("{run}", &self.run).replace("{key}", &self.key);
+        let path = path
+            .replace("{run}", &self.run)
+            .replace("{left}", &self.left)
+            .replace("{key}", &self.key);
         client
             .clone()
             .with_header(

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod artifacts;
 mod config;
 mod connections;
 mod doctor;

@@ -2,7 +2,7 @@
 
 use sortie_api::{Run, RunId, RunStatus};
 
-use super::{Context, print_json, table};
+use super::{Context, artifacts, print_json, table};
 use crate::{
     args::{EngineArgs, ListArgs, RunsCommand},
     failure::{Exit, Result},
@@ -16,6 +16,7 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
         RunsCommand::Get { run, list } => get_run(context, run, &list).await,
         RunsCommand::Cancel { run, list } => cancel_run(context, run, &list).await,
         RunsCommand::Events { run, after, list } => events(context, run, after, &list).await,
+        RunsCommand::Artifacts(args) => artifacts::artifacts(context, &args).await,
         RunsCommand::Definition { run, engine } => definition(context, run, &engine).await,
     }
 }
@@ -92,10 +93,14 @@ fn details(run: &Run) -> String {
         ),
         ("schedule", run.schedule_id.map(|id| id.to_string())),
     ];
-    lines
+    let lines = lines
         .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name:<9} {}\n", value?)))
-        .collect()
+        .filter_map(|(name, value)| Some(format!("{name:<9} {}\n", value?)));
+    let artifacts = run.artifacts.iter().map(|artifact| {
+        let path = terminal::harmless(&artifact.path);
+        format!("{:<9} {path} ({} bytes)\n", "artifact", artifact.size)
+    });
+    lines.chain(artifacts).collect()
 }
 
 async fn cancel_run(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
@@ -145,6 +150,7 @@ mod tests {
              "zero_data_retention": false},
             {"id": "run_01kafs6w1cefkstv6qr1ptb0mn", "status": "timed_out", "created_at": "2026-11-20T21:30:00.000Z",
              "started_at": "2026-11-20T21:30:00.004Z", "finished_at": "2026-11-20T21:30:01.254Z",
+             "artifacts": [{"path": "report.md", "size": 12, "content_type": "text/markdown", "sha256": "0".repeat(64)}],
              "error": "the run took longer than 1 s\u{1b}[2J", "max_cost_micros": 1_000_000, "cost_micros": 1_250,
              "billing_pending": false, "zero_data_retention": false}
         ]))

@@ -32,6 +32,15 @@ pub struct NewArtifacts {
     pub check_at: Timestamp,
 }
 
+/// The artifacts of a run, and since when they are there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunArtifacts {
+    /// The end of the run; none before.
+    pub finished_at: Option<Timestamp>,
+    /// The artifacts, by path.
+    pub kept: Vec<KeptArtifact>,
+}
+
 /// The artifacts of the run `r`, where it has any.
 macro_rules! artifacts_column {
     () => {
@@ -43,13 +52,13 @@ pub(super) use artifacts_column;
 
 impl Store {
     /// The artifacts of a run, by path, with their blobs.
-    pub async fn run_artifacts(&self, org: OrgId, id: RunId) -> Result<Vec<KeptArtifact>> {
+    pub async fn run_artifacts(&self, org: OrgId, id: RunId) -> Result<RunArtifacts> {
         let row = self
             .db
             .read(move |tx| {
                 tx.query_one(
                     concat!(
-                        "SELECT ",
+                        "SELECT r.finished_at, ",
                         artifacts_column!(),
                         " FROM run r WHERE r.id = $2 AND r.org_id = $1"
                     ),
@@ -57,7 +66,10 @@ impl Store {
                 )
             })
             .await?;
-        parsed(&row, 0)
+        Ok(RunArtifacts {
+            finished_at: row.opt_time(0)?,
+            kept: parsed(&row, 1)?,
+        })
     }
 }
 

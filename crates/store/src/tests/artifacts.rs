@@ -4,7 +4,7 @@ use futures_util::future::join;
 use sortie_api::{Artifact, OrgId, RunStatus};
 
 use super::{both, fixture::Fixture};
-use crate::{Batch, Cancelled, Error, Expiry, Finish, KeptArtifact, NewArtifacts, RunFilter};
+use crate::{Batch, Cancelled, Error, Expiry, Finish, KeptArtifact, NewArtifacts, RunArtifacts, RunFilter};
 
 impl Fixture {
     /// The end of a run of `org` with artifacts, whose contents are all of one byte each and written just now.
@@ -52,15 +52,15 @@ both! {
         };
         assert_eq!(same, run);
         let kept = fixture.store.run_artifacts(org, run.id).await.unwrap();
-        assert_eq!(kept, finish.artifacts.unwrap().kept);
+        assert_eq!((kept.finished_at, kept.kept), (run.finished_at, finish.artifacts.unwrap().kept));
     }
 
     async fn a_run_without_artifacts_has_none_and_another_organizations_is_not_found(fixture: &Fixture) {
         let (org, other, node) = (fixture.org().await, fixture.org().await, fixture.node().await);
         let fence = fixture.running(org, node).await;
-        assert_eq!(fixture.store.run_artifacts(org, fence.run).await, Ok(Vec::new()));
+        assert_eq!(fixture.store.run_artifacts(org, fence.run).await, Ok(RunArtifacts::default()));
         let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
-        assert_eq!(fixture.store.run_artifacts(org, run.id).await, Ok(Vec::new()));
+        assert_eq!(fixture.store.run_artifacts(org, run.id).await.unwrap().kept, []);
         assert_eq!(fixture.store.run_artifacts(other, run.id).await, Err(Error::NotFound));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run_artifacts").await, 0);
     }
