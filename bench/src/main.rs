@@ -4,6 +4,7 @@
 
 mod command;
 mod connection;
+mod files;
 mod followers;
 mod load;
 mod machine;
@@ -108,6 +109,7 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     }
     model::measure(bench, report).await?;
     command::measure(bench, report).await?;
+    files::measure(bench, report).await?;
     memory::waiting(bench, report).await?;
     followers::on_one_run(bench, report).await?;
     followers::each_on_its_own(bench, report).await?;

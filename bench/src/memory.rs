@@ -31,7 +31,7 @@ pub(crate) fn resident(node: &Node) -> Result<u64> {
     Ok(kib * 1024)
 }
 
-fn mebibytes(bytes: u64) -> Result<String> {
+pub(crate) fn mebibytes(bytes: u64) -> Result<String> {
     Ok(format!(
         "{:.1} MiB",
         f64::from(u32::try_from(bytes / 1024)?) / 1024.0

@@ -75,7 +75,7 @@ impl Bucket {
         address
             .to_string()
             .split('/')
-            .fold(self.prefix.clone(), |path, part| path.join(part))
+            .fold(self.prefix.clone(), Path::join)
     }
 
     pub(crate) async fn keep(&self, address: Address, staged: Staged) -> Result<()> {
@@ -175,11 +175,12 @@ async fn part(file: &Arc<File>, range: Range<u64>) -> Result<Vec<u8>> {
     Ok(blocking(read).await??)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
 fn failed(error: StoreError) -> Error {
-    match error {
-        StoreError::NotFound { .. } => Error::NotFound,
-        error => Error::Unavailable(error.to_string()),
+    if matches!(error, StoreError::NotFound { .. }) {
+        return Error::NotFound;
     }
+    Error::Unavailable(error.to_string())
 }
 
 fn late() -> Error {

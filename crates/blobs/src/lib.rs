@@ -44,9 +44,10 @@ pub enum Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::NotFound => Self::NotFound,
-            _ => Self::Unavailable(error.to_string()),
+        if error.kind() == io::ErrorKind::NotFound {
+            Self::NotFound
+        } else {
+            Self::Unavailable(error.to_string())
         }
     }
 }

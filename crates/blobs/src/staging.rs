@@ -93,8 +93,7 @@ fn sweep(folder: &Path) -> io::Result<()> {
 fn make(folder: &Path) -> Result<Option<(File, PathBuf)>> {
     let mut name = [0; 16];
     getrandom::fill(&mut name).map_err(|error| Error::Unavailable(error.to_string()))?;
-    let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = folder.join(name);
+    let path = folder.join(format!("{:032x}", u128::from_be_bytes(name)));
     let file = OpenOptions::new()
         .read(true)
         .write(true)

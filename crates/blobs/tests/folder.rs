@@ -1,5 +1,7 @@
 //! Content in a local folder.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{collections::BTreeMap, io::Read, os::unix::fs::PermissionsExt, path::Path};
 
 use futures_util::TryStreamExt;
@@ -95,7 +97,7 @@ async fn content_is_for_the_owner_alone_and_addressed_by_its_hash() {
     let address = address(&staged, 2);
     blobs.keep(address, staged).await.unwrap();
     let kept = folder.path().join(address.to_string());
-    assert_eq!(files_below(folder.path()), [kept.clone()]);
+    assert_eq!(files_below(folder.path()), std::slice::from_ref(&kept));
     assert_eq!(
         std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777,
         0o600

@@ -44,10 +44,7 @@ impl Contents {
     pub(crate) async fn open(options: &Options, store: Store) -> Result<Self, Error> {
         let blobs = Blobs::open(&options.blob_settings())
             .await
-            .map_err(|error| match error {
-                sortie_blobs::Error::Settings(rule) => Error::Invalid(format!("blob_url: {rule}")),
-                error => Error::Unavailable(format!("blob_url: {error}")),
-            })?;
+            .map_err(|error| Error::Invalid(format!("blob_url: {error}")))?;
         Ok(Self {
             store,
             blobs,
@@ -175,6 +172,7 @@ impl Contents {
 }
 
 /// What the client is told of a failure of the storage; the log is told the rest.
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
 pub(crate) fn storage(error: sortie_blobs::Error) -> Error {
     match error {
         sortie_blobs::Error::Unavailable(_) => {

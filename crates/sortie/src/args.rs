@@ -2,6 +2,7 @@
 
 pub(crate) mod artifacts;
 mod connections;
+mod files;
 
 use std::path::PathBuf;
 
@@ -9,7 +10,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use sortie_api::{KeyId, Role, RunId, RunStatus};
 
-pub(crate) use self::connections::{ConnectionName, ConnectionsCommand, PutArgs};
+pub(crate) use self::{
+    connections::{ConnectionName, ConnectionsCommand, PutArgs},
+    files::{FileRef, FilesCommand},
+};
 use crate::config::Flags;
 
 /// Runs AI agents on demand.
@@ -51,6 +55,9 @@ pub(crate) enum Command {
     /// Save, list, test and authorize connections to APIs and MCP servers
     #[command(subcommand)]
     Connections(ConnectionsCommand),
+    /// Save, list, fetch, rename and delete files that runs can be given
+    #[command(subcommand)]
+    Files(FilesCommand),
     /// Make, list and revoke API keys
     #[command(subcommand)]
     Keys(KeysCommand),

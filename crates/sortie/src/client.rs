@@ -1,13 +1,15 @@
 //! The engine's API as the command line uses it.
 
+mod artifacts;
+mod files;
+
 use std::{collections::VecDeque, time::Duration};
 
-use bytes::Bytes;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sortie_api::{
-    Artifact, Connection, ErrorBody, ErrorCode, Event, KeyId, Run, RunDefinition, RunId, RunPage, RunRequest,
+    Connection, ErrorBody, ErrorCode, Event, KeyId, Run, RunDefinition, RunId, RunPage, RunRequest,
     RunStatus,
     connection::{Authorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey},
@@ -19,6 +21,11 @@ use sortie_net::{
     sse::{Message, Parser},
 };
 use url::Url;
+
+pub(crate) use self::{
+    artifacts::Content,
+    files::{passing_name, refs},
+};
 
 use crate::args::ConnectionName;
 use crate::failure::{Exit, Failure, Result};
@@ -38,17 +45,6 @@ const RECONNECTIONS: u32 = 5;
 /// Pause before a reconnection, where the stream asked for none; and the longest that it is given.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// Content on its way, which is not held in memory.
-pub(crate) struct Content(Response);
-
-impl Content {
-    /// The next piece; none at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
-        let chunk = self.0.chunk().await;
-        chunk.map_err(|error| Failure::unavailable(format!("the download broke off: {error}")))
-    }
-}
 
 /// A client of one engine with one key.
 #[derive(Clone, Debug)]
@@ -216,23 +212,6 @@ impl Client {
 
     pub(crate) async fn run_definition(&self, id: RunId) -> Result<RunDefinition> {
         self.get(&format!("v1/runs/{id}/definition")).await
-    }
-
-    pub(crate) async fn run_artifacts(&self, id: RunId) -> Result<Vec<Artifact>> {
-        self.get(&format!("v1/runs/{id}/artifacts")).await
-    }
-
-    /// The content of an artifact, piece by piece.
-    pub(crate) async fn run_artifact(&self, id: RunId, path: &str) -> Result<Content> {
-        let mut url = self
-            .base
-            .join(&format!("v1/runs/{id}/artifacts"))
-            .map_err(|error| Failure::usage(format!("{}: {error}", self.base)))?;
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.extend(path.split('/'));
-        }
-        let request = self.request(Method::GET, url.as_str())?;
-        Ok(Content(self.send(request).await?))
     }
 
     pub(crate) async fn models(&self) -> Result<ModelCatalog> {

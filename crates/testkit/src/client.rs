@@ -10,7 +10,7 @@ use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sortie_api::{ErrorBody, Event, Run, RunStatus};
+use sortie_api::{ErrorBody, Event, File, Run, RunStatus};
 use tokio::{net::TcpStream, task::JoinSet, time::timeout};
 
 use crate::sse::{Item, Message, Parser};
@@ -95,6 +95,9 @@ impl Answer {
     }
 }
 
+/// What the parts of a form are divided by.
+pub const BOUNDARY: &str = "the-end-of-a-part";
+
 impl Client {
     /// A client of the node at `address`.
     pub fn new(address: SocketAddr, key: Option<String>) -> Self {
@@ -155,6 +158,30 @@ impl Client {
             headers: parts.headers,
             body,
         })
+    }
+
+    /// Uploads a file; an error unless it is saved.
+    pub async fn upload(&self, name: &str, content: impl AsRef<[u8]>) -> Result<File> {
+        let head = format!("form-data; name=\"file\"; filename=\"{name}\"");
+        let answer = self.send_form(&[(&head, content.as_ref())]).await?;
+        answer.expect(201)?.read()
+    }
+
+    /// Sends a form to `/v1/files`: of each part the value of its `Content-Disposition`, with further head lines behind it
+    /// where there are any, and its content.
+    pub async fn send_form(&self, parts: &[(&str, &[u8])]) -> Result<Answer> {
+        let mut body = Vec::new();
+        for (head, content) in parts {
+            body.extend_from_slice(format!("--{BOUNDARY}\r\nContent-Disposition: {head}\r\n\r\n").as_bytes());
+            body.extend_from_slice(content);
+            body.extend_from_slice(b"\r\n");
+        }
+        body.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
+        let form = HeaderValue::from_static("multipart/form-data; boundary=the-end-of-a-part");
+        self.clone()
+            .with_header("content-type", form)
+            .send(Method::POST, "/v1/files", body.into())
+            .await
     }
 
     async fn open(

@@ -13,6 +13,7 @@ pub mod model;
 pub mod node;
 pub mod postgres;
 mod responses;
+pub mod s3;
 pub mod serve;
 pub mod service;
 pub mod sse;

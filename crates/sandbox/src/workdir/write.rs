@@ -23,7 +23,7 @@ static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 pub(super) fn replace(
     dir: BorrowedFd<'_>,
     path: &RelPath,
-    fill: impl FnOnce(&mut File) -> io::Result<()>,
+    content: impl FnOnce(&mut File) -> io::Result<()>,
     owner: Option<&RunUid>,
 ) -> Result<(), FileError> {
     let (folders, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
@@ -32,7 +32,7 @@ pub(super) fn replace(
     let mode = mode_of(folder, name)?;
     let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
     let temporary = format!(".sortie-{}-{number}.tmp", std::process::id());
-    let written = write_new(folder, &temporary, fill, (mode, owner))
+    let written = write_new(folder, &temporary, content, (mode, owner))
         .and_then(|()| Ok(renameat(folder, &temporary, folder, name)?));
     if let Err(error) = written {
         // It may not even have been made; what counts is the first error.
@@ -90,12 +90,12 @@ fn mode_of(folder: BorrowedFd<'_>, name: &str) -> Result<Mode, FileError> {
 fn write_new(
     folder: BorrowedFd<'_>,
     name: &str,
-    fill: impl FnOnce(&mut File) -> io::Result<()>,
+    content: impl FnOnce(&mut File) -> io::Result<()>,
     (mode, owner): (Mode, Option<&RunUid>),
 ) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?);
-    fill(&mut file)?;
+    content(&mut file)?;
     fchmod(&file, mode)?;
     give_to(&file, owner)
 }

@@ -181,7 +181,7 @@ fn range(headers: &HeaderMap, size: u64) -> Asked {
         let (unit, range) = value.split_once('=')?;
         let (first, last) = range.trim().split_once('-')?;
         unit.trim().eq_ignore_ascii_case("bytes").then_some(())?;
-        Some((number(first)?, number(last)?))
+        Some((number(first).ok()?, number(last).ok()?))
     });
     let part = match ends {
         Some((Some(first), Some(last))) if first > last => return Asked::Nothing,
@@ -199,16 +199,19 @@ fn range(headers: &HeaderMap, size: u64) -> Asked {
     }
 }
 
+/// A text that is neither digits nor empty.
+struct NoNumber;
+
 /// Digits, or nothing; what is neither is no range. More than fits is as good as the end.
-fn number(text: &str) -> Option<Option<u64>> {
+fn number(text: &str) -> Result<Option<u64>, NoNumber> {
     let text = text.trim();
     if text.is_empty() {
-        return Some(None);
+        return Ok(None);
     }
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
+        return Err(NoNumber);
     }
-    Some(Some(text.parse().unwrap_or(u64::MAX)))
+    Ok(Some(text.parse().unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]

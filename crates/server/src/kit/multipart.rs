@@ -206,11 +206,11 @@ async fn in_time<T>(started: Instant, counts: &Counts, work: impl Future<Output 
 
 /// The library's words name what is wrong with the form, never a place in this program.
 fn broken(error: multer::Error) -> ApiError {
-    match error {
-        multer::Error::StreamReadFailed(cause) => match cause.downcast::<TooMuchBetween>() {
-            Ok(rule) => ApiError::invalid_request(format!("the multipart body has {rule}")),
-            Err(_) => ApiError::invalid_request("the body could not be read"),
-        },
-        error => ApiError::invalid_request(format!("the multipart body is malformed: {error}")),
+    let multer::Error::StreamReadFailed(cause) = error else {
+        return ApiError::invalid_request(format!("the multipart body is malformed: {error}"));
+    };
+    match cause.downcast::<TooMuchBetween>() {
+        Ok(rule) => ApiError::invalid_request(format!("the multipart body has {rule}")),
+        Err(_) => ApiError::invalid_request("the body could not be read"),
     }
 }

@@ -6,7 +6,7 @@ use axum::{extract::State, response::Response};
 use http::{HeaderMap, Method};
 use sortie_api::{Artifact, RunId};
 
-use super::files::send;
+use super::files::{Content, send};
 use crate::{
     app::App,
     kit::{ApiResult, Below, Json, Member, Path},
@@ -46,8 +46,8 @@ pub(crate) async fn list_run_artifacts(
         ("If-None-Match" = Option<String>, Header, nullable = false, description = "An entity tag that the client has."),
     ),
     responses(
-        (status = 200, description = "The content.", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "The bytes that were asked for.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 200, description = "The content.", content_type = "application/octet-stream", body = Content),
+        (status = 206, description = "The bytes that were asked for.", content_type = "application/octet-stream", body = Content),
         (status = 304, description = "The client has the content already."),
         (status = 412, description = "The content is another one than `If-Match` names.", body = sortie_api::ErrorBody),
         (status = 416, description = "The content has none of the bytes that were asked for.", body = sortie_api::ErrorBody),

@@ -17,6 +17,10 @@ use sortie_api::{
     limits,
 };
 use sortie_engine::{Stored, Upload};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, schema::Type},
+};
 
 use super::cursor::{opened, sealed};
 use crate::{
@@ -43,6 +47,22 @@ pub(crate) struct FileForm {
     name: Option<String>,
 }
 
+// For the document only: content is sent piece by piece.
+/// Bytes.
+pub(crate) struct Content;
+
+impl PartialSchema for Content {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
+            .content_media_type("application/octet-stream")
+            .into()
+    }
+}
+
+impl ToSchema for Content {}
+
 /// Save a file
 ///
 /// A multipart form: field `file`, and optionally field `name`. Without `name` the file is called as its `filename`, without
@@ -50,9 +70,12 @@ pub(crate) struct FileForm {
 /// as JSON, an artifact of a run: it becomes a file of its own without being copied, and stays when the run is deleted.
 #[utoipa::path(
     post, path = "/v1/files", tag = "files",
-    request_body(content((FileForm = "multipart/form-data"), (KeepArtifact = "application/json", example = json!({
-        "run": "run_01kafs6w1cefkstv6qr1ptb0mp", "path": "report.md", "name": "report-2026.md"
-    }))), description = "The file, or the artifact."),
+    request_body(content(
+        (FileForm = "multipart/form-data", example = json!({"file": "order,total\n1,20\n", "name": "orders.csv"})),
+        (KeepArtifact = "application/json", example = json!({
+            "run": "run_01kafs6w1cefkstv6qr1ptb0mp", "path": "report.md", "name": "report-2026.md"
+        })),
+    ), description = "The file, or the artifact."),
     responses(
         (status = 201, description = "The saved file.", body = File, links(
             ("get_file" = (operation_id = "get_file", parameters(("file" = "$response.body#/id")))),
@@ -245,7 +268,7 @@ pub(crate) async fn list_files(
     let more = items.len() > shown;
     items.truncate(shown);
     let next_cursor = match items.last() {
-        Some(last) if more => sealed(&list, (last.created_at, &last.id.to_string())),
+        Some(file) if more => sealed(&list, (file.created_at, &file.id.to_string())),
         Some(_) | None => String::new(),
     };
     Ok(Json(FileList::Page(FilePage { items, next_cursor })))
@@ -283,8 +306,8 @@ pub(crate) async fn get_file(
         ("If-None-Match" = Option<String>, Header, nullable = false, description = "An entity tag that the client has."),
     ),
     responses(
-        (status = 200, description = "The content.", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "The bytes that were asked for.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 200, description = "The content.", content_type = "application/octet-stream", body = inline(Content), example = json!("order,total\n1,20\n")),
+        (status = 206, description = "The bytes that were asked for.", content_type = "application/octet-stream", body = inline(Content), example = json!("order")),
         (status = 304, description = "The client has the content already."),
         (status = 412, description = "The content is another one than `If-Match` names.", body = sortie_api::ErrorBody),
         (status = 416, description = "The content has none of the bytes that were asked for.", body = sortie_api::ErrorBody),

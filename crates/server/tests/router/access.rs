@@ -18,7 +18,7 @@ enum Foreign {
 }
 
 /// Operations that need a key: name, method, path, body, role, what a stranger sees.
-const TABLE: [(&str, Method, &str, &str, &str, Foreign); 18] = [
+const TABLE: [(&str, Method, &str, &str, &str, Foreign); 23] = [
     ("get_me", Method::GET, "/v1/me", "", "member", Foreign::ItsOwn),
     (
         "create_run",
@@ -64,6 +64,46 @@ const TABLE: [(&str, Method, &str, &str, &str, Foreign); 18] = [
         "get_run_definition",
         Method::GET,
         "/v1/runs/{run}/definition",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "list_files",
+        Method::GET,
+        "/v1/files",
+        "",
+        "member",
+        Foreign::ItsOwn,
+    ),
+    (
+        "get_file",
+        Method::GET,
+        "/v1/files/ours.txt",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "get_file_content",
+        Method::GET,
+        "/v1/files/ours.txt/content",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "rename_file",
+        Method::PATCH,
+        "/v1/files/ours.txt",
+        r#"{"name":"ours.txt"}"#,
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "delete_file",
+        Method::DELETE,
+        "/v1/files/ours.txt",
         "",
         "member",
         Foreign::NotFound,
@@ -161,6 +201,9 @@ const TABLE: [(&str, Method, &str, &str, &str, Foreign); 18] = [
 /// Beside the table because its answer is made once.
 const CREATE_KEY: (&str, &str, &str) = ("create_key", "/v1/admin/keys", r#"{"name":"x"}"#);
 
+/// Beside the table because its body is a form, and a file is deleted once: `files` has what a member may do.
+const CREATE_FILE: (&str, &str) = ("create_file", "/v1/files");
+
 /// What anybody may ask, and what is answered where nothing is sent along.
 const PUBLIC: [(&str, &str, u16); 6] = [
     ("list_models", "/v1/models", 200),
@@ -184,6 +227,7 @@ fn every_documented_operation_has_a_line_in_the_access_table() {
     let mut lines: BTreeSet<&str> = TABLE.iter().map(|line| line.0).collect();
     lines.extend(PUBLIC.iter().map(|line| line.0));
     lines.insert(CREATE_KEY.0);
+    lines.insert(CREATE_FILE.0);
     assert_eq!(documented, lines);
 }
 
@@ -200,6 +244,7 @@ impl Resources {
         let left =
             json!({"prompt": "x", "shell": false, "files": [{"path": "outputs/a/b.txt", "content": "b"}]});
         let (_, left) = rig.admin.complete(&left).await.unwrap();
+        let left = left.id.to_string();
         let key = rig
             .admin
             .post("/v1/admin/keys", &json!({"name": "mine"}))
@@ -216,11 +261,8 @@ impl Resources {
             .await
             .unwrap();
         put.expect(201).unwrap();
-        Self {
-            run,
-            left: left.id.to_string(),
-            key,
-        }
+        rig.admin.upload("ours.txt", "ours").await.unwrap();
+        Self { run, left, key }
     }
 
     async fn call(&self, client: &Client, method: &Method, path: &str, body: &'static str) -> Answer {
@@ -265,6 +307,7 @@ async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
         .map(|line| (line.0, line.1.clone(), line.2, line.3))
         .collect();
     lines.push((CREATE_KEY.0, Method::POST, CREATE_KEY.1, CREATE_KEY.2));
+    lines.push((CREATE_FILE.0, Method::POST, CREATE_FILE.1, ""));
     for (name, method, path, body) in lines {
         for (client, challenge) in [
             (rig.admin.anonymous(), "Bearer"),
@@ -290,7 +333,10 @@ async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
 async fn a_role_that_is_too_small_is_forbidden() {
     let rig = Rig::start().await;
     let resources = Resources::of(&rig).await;
-    for (name, method, path, body, role, _) in TABLE.iter().filter(|line| line.0 != "delete_key") {
+    for (name, method, path, body, role, _) in TABLE
+        .iter()
+        .filter(|line| !matches!(line.0, "delete_key" | "delete_file"))
+    {
         let answer = resources.call(&rig.member, method, path, body).await;
         if *role == "admin" {
             answer

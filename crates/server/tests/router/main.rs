@@ -10,6 +10,8 @@
 )]
 
 mod access;
+mod downloads;
+mod files;
 mod refusals;
 mod rig;
 mod runs;

@@ -25,6 +25,8 @@ pub(crate) struct Rig {
     pub(crate) admin: Client,
     /// With a member key of the first organization.
     pub(crate) member: Client,
+    /// That key.
+    pub(crate) member_key: String,
     /// With an admin key of the second organization.
     pub(crate) stranger: Client,
     /// The first organization.
@@ -33,7 +35,7 @@ pub(crate) struct Rig {
     pub(crate) engine: Engine,
     pub(crate) stop: CancellationToken,
     serving: TaskTracker,
-    _dir: TempDir,
+    pub(crate) dir: TempDir,
 }
 
 /// Limits far above what a test sends.
@@ -62,6 +64,11 @@ impl Rig {
     }
 
     pub(crate) async fn start_with(mode: Mode, options: Options) -> Self {
+        Self::start_engine(mode, options, sortie_engine::Options::default()).await
+    }
+
+    /// With these settings of the engine, as far as the rig has none of its own.
+    pub(crate) async fn start_engine(mode: Mode, options: Options, engine: sortie_engine::Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("sortie.db");
         let store = Store::open(&format!("sqlite:{}", file.display())).await.unwrap();
@@ -71,7 +78,7 @@ impl Rig {
             shutdown_grace: Duration::from_millis(50),
             master_keys: vec![MasterKey::new([7; 32])],
             base_url: Some("http://127.0.0.1:9".to_owned()),
-            ..sortie_engine::Options::default()
+            ..engine
         };
         let no_sandbox = Err("this test has no sandbox.".to_owned());
         let engine = Engine::start(engine, store, no_sandbox).await.unwrap();
@@ -99,6 +106,7 @@ impl Rig {
         serving.close();
         Self {
             member: admin.with_key(member.expose()),
+            member_key: member.expose().to_owned(),
             stranger: admin.with_key(stranger.expose()),
             admin,
             org,
@@ -106,7 +114,7 @@ impl Rig {
             engine,
             stop,
             serving,
-            _dir: dir,
+            dir,
         }
     }
 

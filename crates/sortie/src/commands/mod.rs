@@ -4,6 +4,7 @@ mod artifacts;
 mod config;
 mod connections;
 mod doctor;
+mod files;
 mod keys;
 mod models;
 mod run;
@@ -43,6 +44,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Run(args) => run::run(&context, args).await,
         Command::Runs(command) => runs::execute(&context, command).await,
         Command::Connections(command) => connections::execute(&context, command).await,
+        Command::Files(command) => files::execute(&context, command).await,
         Command::Keys(command) => keys::execute(&context, command).await,
         Command::Models(args) => models::list(&context, &args).await,
         Command::Openapi => print_json(&sortie_server::openapi()),

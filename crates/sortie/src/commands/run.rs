@@ -16,6 +16,7 @@ use sortie_sandbox::{Capabilities, Level};
 use super::Context;
 use crate::{
     args::{Document, FileArg, RunArgs},
+    client::{passing_name, refs},
     connect::{Connection, Need},
     failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
@@ -26,15 +27,47 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
     let mut flags = context.flags.clone();
     args.node.add_to(&mut flags);
     let config = context.client_config(&flags)?;
-    let request = request(&args)?;
+    let mut request = request(&args)?;
     let need = if args.attendance.detach {
         Need::Keep
     } else {
         Need::Work
     };
     let connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
-    let done = on(&connection, context, &args, &request).await;
+    let done = with_files(&connection, context, &args, &mut request).await;
     connection.close().await;
+    done
+}
+
+/// Uploads what is too large to be sent along, and deletes it again once the run is over.
+async fn with_files(
+    connection: &Connection,
+    context: &Context,
+    args: &RunArgs,
+    request: &mut RunRequest,
+) -> Result<Exit> {
+    let mut uploaded = Vec::new();
+    let files = request.files.iter_mut().flatten().zip(&args.files);
+    for (file, arg) in files.filter(|(file, _)| file.content.is_none()) {
+        let saved = connection
+            .client
+            .upload(&arg.path, &passing_name(&arg.path)?)
+            .await?;
+        file.file = Some(saved.id.to_string());
+        uploaded.push(saved.id);
+    }
+    let done = on(connection, context, args, request).await;
+    let is_over =
+        !args.attendance.detach && !matches!(&done, Err(failure) if failure.exit == Exit::Unavailable);
+    for file in refs(&uploaded) {
+        if !is_over {
+            terminal::note(&format!(
+                "{file} stays, for the run may still need it; `sortie files delete` removes it"
+            ));
+        } else if let Err(failure) = connection.client.delete_file(&file).await {
+            terminal::note(&format!("{file} could not be deleted: {failure}"));
+        }
+    }
     done
 }
 
@@ -121,42 +154,56 @@ fn prompt(text: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| Failure::usage("the prompt from standard input is not UTF-8 text"))
 }
 
+/// What the run is given. Files without content are to be uploaded.
 fn files(args: &[FileArg]) -> Result<Vec<RunFile>> {
     let mut left = INLINE_FILES_BYTES;
     args.iter()
         .map(|file| {
-            let content = read_text("--file", &file.path, left)?;
-            left -= content.len();
+            let content = read_inline(&file.path, left)?;
+            left -= content.as_ref().map_or(0, String::len);
             Ok(RunFile {
                 path: file.name.clone(),
                 file: None,
-                content: Some(content),
+                content,
             })
         })
         .collect()
 }
 
-/// Reads a text file that a flag names, of at most `limit` bytes.
-fn read_text(flag: &str, path: &Path, limit: usize) -> Result<String> {
-    let wrong = |what: &str| Failure::usage(format!("{flag} {}: {what}", path.display()));
+/// The text of a file that can be sent along with a run; none where it is more than `limit` bytes, or no text.
+fn read_inline(path: &Path, limit: usize) -> Result<Option<String>> {
+    let bytes = read_at_most("--file", path, limit)?;
+    // JSON takes every text but one with U+0000, which the engine refuses.
+    Ok(bytes
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .filter(|text| !text.contains('\0')))
+}
+
+/// Reads a file that a flag names; none where it is more than `limit` bytes.
+fn read_at_most(flag: &str, path: &Path, limit: usize) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| {
             let limit = u64::try_from(limit).unwrap_or(u64::MAX);
             file.take(limit.saturating_add(1)).read_to_end(&mut bytes)
         })
-        .map_err(|error| wrong(&error.to_string()))?;
-    if bytes.len() > limit {
-        return Err(wrong("more than 8 MiB of files; a run takes no more"));
-    }
-    String::from_utf8(bytes).map_err(|_| wrong("not UTF-8 text, which is all that can be sent with a run"))
+        .map_err(|error| Failure::usage(format!("{flag} {}: {error}", path.display())))?;
+    Ok((bytes.len() <= limit).then_some(bytes))
+}
+
+/// Reads a text file that a flag names.
+fn read_text(flag: &str, path: &Path) -> Result<String> {
+    let wrong = |what: &str| Failure::usage(format!("{flag} {}: {what}", path.display()));
+    let bytes = read_at_most(flag, path, INLINE_FILES_BYTES)?
+        .ok_or_else(|| wrong("more than 8 MiB; a run takes no more"))?;
+    String::from_utf8(bytes).map_err(|_| wrong("not UTF-8 text"))
 }
 
 fn json(flag: &str, document: &Document) -> Result<Box<RawValue>> {
     let (text, place) = match document {
         Document::Inline(text) => (text.clone(), String::new()),
         Document::File(path) => (
-            read_text(flag, &PathBuf::from(path), INLINE_FILES_BYTES)?,
+            read_text(flag, &PathBuf::from(path))?,
             format!(" {}", path.display()),
         ),
     };
@@ -234,6 +281,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_text_or_too_large_is_left_to_be_uploaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str, content: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            path.display().to_string()
+        };
+        let (binary, zero) = (path("x.bin", &[0xff, 0xfe]), path("zero", b"a\0b"));
+        let (large, small) = (path("large", &vec![b'x'; 8 << 20]), path("small", b"y"));
+        let arguments = [
+            "x", "--file", &binary, "--file", &zero, "--file", &large, "--file", &small,
+        ];
+        let files = request_of(&arguments).unwrap()["files"].clone();
+        let inline: Vec<bool> = files
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|file| file["content"].is_string())
+            .collect();
+        assert_eq!(inline, [false, false, true, false]);
+    }
+
+    #[test]
     fn what_cannot_be_sent_is_refused_with_its_flag() {
         let folder = tempfile::tempdir().unwrap();
         let binary = folder.path().join("x.bin");
@@ -242,8 +312,8 @@ mod tests {
         std::fs::File::create(&large).unwrap().set_len(9 << 20).unwrap();
         let (binary, large) = (binary.display().to_string(), large.display().to_string());
         assert!(refusal(&["x", "--file", "/nowhere/x"]).starts_with("--file /nowhere/x: No such file"));
-        assert!(refusal(&["x", "--file", &binary]).contains("not UTF-8 text"));
-        assert!(refusal(&["x", "--file", &large]).contains("more than 8 MiB"));
+        assert!(refusal(&["x", "--output-schema", &format!("@{binary}")]).contains("not UTF-8 text"));
+        assert!(refusal(&["x", "--output-schema", &format!("@{large}")]).contains("more than 8 MiB"));
         assert!(refusal(&["x", "--input", "{"]).starts_with("--input: not JSON: "));
         assert!(refusal(&["x", "--output-schema", "@/nowhere"]).starts_with("--output-schema /nowhere: "));
     }

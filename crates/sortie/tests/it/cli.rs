@@ -31,12 +31,12 @@ fn alone(data: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Runs a command to its end; an error unless it exits with `code`.
-fn exits(mut command: Command, code: i32) -> Result<Output> {
+pub(crate) fn exits(mut command: Command, code: i32) -> Result<Output> {
     let output = command.output().context("the command does not start")?;
     ensure!(
         output.status.code() == Some(code),
@@ -49,11 +49,11 @@ fn exits(mut command: Command, code: i32) -> Result<Output> {
 }
 
 /// The standard output of a command beside a node.
-fn said(node: &Node, arguments: &[&str]) -> Result<String> {
+pub(crate) fn said(node: &Node, arguments: &[&str]) -> Result<String> {
     Ok(text(&exits(node.sortie(arguments), 0)?.stdout))
 }
 
-fn json_said(node: &Node, arguments: &[&str]) -> Result<Value> {
+pub(crate) fn json_said(node: &Node, arguments: &[&str]) -> Result<Value> {
     let said = said(node, arguments)?;
     serde_json::from_str(&said).with_context(|| said.clone())
 }

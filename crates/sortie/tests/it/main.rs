@@ -8,6 +8,7 @@
 mod cli;
 mod connections;
 mod errors;
+mod files;
 mod keys;
 mod kit;
 mod me;

@@ -1,0 +1,86 @@
+//! A file of 100 MiB up and down, beside a plain copy on the same disk, and what the node's memory does meanwhile.
+
+use std::{fs, time::Instant};
+
+use anyhow::{Context, Result, ensure};
+use sortie_api::File;
+use sortie_testkit::Node;
+
+use crate::{
+    Bench,
+    memory::{mebibytes, resident},
+    report::Report,
+};
+
+/// The size of the file, in bytes.
+const SIZE: usize = 100 << 20;
+const ROUNDS: u8 = 5;
+
+/// Measures all of it.
+pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("file") {
+        return Ok(());
+    }
+    let node = bench.node().await?;
+    let client = node.client()?;
+    let before = resident(&node)?;
+    let (mut up, mut down, mut copy) = (0.0_f64, 0.0_f64, 0.0_f64);
+    for round in 0..ROUNDS {
+        // Another content each time: the same is stored once.
+        let content: Vec<u8> = (0_u32..)
+            .map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3] ^ round)
+            .take(SIZE)
+            .collect();
+        let name = format!("bench-{round}");
+        let begun = Instant::now();
+        let file: File = client.upload(&name, &content).await?;
+        up = up.max(rate(begun));
+        ensure!(file.size == i64::try_from(SIZE)?, "not all of it was taken");
+        let begun = Instant::now();
+        let answer = client
+            .get(&format!("/v1/files/{name}/content"))
+            .await?
+            .expect(200)?;
+        down = down.max(rate(begun));
+        ensure!(answer.body == content, "another content came back");
+        copy = copy.max(plain_copy(&node, &content)?);
+    }
+    report.add("file of 100 MiB, upload, best of 5", format!("{up:.0} MiB/s"));
+    report.add("… download, best of 5", format!("{down:.0} MiB/s"));
+    report.add(
+        "… a plain copy on the same disk, synced, best of 5",
+        format!("{copy:.0} MiB/s"),
+    );
+    report.add("… resident memory of the node before", mebibytes(before)?);
+    report.add("… its highest until the end", mebibytes(highest(&node)?)?);
+    Ok(())
+}
+
+/// MiB a second since `begun`, for one file.
+fn rate(begun: Instant) -> f64 {
+    100.0 / begun.elapsed().as_secs_f64()
+}
+
+fn plain_copy(node: &Node, content: &[u8]) -> Result<f64> {
+    let source = node.data_dir().join("source");
+    let target = node.data_dir().join("target");
+    fs::write(&source, content)?;
+    let begun = Instant::now();
+    fs::copy(&source, &target)?;
+    fs::File::open(&target)?.sync_all()?;
+    let rate = rate(begun);
+    fs::remove_file(source)?;
+    fs::remove_file(target)?;
+    Ok(rate)
+}
+
+/// The most memory that the node's process ever had, in bytes.
+fn highest(node: &Node) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", node.pid()?))?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .context("no VmHWM")?;
+    let kib: u64 = line.split_whitespace().nth(1).context("no figure")?.parse()?;
+    Ok(kib * 1024)
+}

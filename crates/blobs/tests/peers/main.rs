@@ -1,0 +1,125 @@
+//! Content in a store that speaks S3: moto's server, which `scripts/peers` installs.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{io::Read, path::Path};
+
+use futures_util::TryStreamExt;
+use sortie_api::{BlobId, Credential, OrgId, Timestamp};
+use sortie_blobs::{Address, Blobs, Error, Settings, Staged};
+use sortie_testkit::s3::{BUCKET, S3};
+
+async fn open(store: &S3, folder: &Path, bucket: &str) -> Blobs {
+    let settings = Settings {
+        url: format!("s3://{bucket}/some/where"),
+        staging: folder.join("staging"),
+        aws: store
+            .variables()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), Credential::new(value)))
+            .collect(),
+    };
+    Blobs::open(&settings).await.unwrap()
+}
+
+async fn staged(blobs: &Blobs, content: &[u8]) -> Staged {
+    let mut staging = blobs.stage().await.unwrap();
+    staging.write(content).await.unwrap();
+    staging.finish().await.unwrap()
+}
+
+fn address(staged: &Staged) -> Address {
+    let at = Timestamp::from_micros(1_700_000_000_000_000);
+    Address {
+        org: OrgId::new(at, [1; 10]),
+        sha256: staged.sha256(),
+        blob: BlobId::new(at, [2; 10]),
+    }
+}
+
+#[tokio::test]
+async fn content_of_every_size_goes_to_the_store_and_comes_back() {
+    let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
+    let blobs = open(&store, folder.path(), BUCKET).await;
+    blobs.check().await.unwrap();
+    // The last two go in parts.
+    for length in [0, 5, 8 << 20, (8 << 20) + 1, 20_000_000] {
+        let content: Vec<u8> = (0..length)
+            .map(|at: usize| u8::try_from(at % 251).unwrap())
+            .collect();
+        let staged = staged(&blobs, &content).await;
+        let (address, size) = (address(&staged), content.len() as u64);
+        blobs.keep(address, staged).await.unwrap();
+        let whole: Vec<_> = blobs
+            .read(address, 0..size)
+            .await
+            .unwrap()
+            .try_collect()
+            .await
+            .unwrap();
+        assert!(whole.concat() == content, "{length}");
+        if size > 3 {
+            let part: Vec<_> = blobs
+                .read(address, 2..size - 1)
+                .await
+                .unwrap()
+                .try_collect()
+                .await
+                .unwrap();
+            assert!(part.concat() == content[2..length - 1], "{length}");
+        }
+        let mut file = Vec::new();
+        blobs
+            .open_file(address)
+            .await
+            .unwrap()
+            .read_to_end(&mut file)
+            .unwrap();
+        assert!(file == content, "{length}");
+        assert_eq!(store.keys().await.unwrap(), [format!("some/where/{address}")]);
+        blobs.delete(address).await.unwrap();
+        blobs.delete(address).await.unwrap();
+        assert!(matches!(blobs.open_file(address).await, Err(Error::NotFound)));
+        assert!(store.keys().await.unwrap().is_empty());
+    }
+    let at = Timestamp::from_micros(1);
+    blobs
+        .prove(OrgId::new(at, [3; 10]), BlobId::new(at, [4; 10]))
+        .await
+        .unwrap();
+    assert!(store.keys().await.unwrap().is_empty());
+    assert_eq!(
+        std::fs::read_dir(folder.path().join("staging")).unwrap().count(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_or_is_away_keeps_nothing_and_says_so() {
+    let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
+    let nowhere = open(&store, folder.path(), "no-such-bucket").await;
+    for content in [vec![1; 10], vec![1; 9 << 20]] {
+        let staged = staged(&nowhere, &content).await;
+        let address = address(&staged);
+        let kept = nowhere.keep(address, staged).await;
+        assert!(
+            matches!(kept, Err(Error::Unavailable(_) | Error::NotFound)),
+            "{kept:?}"
+        );
+    }
+    let blobs = open(&store, folder.path(), BUCKET).await;
+    let first = staged(&blobs, b"x").await;
+    let address = address(&first);
+    drop(store);
+    for failed in [
+        blobs.keep(address, first).await,
+        blobs.read(address, 0..1).await.map(drop),
+        blobs.check().await,
+    ] {
+        assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
+    }
+    assert_eq!(
+        std::fs::read_dir(folder.path().join("staging")).unwrap().count(),
+        0
+    );
+}

@@ -1,0 +1,151 @@
+//! Content and time: what nothing refers to goes after an hour, and what something refers to never does.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{path::Path, time::Duration};
+
+use sortie_api::{
+    OrgId, Timestamp,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
+use sortie_engine::{Caller, Clock, Engine, Error, Options, Serves};
+use sortie_store::{Actor, Store};
+
+const START: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
+const HOUR: Duration = Duration::from_hours(1);
+
+struct Rig {
+    engine: Engine,
+    clock: Clock,
+    caller: Caller,
+    dir: tempfile::TempDir,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&format!("sqlite:{}", dir.path().join("test.db").display()))
+            .await
+            .unwrap();
+        let clock = Clock::manual(START);
+        let options = Options {
+            clock: clock.clone(),
+            data_dir: dir.path().to_owned(),
+            serves: Serves::Nothing,
+            ..Options::default()
+        };
+        let engine = Engine::start(options, store, Err("no sandbox".to_owned()))
+            .await
+            .unwrap();
+        let secret = Secret::new(SELF_HOSTED_KEY, [1; 32]);
+        assert!(engine.bootstrap(&secret).await.unwrap());
+        let org: OrgId = engine.authenticate(secret.expose()).await.unwrap().unwrap().org;
+        let caller = Caller {
+            org,
+            actor: Actor::default(),
+            schedule: None,
+        };
+        Self {
+            engine,
+            clock,
+            caller,
+            dir,
+        }
+    }
+
+    async fn upload(&self, name: &str, content: &[u8]) -> Result<(), Error> {
+        let mut upload = self.engine.begin_upload().await?;
+        upload.write(content).await?;
+        self.engine
+            .create_file(&self.caller, upload, name.to_owned(), None)
+            .await
+            .map(drop)
+    }
+
+    fn contents(&self) -> usize {
+        fn below(folder: &Path) -> usize {
+            let entries = std::fs::read_dir(folder)
+                .unwrap()
+                .map(|entry| entry.unwrap().path());
+            entries
+                .map(|path| if path.is_dir() { below(&path) } else { 1 })
+                .sum()
+        }
+        below(&self.dir.path().join("blobs"))
+    }
+}
+
+#[tokio::test]
+async fn content_goes_an_hour_after_the_last_file_that_has_it() {
+    let rig = Rig::start().await;
+    rig.upload("a", b"same").await.unwrap();
+    rig.upload("b", b"same").await.unwrap();
+    rig.upload("c", b"other").await.unwrap();
+    assert_eq!(rig.contents(), 2);
+    rig.engine.delete_file(&rig.caller, "a").await.unwrap();
+    rig.clock.set(START + HOUR * 2);
+    assert_eq!(rig.engine.sweep_contents().await.unwrap(), 0);
+    rig.engine.delete_file(&rig.caller, "b").await.unwrap();
+    assert_eq!(rig.engine.sweep_contents().await.unwrap(), 0);
+    assert_eq!(rig.contents(), 2);
+    rig.clock.set(START + HOUR * 3);
+    assert_eq!(rig.engine.sweep_contents().await.unwrap(), 1);
+    assert_eq!(rig.contents(), 1);
+    assert_eq!(rig.engine.sweep_contents().await.unwrap(), 0);
+    rig.upload("again", b"same").await.unwrap();
+    assert_eq!(rig.contents(), 2);
+    rig.engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_upload_whose_name_was_taken_meanwhile_leaves_content_that_is_swept() {
+    let rig = Rig::start().await;
+    let mut upload = rig.engine.begin_upload().await.unwrap();
+    upload.write(b"late").await.unwrap();
+    rig.upload("a", b"first").await.unwrap();
+    let late = rig
+        .engine
+        .create_file(&rig.caller, upload, "a".to_owned(), None)
+        .await;
+    assert!(matches!(late, Err(Error::Conflict(_))));
+    rig.clock.set(START + HOUR * 2);
+    rig.engine.sweep_contents().await.unwrap();
+    assert_eq!(rig.contents(), 1);
+    rig.engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn storage_that_does_not_work_makes_the_node_unready_and_refuses_uploads() {
+    let rig = Rig::start().await;
+    rig.engine.ready().await.unwrap();
+    let staging = rig.dir.path().join("blobs/staging");
+    std::fs::remove_dir(&staging).unwrap();
+    let refused = rig.upload("a", b"x").await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    rig.engine.shutdown().await;
+
+    let rig = Rig::start().await;
+    std::fs::remove_dir(rig.dir.path().join("blobs/staging")).unwrap();
+    let unready = rig.engine.ready().await;
+    assert!(matches!(unready, Err(Error::Unavailable(_))), "{unready:?}");
+    rig.engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_more_uploads_are_taken_at_once_than_there_is_memory_for() {
+    let rig = Rig::start().await;
+    let mut under_way = Vec::new();
+    loop {
+        match rig.engine.begin_upload().await {
+            Ok(upload) => under_way.push(upload),
+            Err(error) => {
+                assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+                break;
+            }
+        }
+    }
+    assert_eq!(under_way.len(), 16);
+    under_way.pop();
+    assert!(rig.engine.begin_upload().await.is_ok());
+    rig.engine.shutdown().await;
+}

@@ -1,0 +1,91 @@
+//! The commands of `sortie files` and their flags.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use sortie_api::{FileId, file::check_name};
+
+use super::{EngineArgs, ListArgs};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilesCommand {
+    /// List the saved files, newest first
+    List {
+        /// Show at most so many
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Show what is known of a file
+    Get {
+        file: FileRef,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Save a file of this machine
+    Upload {
+        path: PathBuf,
+        /// Its name [default: that of the file]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Fetch the content of a file
+    Download {
+        file: FileRef,
+        /// Where it goes, `-` being standard output; what is there is replaced [default: its name, in this folder]
+        #[arg(long, short, value_name = "PATH|-")]
+        output: Option<PathBuf>,
+        #[command(flatten)]
+        engine: EngineArgs,
+    },
+    /// Give a file another name
+    Rename {
+        file: FileRef,
+        name: String,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Delete a file
+    Delete {
+        file: FileRef,
+        #[command(flatten)]
+        engine: EngineArgs,
+    },
+}
+
+/// A file's ID or name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileRef(String);
+
+impl FileRef {
+    /// The text, as one segment of a path before it is encoded.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<FileId> for FileRef {
+    fn from(id: FileId) -> Self {
+        Self(id.to_string())
+    }
+}
+
+impl std::fmt::Display for FileRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for FileRef {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.parse::<FileId>().is_err() {
+            check_name(text).map_err(|rule| format!("a file's name {rule}"))?;
+        }
+        Ok(Self(text.to_owned()))
+    }
+}

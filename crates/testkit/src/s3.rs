@@ -1,0 +1,95 @@
+//! A store that speaks S3: moto's server, which `scripts/peers` installs, with one bucket.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http::Method;
+
+use crate::Client;
+
+/// The bucket that there is.
+pub const BUCKET: &str = "bucket";
+
+/// The server. Dropping it ends it, with all it holds.
+#[derive(Debug)]
+pub struct S3 {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl S3 {
+    /// Starts the server and makes the bucket.
+    pub async fn start() -> Result<Self> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "where the peers are is no setting of the node"
+        )]
+        let peers = std::env::var("SORTIE_PEERS").map_or_else(
+            |_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"),
+            PathBuf::from,
+        );
+        let program = peers.join("venv/bin/moto_server");
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
+        let mut child = Command::new(&program)
+            .args(["-H", "127.0.0.1", "-p", &address.port().to_string()])
+            .env("PYTHONUNBUFFERED", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("{}: run scripts/peers", program.display()))?;
+        let said = child.stderr.take();
+        let store = Self { child, address };
+        let mut lines = BufReader::new(said.context("the server has no standard error")?).lines();
+        while !lines.next().context("the server ended")??.contains("Running on") {}
+        // Read on, so that it never blocks.
+        std::thread::spawn(move || lines.for_each(drop));
+        let made = store
+            .client()
+            .send(Method::PUT, &format!("/{BUCKET}"), Bytes::new())
+            .await?;
+        made.expect(200)?;
+        Ok(store)
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.address, None)
+    }
+
+    /// The variables that it is reached with.
+    pub fn variables(&self) -> [(&'static str, String); 4] {
+        [
+            ("AWS_ACCESS_KEY_ID", "test".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+            ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
+        ]
+    }
+
+    /// The keys in the bucket.
+    pub async fn keys(&self) -> Result<Vec<String>> {
+        let list = self.client().get(&format!("/{BUCKET}?list-type=2")).await?;
+        Ok(list
+            .text()
+            .split("<Key>")
+            .skip(1)
+            .filter_map(|rest| rest.split("</Key>").next())
+            .map(str::to_owned)
+            .collect())
+    }
+}
+
+impl Drop for S3 {
+    fn drop(&mut self) {
+        // It may have ended by itself, which a test has seen by then.
+        let _killed = self.child.kill();
+        let _waited = self.child.wait();
+    }
+}
