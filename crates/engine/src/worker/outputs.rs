@@ -155,7 +155,7 @@ impl Collection<'_> {
             match self.store(tokio::fs::File::from_std(file), size, path).await {
                 // The end of the run waits for it as well.
                 Err(Error::Unavailable(_)) if self.database_is_away().await => {
-                    tokio::time::sleep(PAUSE).await
+                    tokio::time::sleep(PAUSE).await;
                 }
                 kept => break kept.map_err(told)?,
             }
@@ -249,13 +249,11 @@ impl Collection<'_> {
 
 /// What is told of content that could not be kept; the log is told the rest.
 fn told(error: Error) -> String {
-    match error {
-        Error::Unavailable(reason) => reason,
-        error => {
-            tracing::error!(%error, "an artifact could not be kept");
-            "the engine could not keep it".to_owned()
-        }
+    if let Error::Unavailable(reason) = error {
+        return reason;
     }
+    tracing::error!(%error, "an artifact could not be kept");
+    "the engine could not keep it".to_owned()
 }
 
 /// A path as an event shows it: without control characters, and not longer than a path may be.
