@@ -121,8 +121,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_prompt_promises_no_place_where_files_are_kept() {
-        assert!(!SYSTEM.contains("outputs/"));
+    fn the_system_prompt_names_the_place_where_files_are_kept_to_who_can_write_there() {
+        let (reads, writes) = (
+            system_where([false; 4]),
+            system_where([true, false, false, false]),
+        );
+        assert!(!reads.contains("outputs/") && writes.contains("outputs/"));
         assert!(SYSTEM.contains("deleted when the run ends"));
     }
 

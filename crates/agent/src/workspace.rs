@@ -54,14 +54,30 @@ enum Place {
 /// The directory of a workspace where nothing works any more. Dropped, it stays, for another attempt at the run to
 /// [`reopen`](Workspace::reopen).
 #[derive(Debug, Default)]
-pub struct Remains(Option<Workdir>);
+pub struct Remains(Option<Directory>);
 
 impl Remains {
+    /// Looks into the directory on a blocking thread; `None` where there is none. Dropping the future does not stop the
+    /// work; `delete` waits for it.
+    ///
+    /// # Errors
+    /// When the work broke off, in words for people.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Workdir) -> T + Send + 'static,
+    ) -> Option<Result<T, String>> {
+        let directory = self.0.as_ref()?;
+        Some(directory.run(work).await.map_err(|error| error.to_string()))
+    }
+
     /// Deletes the directory, if there is one.
     pub async fn delete(self) -> Result<(), String> {
-        let Some(workdir) = self.0 else {
+        let Some(Directory { workdir, tasks }) = self.0 else {
             return Ok(());
         };
+        tasks.close();
+        tasks.wait().await;
+        let workdir = Arc::into_inner(workdir).ok_or("the working directory is still in use")?;
         let deleted = tokio::task::spawn_blocking(move || workdir.delete()).await;
         deleted
             .map_err(|error| error.to_string())
@@ -90,7 +106,7 @@ struct Open {
 }
 
 /// A handle on the working directory for work on blocking threads.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Directory {
     workdir: Arc<Workdir>,
     tasks: TaskTracker,
@@ -102,6 +118,13 @@ pub(crate) struct Directory {
 pub(crate) struct BrokenOff(#[from] JoinError);
 
 impl Directory {
+    fn new(workdir: Workdir) -> Self {
+        Self {
+            workdir: Arc::new(workdir),
+            tasks: TaskTracker::new(),
+        }
+    }
+
     /// Does `work` on a blocking thread. Dropping the future does not stop it; `close` waits for it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
@@ -227,7 +250,7 @@ impl Workspace {
         tasks.close();
         tasks.wait().await;
         match Arc::into_inner(workdir) {
-            Some(workdir) => (Remains(Some(workdir)), closed),
+            Some(workdir) => (Remains(Some(Directory::new(workdir))), closed),
             None => (
                 Remains::default(),
                 closed.and(Err("the working directory is still in use".to_owned())),
@@ -330,12 +353,8 @@ impl Workspace {
 
 impl Open {
     fn over(workdir: Workdir) -> Self {
-        let directory = Directory {
-            workdir: Arc::new(workdir),
-            tasks: TaskTracker::new(),
-        };
         Self {
-            directory,
+            directory: Directory::new(workdir),
             input_laid: false,
             sandbox: None,
             proxies: JoinSet::new(),

@@ -3,7 +3,13 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{digest::Sha256, id::FileId, limits, object::objects, time::Timestamp};
+use crate::{
+    digest::Sha256,
+    id::{FileId, RunId},
+    limits,
+    object::objects,
+    time::Timestamp,
+};
 
 /// A saved file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -43,7 +49,21 @@ pub struct RenameFile {
     pub name: String,
 }
 
-objects!(RenameFile);
+/// An artifact of a run that is to become a saved file.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct KeepArtifact {
+    /// The run.
+    pub run: RunId,
+    /// The artifact's path, as the run shows it.
+    #[schema(min_length = 1, max_length = 1024, example = "report.md")]
+    pub path: String,
+    /// The file's name: 1 to 255 bytes, no `/`, no control character, not `.` or `..`, not in the form of a file's id.
+    #[schema(min_length = 1, max_length = 255, example = "report-2026.md")]
+    pub name: String,
+}
+
+objects!(RenameFile KeepArtifact);
 
 /// What a file's name breaks of the rules, if anything.
 ///

@@ -14,6 +14,10 @@ pub const INLINE_FILES_BYTES: usize = 8 * 1024 * 1024;
 pub const FILE_NAME_BYTES: usize = 255;
 /// A saved file, in bytes, where the configuration says nothing else.
 pub const FILE_BYTES: u64 = 100 * 1024 * 1024;
+/// Artifacts of a run.
+pub const ARTIFACTS: usize = 64;
+/// All artifacts of a run together, in bytes.
+pub const ARTIFACT_BYTES: u64 = 100 * 1024 * 1024;
 /// Entries of `web.allow`.
 pub const WEB_DOMAINS: usize = 100;
 /// Entries of `connections`.

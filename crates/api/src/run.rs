@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
+    digest::Sha256,
     id::{RunId, ScheduleId},
     money::Micros,
     request::RunRequest,
@@ -129,9 +130,8 @@ pub struct Artifact {
     /// Its size in bytes.
     #[schema(minimum = 0)]
     pub size: i64,
-    /// SHA-256 of its content, in lowercase hexadecimal.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    pub sha256: String,
+    /// SHA-256 of its content.
+    pub sha256: Sha256,
     /// Its media type, from its name.
     #[schema(example = "text/markdown")]
     pub content_type: String,

@@ -56,8 +56,8 @@ impl Upload {
 /// What a reader needs to know of some content before it is opened.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    org: OrgId,
-    blob: BlobId,
+    pub(crate) org: OrgId,
+    pub(crate) blob: BlobId,
     /// The name it is offered under.
     pub name: String,
     /// Its size in bytes.

@@ -3,6 +3,7 @@
 //! [`Engine`] is the handle that the server and the command line hold. It is cheap to clone; every clone is the same
 //! node. Channels carry hints only: what is true is in the store, and is read again from there.
 
+mod artifacts;
 mod budgets;
 mod callbacks;
 mod caller;
@@ -20,6 +21,7 @@ mod no_sandbox;
 mod node;
 mod options;
 mod peers;
+mod retention;
 mod run_log;
 mod schedules;
 mod sealing;
@@ -74,7 +76,7 @@ use crate::{
     run_log::Records,
     unretained::{Admission, Keeper, MemoryDir, Output, Reader, Request, Unretained},
     web::NodeWeb,
-    worker::{Active, Dispatcher, Own, Places, Source, StopReason, Worker},
+    worker::{Active, Collecting, Dispatcher, Own, Places, Source, StopReason, Worker},
 };
 
 /// How long a stopping node waits for the database to take its last writes.
@@ -162,6 +164,7 @@ impl Engine {
             callbacks: due.clone(),
             contents: contents.clone(),
             schedules: Arc::clone(&schedules),
+            collecting: Collecting::default(),
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
@@ -267,6 +270,16 @@ impl Engine {
         node.tracker.spawn(keeper.run(node.closed.clone()));
         node.tracker
             .spawn(node.contents.clone().sweep_until(node.closed.clone()));
+        if let (Some(retention), Serves::Everyone | Serves::OwnRuns) =
+            (node.options.retention, node.options.serves)
+        {
+            node.tracker.spawn(retention::run(
+                node.store.clone(),
+                node.options.clock.clone(),
+                retention,
+                node.closed.clone(),
+            ));
+        }
         node.tracker.spawn(node::watch(
             node.store.clone(),
             node.hub.clone(),

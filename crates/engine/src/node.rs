@@ -329,7 +329,7 @@ mod tests {
         no_sandbox::NoSandbox,
         testing::{Held, held},
         web::NodeWeb,
-        worker::Worker,
+        worker::{Collecting, Worker},
     };
 
     /// A node that holds one run without a task for it.
@@ -359,6 +359,7 @@ mod tests {
             )
             .unwrap(),
             contents: Contents::open(&options, store.clone()).await.unwrap(),
+            collecting: Collecting::default(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             web: NodeWeb::new(&options).unwrap(),
             schedules: Arc::default(),

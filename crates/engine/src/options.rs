@@ -78,6 +78,8 @@ pub struct Options {
     pub lease: Duration,
     /// How often a node renews its lease.
     pub heartbeat: Duration,
+    /// How long finished runs are kept; `None`: for ever.
+    pub retention: Option<Duration>,
     /// How long runs may go on when the node is told to stop.
     pub shutdown_grace: Duration,
 }
@@ -112,6 +114,7 @@ impl Default for Options {
             surcharge_percent: 0,
             lease: Duration::from_secs(10),
             heartbeat: Duration::from_secs(3),
+            retention: Some(Duration::from_hours(30 * 24)),
             shutdown_grace: Duration::from_secs(30),
         }
     }

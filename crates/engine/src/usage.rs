@@ -116,7 +116,7 @@ pub(crate) async fn keep_counting(store: Store, clock: Clock, stop: Cancellation
 
 /// Counts every hour of every organization that is over; how many there were. An hour with runs that are not settled
 /// waits, and so do those behind it.
-async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
+pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
     let before = Timestamp::from_micros(
         now.as_micros()
             .saturating_sub(i64::try_from(MARGIN.as_micros()).unwrap_or(i64::MAX)),
@@ -177,6 +177,7 @@ mod tests {
         let ended = sortie_api::RunStatus::Failed;
         let finish = Finish {
             receiver: sortie_store::Receiver::Nobody,
+            artifacts: None,
             status: ended,
             output: None,
             error: None,

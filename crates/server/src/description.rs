@@ -93,6 +93,11 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
         {"name": "administration", "description": "API keys, the audit log, usage, and the license of a self-hosted engine."},
         {"name": "operations", "description": "Health and description of the engine."},
     ]);
+    document["paths"] = members(&mut document["paths"])
+        // The router's word for a parameter that takes slashes.
+        .map(|(path, item)| (path.replace("{*", "{"), item.take()))
+        .collect::<Map<_, _>>()
+        .into();
     for (path, item) in members(&mut document["paths"]) {
         for (_, operation) in members(item) {
             complete(path, operation);

@@ -1,6 +1,7 @@
 //! The command line: its commands, flags and help texts.
 
 mod administration;
+pub(crate) mod artifacts;
 mod budgets;
 mod connections;
 mod files;
@@ -280,6 +281,8 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         list: ListArgs,
     },
+    /// List, print or save the files that a run left under outputs/
+    Artifacts(artifacts::ArtifactsArgs),
     /// Print the definition that a run used, as JSON
     Definition {
         run: RunId,

@@ -1,5 +1,6 @@
 //! The engine's API as the command line uses it.
 
+mod artifacts;
 mod files;
 mod schedules;
 mod workflows;
@@ -25,6 +26,7 @@ use sortie_net::{
 use url::Url;
 
 pub(crate) use self::{
+    artifacts::Content,
     files::{passing_name, refs},
     workflows::UsedDefinition,
 };

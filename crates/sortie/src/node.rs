@@ -232,6 +232,7 @@ pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpos
         surcharge_percent: config.surcharge_percent,
         memory_bytes: config.memory_bytes,
         memory_dir: config.memory_dir.clone(),
+        retention: config.retention,
         ..sortie_engine::Options::default()
     }
 }

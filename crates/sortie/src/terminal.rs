@@ -87,6 +87,16 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Writes a piece of a file to standard output, at once: as it is for a file or a program, harmless for a terminal.
+pub(crate) fn print_content(bytes: &[u8]) -> io::Result<()> {
+    if io::stdout().is_terminal() {
+        return print(&harmless(&String::from_utf8_lossy(bytes)));
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
 /// Writes one line to standard output, at once.
 pub(crate) fn print_line(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();

@@ -38,6 +38,8 @@ struct Data {
     output: String,
     output_bytes: u64,
     limit_bytes: u64,
+    path: String,
+    size: u64,
     duration_ms: u64,
     model: String,
     step: u32,
@@ -159,6 +161,10 @@ impl Transcript {
                 "the answer was cut: {} of {} bytes are kept",
                 data.limit_bytes, data.output_bytes
             )),
+            kind::ARTIFACT => self.dim(&format!("kept outputs/{} · {} bytes", data.path, data.size)),
+            kind::ARTIFACT_SKIPPED => {
+                self.warning(&format!("not kept: outputs/{}: {}", data.path, data.reason))
+            }
             kind::RESULT => String::new(),
             other => self.dim(&format!("{other} {}", cut(event.data.get()))),
         }
@@ -411,6 +417,14 @@ mod tests {
             of(
                 "interrupted",
                 &serde_json::json!({"reason": "uncertain_call", "step": 4, "tool": "send_mail", "id": "call_7"}),
+            ),
+            of(
+                "artifact",
+                &serde_json::json!({"path": "report.md", "size": 12, "sha256": "00", "content_type": "text/markdown"}),
+            ),
+            of(
+                "artifact_skipped",
+                &serde_json::json!({"path": "link", "reason": "a link, which is not followed"}),
             ),
             of("something_new", &serde_json::json!({"a": 1})),
         ];

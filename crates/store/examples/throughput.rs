@@ -91,6 +91,7 @@ impl Bench {
             journal: Journal::Empty,
             brought: Brought::Nothing,
             receiver: Receiver::Nobody,
+            artifacts: None,
             status: RunStatus::Succeeded,
             usage: sortie_api::RunUsage::default(),
             output: Some("the answer".to_owned()),

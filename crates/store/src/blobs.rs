@@ -52,7 +52,8 @@ pub struct DoomedBlob {
 /// That nothing refers to the row of `blob` at hand.
 macro_rules! unreferenced {
     () => {
-        "(SELECT f.blob_id FROM file f WHERE f.blob_id = blob.id LIMIT 1) IS NULL"
+        "(SELECT f.blob_id FROM file f WHERE f.blob_id = blob.id LIMIT 1) IS NULL \
+         AND (SELECT a.blob_id FROM artifact_blob a WHERE a.blob_id = blob.id LIMIT 1) IS NULL"
     };
 }
 

@@ -30,6 +30,8 @@ pub use blobs::{DoomedBlob, NewBlob};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use files::{FileRow, NewFile};
+pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
+pub use runs::retention::{Batch, Deleted, Expiry};
 pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};
 pub use schedules::{
     Due, FireRow, Fires, NextInstant, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,

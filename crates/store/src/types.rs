@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use crate::runs::artifacts::NewArtifacts;
 use sortie_api::{
     AuditId, BudgetScope, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
     event::EventType, id::KeyId,
@@ -481,6 +482,8 @@ pub struct Finish {
     pub brought: Brought,
     /// Whether it has a callback, which is due now.
     pub receiver: Receiver,
+    /// What it left under `outputs/`, if anything.
+    pub artifacts: Option<NewArtifacts>,
     /// When it ended.
     pub at: Timestamp,
 }

@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use sortie_api::{
-    KeyId, OrgId, Role, Timestamp,
+    KeyId, OrgId, Role, RunId, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use tempfile::TempDir;
@@ -257,6 +257,24 @@ impl Node {
         );
         execute(database.url(), sql).await?;
         Ok(self.client()?.with_key(secret.expose()))
+    }
+
+    /// Puts the life of a run so far into the past. The node must be down.
+    pub async fn age(&self, run: &RunId, by: Duration) -> Result<()> {
+        ensure!(self.process.is_none(), "the node is up");
+        let micros = by.as_micros();
+        let sql = format!(
+            "UPDATE run SET created_at = created_at - {micros}, started_at = started_at - {micros}, \
+             finished_at = finished_at - {micros} WHERE id = '{run}'"
+        );
+        match &self.records {
+            Records::InDataFolder => {
+                let file = rusqlite::Connection::open(self.data_dir().join("sortie.db"))?;
+                ensure!(file.execute(&sql, ())? == 1, "{run} is not there");
+                Ok(())
+            }
+            Records::Shared(database) => execute(database.url(), sql).await,
+        }
     }
 
     /// The process id; an error when it is down.

@@ -183,6 +183,7 @@ impl Rig {
             journal: sortie_store::Journal::Empty,
             brought: sortie_store::Brought::Nothing,
             receiver: sortie_store::Receiver::Nobody,
+            artifacts: None,
             at: now,
         };
         store.finish_run(fence, finish).await.unwrap();

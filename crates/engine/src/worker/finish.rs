@@ -30,6 +30,11 @@ impl Ended {
             self
         }
     }
+
+    /// Whether what lies under `outputs/` is kept: where the run came to an end of its own, whatever came of it.
+    pub(crate) fn leaves_artifacts(&self) -> bool {
+        matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::TimedOut)
+    }
 }
 
 /// Why a run whose worker was lost does not go on.
@@ -67,6 +72,7 @@ pub(crate) fn final_events(
             Some(_) => Receiver::Waits,
             None => Receiver::Nobody,
         },
+        artifacts: None,
         at,
     };
     let mut add = |event: &EventType| NewEvent::new(event, at).map(|event| finish.events.push(event));

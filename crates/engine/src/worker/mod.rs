@@ -4,6 +4,7 @@ mod active;
 mod dispatch;
 mod files;
 mod finish;
+mod outputs;
 mod places;
 mod recorder;
 mod resume;
@@ -13,6 +14,7 @@ mod writes;
 
 pub(crate) use active::{Active, StopReason};
 pub(crate) use dispatch::{Dispatcher, Own, Source};
+pub(crate) use outputs::Collecting;
 pub(crate) use places::{Places, Turn};
 pub(crate) use run_one::Worker;
 pub(crate) use writes::until_read;

@@ -9,13 +9,14 @@ use sortie_agent::{
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventType};
 use sortie_connect::Opened;
 use sortie_sandbox::Backend;
-use sortie_store::{Brought, Claim, Error as StoreError, Fence, NewEvent, Origin, Retention};
+use sortie_store::{Brought, Claim, Error as StoreError, Fence, Finish, NewEvent, Origin, Retention};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
     active::{Active, Place, StopReason},
     files,
     finish::{Ended, final_events},
+    outputs::{Collecting, Outputs, collect},
     recorder::{Opening, Recorder, Spent, numbered},
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
     web::{self, RunWeb},
@@ -42,6 +43,8 @@ pub(crate) struct Worker {
     /// Told of runs that end and have a callback.
     pub(crate) callbacks: Hints,
     pub(crate) contents: Contents,
+    /// The turns of runs that have artifacts to keep.
+    pub(crate) collecting: Collecting,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) web: NodeWeb,
     /// Wakes the timer of the schedules.
@@ -146,7 +149,7 @@ impl Attempt<'_> {
             },
             Origin::Lost { cost, usage, .. } => match self.pick_up(cost, usage).await? {
                 Ok(ground) => ground,
-                Err(ended) => return self.finish(ended, self.claim.fence).await,
+                Err(ended) => return self.finish(ended, Outputs::default(), self.claim.fence).await,
             },
         };
         let budget = self.budget();
@@ -166,10 +169,11 @@ impl Attempt<'_> {
         if self.claim.retention() == Retention::None {
             ended = ended.for_good();
         }
+        let (ended, outputs) = self.collect(ended, &remains).await;
         let goes_on = self.claim.retention() == Retention::Full
             && matches!(ended, Ended::Stopped(StopReason::HandOver | StopReason::Lost));
         let finished = match kept {
-            Ok(fence) => self.finish(ended, fence).await,
+            Ok(fence) => self.finish(ended, outputs, fence).await,
             Err(error) => Err(error),
         };
         // Only now: a run that was not recorded to its end goes on, and may need it.
@@ -237,6 +241,19 @@ impl Attempt<'_> {
             tracing::error!(run = %self.claim.fence.run, %error, "a run's processes did not end in order");
         }
         remains
+    }
+
+    /// Keeps what the run has left under `outputs/`, where it came to an end of its own. How it ends then: it may be told
+    /// to stop meanwhile.
+    async fn collect(&mut self, ended: Ended, remains: &Remains) -> (Ended, Outputs) {
+        if !ended.leaves_artifacts() || self.claim.retention() == Retention::None {
+            return (ended, Outputs::default());
+        }
+        tokio::select! {
+            biased;
+            outputs = collect(self.worker, self.claim.org, remains) => (ended, outputs),
+            reason = self.place.stopped() => (Ended::Stopped(reason), Outputs::default()),
+        }
     }
 
     async fn delete(&self, remains: Remains) {
@@ -328,7 +345,7 @@ impl Attempt<'_> {
         }
     }
 
-    async fn finish(&mut self, ended: Ended, fence: Fence) -> Result<(), StoreError> {
+    async fn finish(&mut self, ended: Ended, outputs: Outputs, fence: Fence) -> Result<(), StoreError> {
         let mut rest = self.recorder.rest();
         let cost = rest.spent.until(Instant::now(), &self.budget());
         if matches!(ended, Ended::Stopped(StopReason::HandOver)) {
@@ -342,10 +359,16 @@ impl Attempt<'_> {
             return self.recorder.append(fence, rest.new).await.map(drop);
         }
         rest.new.events.splice(0..0, self.resumed.take());
+        for event in &outputs.events {
+            rest.new.events.push(self.event(event)?);
+        }
         let now = self.worker.clock.now();
-        let finish = final_events(ended, self.claim, self.brought, rest, cost, now)
-            .map_err(|error| StoreError::Corrupt(error.to_string()))?
-            .ok_or(StoreError::Fenced)?;
+        let finish = Finish {
+            artifacts: outputs.artifacts,
+            ..final_events(ended, self.claim, self.brought, rest, cost, now)
+                .map_err(|error| StoreError::Corrupt(error.to_string()))?
+                .ok_or(StoreError::Fenced)?
+        };
         let rows = numbered(&fence, &finish.events);
         let finished = until_stored(self.log.store(), fence, rows.len(), || {
             self.log.finish(fence, finish.clone(), self.claim.timeout_seconds)

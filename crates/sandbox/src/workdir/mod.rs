@@ -188,6 +188,22 @@ impl Workdir {
         Ok(open::regular(self.dir.as_fd(), path)?.0)
     }
 
+    /// Opens a regular file of the run's own for reading, with its size in bytes. A file of somebody else, which the run
+    /// may have linked here on a host that allows it, is not opened: the engine may read what the run may not.
+    pub fn open_own(&self, path: &RelPath) -> Result<(File, u64), FileError> {
+        let (file, size) = open::regular(self.dir.as_fd(), path)?;
+        let own = match &self.owner {
+            Some(owner) => owner.uid(),
+            None => rustix::process::geteuid().as_raw(),
+        };
+        let found = fstat(&file).map_err(io::Error::from)?.st_uid;
+        if found == own {
+            Ok((file, size))
+        } else {
+            Err(FileError::Escapes)
+        }
+    }
+
     /// Creates or replaces a file, making the folders above it. The old content stays until the new is complete;
     /// the mode of a file that is replaced is kept.
     pub fn write(&self, path: &RelPath, content: &[u8]) -> Result<(), FileError> {

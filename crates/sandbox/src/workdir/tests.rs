@@ -40,6 +40,25 @@ fn what_was_written_is_read_back_and_belongs_to_the_run() {
 }
 
 #[test]
+fn a_file_of_another_user_is_not_opened_as_the_runs_own() {
+    let (root, workdir) = workdir();
+    workdir.write(&path("own"), b"own").unwrap();
+    assert_eq!(workdir.open_own(&path("own")).unwrap().1, 3);
+    let uid = workdir.owner().map(|owner| owner.uid());
+    // Only root can give a file away, and only for root is there anything that a run may not read.
+    if let Some(uid) = uid {
+        let foreign = root.path().join("run_1/foreign");
+        fs::write(&foreign, "secret").unwrap();
+        assert!(matches!(
+            workdir.open_own(&path("foreign")),
+            Err(FileError::Escapes)
+        ));
+        std::os::unix::fs::chown(&foreign, Some(uid), None).unwrap();
+        assert_eq!(workdir.open_own(&path("foreign")).unwrap().1, 6);
+    }
+}
+
+#[test]
 fn replacing_a_script_keeps_it_executable() {
     let (root, workdir) = workdir();
     workdir.write(&path("go.sh"), b"#!/bin/sh\n").unwrap();

@@ -1,4 +1,4 @@
-//! The one parameter in a path. What cannot be an id is no resource: 404, as the contract says of absent ones.
+//! The parameters in a path. What cannot be an id is no resource: 404, as the contract says of absent ones.
 
 use std::str::FromStr;
 
@@ -24,5 +24,27 @@ impl<S: Send + Sync, T: FromStr> FromRequestParts<S> for Path<T> {
             .and_then(|(_, text)| text.parse().ok())
             .map(Self)
             .ok_or_else(|| ApiError::not_found("not found"))
+    }
+}
+
+/// The `{…}` of the route as `T`, and all of the path that is behind, which may have slashes.
+#[derive(Clone, Debug)]
+pub(crate) struct Below<T>(pub(crate) T, pub(crate) String);
+
+impl<S: Send + Sync, T: FromStr> FromRequestParts<S> for Below<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
+        let not_found = || ApiError::not_found("not found");
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|_| not_found())?;
+        let mut params = params.iter().map(|(_, text)| text);
+        let above = params.next().and_then(|text| text.parse().ok());
+        let behind = params.next().map(str::to_owned);
+        above
+            .zip(behind)
+            .map(|(above, behind)| Self(above, behind))
+            .ok_or_else(not_found)
     }
 }

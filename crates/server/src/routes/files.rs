@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    extract::{Request, State},
+    extract::{FromRequest as _, Request, State},
     response::{IntoResponse as _, Response},
 };
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_RANGE, EXPECT},
 };
-use sortie_api::{File, FileId, FilePage, OrgId, Timestamp, file::RenameFile, limits};
+use sortie_api::{
+    File, FileId, FilePage, OrgId, Timestamp,
+    file::{KeepArtifact, RenameFile},
+    limits,
+};
 use sortie_engine::{Stored, Upload};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -23,7 +27,7 @@ use crate::{
     app::App,
     kit::{
         ApiError, ApiResult, Form, FromQuery, Json, JsonBody, Member, Offered, Pairs, Part, Path, Query,
-        Wanted,
+        Wanted, is_json,
     },
 };
 
@@ -59,14 +63,19 @@ impl PartialSchema for Content {
 
 impl ToSchema for Content {}
 
-/// Upload a file
+/// Save a file
 ///
 /// A multipart form: field `file`, and optionally field `name`. Without `name` the file is called as its `filename`, without
-/// the folders in it. The content is streamed to the storage and not changed any more; the same content is stored once.
+/// the folders in it. The content is streamed to the storage and not changed any more; the same content is stored once. Or
+/// as JSON, an artifact of a run: it becomes a file of its own without being copied, and stays when the run is deleted.
 #[utoipa::path(
     post, path = "/v1/files", tag = "files",
-    request_body(content = FileForm, content_type = "multipart/form-data", description = "The file.",
-        example = json!({"file": "order,total\n1,20\n", "name": "orders.csv"})),
+    request_body(content(
+        (FileForm = "multipart/form-data", example = json!({"file": "order,total\n1,20\n", "name": "orders.csv"})),
+        (KeepArtifact = "application/json", example = json!({
+            "run": "run_01kafs6w1cefkstv6qr1ptb0mp", "path": "report.md", "name": "report-2026.md"
+        })),
+    ), description = "The file, or the artifact."),
     responses(
         (status = 201, description = "The saved file.", body = File, links(
             ("get_file" = (operation_id = "get_file", parameters(("file" = "$response.body#/id")))),
@@ -86,6 +95,11 @@ pub(crate) async fn create_file(
     who: Member,
     request: Request,
 ) -> ApiResult<(StatusCode, Json<File>)> {
+    if is_json(request.headers()) {
+        let JsonBody(wanted, _room) = JsonBody::from_request(request, &app).await?;
+        let file = app.engine.keep_artifact(&who.caller(), wanted).await?;
+        return Ok((StatusCode::CREATED, Json(file)));
+    }
     let (parts, body) = request.into_parts();
     let mut form = Form::new(&parts.headers, body)?;
     let most = app.engine.max_file_bytes();

@@ -8,6 +8,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{app::App, kit::ApiError};
 
+mod artifacts;
 mod audit;
 mod budgets;
 mod connections;
@@ -50,6 +51,8 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
             workflows::delete_workflow
         ))
         .routes(routes!(deliveries::list_deliveries, deliveries::redeliver_run))
+        .routes(routes!(artifacts::list_run_artifacts))
+        .routes(routes!(artifacts::get_run_artifact))
         .routes(routes!(files::create_file, files::list_files))
         .routes(routes!(files::get_file, files::rename_file, files::delete_file))
         .routes(routes!(files::get_file_content))

@@ -205,6 +205,14 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         Foreign::NotFound,
     ),
     (
+        "list_run_artifacts",
+        Method::GET,
+        "/v1/runs/{left}/artifacts",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
         "preview_schedule",
         Method::GET,
         "/v1/schedules/{schedule}/next",
@@ -216,6 +224,14 @@ const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         "delete_schedule",
         Method::DELETE,
         "/v1/schedules/{schedule}",
+        "",
+        "member",
+        Foreign::NotFound,
+    ),
+    (
+        "get_run_artifact",
+        Method::GET,
+        "/v1/runs/{left}/artifacts/a/b.txt",
         "",
         "member",
         Foreign::NotFound,
@@ -394,6 +410,8 @@ fn every_documented_operation_has_a_line_in_the_access_table() {
 struct Resources {
     run: String,
     schedule: String,
+    /// A run that left an artifact.
+    left: String,
     key: String,
 }
 
@@ -402,6 +420,10 @@ impl Resources {
         let mut request = waiting();
         request["callback"] = json!({"url": "http://127.0.0.1:9/", "secret": "s"});
         let run = rig.admin.create(&request).await.unwrap().id.to_string();
+        let left =
+            json!({"prompt": "x", "shell": false, "files": [{"path": "outputs/a/b.txt", "content": "b"}]});
+        let (_, left) = rig.admin.complete(&left).await.unwrap();
+        let left = left.id.to_string();
         let key = rig
             .admin
             .post("/v1/admin/keys", &json!({"name": "mine"}))
@@ -439,13 +461,19 @@ impl Resources {
         let made = rig.admin.post("/v1/schedules", &schedule).await.unwrap();
         let made = made.expect(201).unwrap().json().unwrap();
         let schedule = made["id"].as_str().unwrap().to_owned();
-        Self { run, schedule, key }
+        Self {
+            run,
+            schedule,
+            left,
+            key,
+        }
     }
 
     async fn call(&self, client: &Client, method: &Method, path: &str, body: &'static str) -> Answer {
         let path = path
             .replace("{run}", &self.run)
             .replace("{schedule}", &self.schedule)
+            .replace("{left}", &self.left)
             .replace("{key}", &self.key);
         client
             .clone()

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use futures_util::stream;
-use reqwest::{Body, Method, Response, header};
+use reqwest::{Body, Method, header};
 use sortie_api::{
     File, FileId, FilePage,
     file::{RenameFile, check_name},
@@ -13,7 +13,7 @@ use sortie_api::{
 use tokio::io::AsyncReadExt as _;
 use url::Url;
 
-use super::Client;
+use super::{Client, Content};
 use crate::{
     args::FileRef,
     failure::{Failure, Result},
@@ -53,9 +53,9 @@ impl Client {
     }
 
     /// The content, to be read from the answer.
-    pub(crate) async fn file_content(&self, file: &FileRef) -> Result<Response> {
+    pub(crate) async fn file_content(&self, file: &FileRef) -> Result<Content> {
         let request = self.request(Method::GET, &file_path(file, "content")?)?;
-        self.send(request).await
+        Ok(Content(self.send(request).await?))
     }
 
     pub(crate) async fn rename_file(&self, file: &FileRef, name: String) -> Result<File> {

@@ -122,13 +122,7 @@ async fn download(client: &Client, file: &FileRef, output: Option<PathBuf>) -> R
     let mut content = client.file_content(file).await?;
     let mut target = Target::open(&path)?;
     let written = async {
-        let broken = |error| {
-            Failure::unavailable(format!(
-                "the content broke off: {}",
-                sortie_net::Error::from(error)
-            ))
-        };
-        while let Some(piece) = content.chunk().await.map_err(broken)? {
+        while let Some(piece) = content.next().await? {
             target.write(&piece)?;
         }
         Ok(())

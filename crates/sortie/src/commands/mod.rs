@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod administration;
+mod artifacts;
 mod budgets;
 mod config;
 mod connections;

@@ -2,7 +2,7 @@
 
 use sortie_api::{Run, RunId, RunStatus, RunUsage};
 
-use super::{Context, deliveries, print_json, replay, table};
+use super::{Context, artifacts, deliveries, print_json, replay, table};
 use crate::{
     args::{EngineArgs, ListArgs, RunsCommand, WhichRuns},
     failure::{Exit, Result},
@@ -19,6 +19,7 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
         RunsCommand::Replay(args) => replay::replay(context, *args).await,
         RunsCommand::Deliveries { run, list } => deliveries::list(context, run, &list).await,
         RunsCommand::Redeliver { run, list } => deliveries::redeliver(context, run, &list).await,
+        RunsCommand::Artifacts(args) => artifacts::artifacts(context, &args).await,
         RunsCommand::Definition { run, engine } => definition(context, run, &engine).await,
     }
 }
@@ -96,10 +97,14 @@ fn details(run: &Run) -> String {
             (!run.tags.is_empty()).then(|| terminal::harmless(&run.tags.join(", ")).into_owned()),
         ),
     ];
-    lines
+    let lines = lines
         .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name:<9} {}\n", value?)))
-        .collect()
+        .filter_map(|(name, value)| Some(format!("{name:<9} {}\n", value?)));
+    let artifacts = run.artifacts.iter().map(|artifact| {
+        let path = terminal::harmless(&artifact.path);
+        format!("{:<9} {path} ({} bytes)\n", "artifact", artifact.size)
+    });
+    lines.chain(artifacts).collect()
 }
 
 fn usage(used: &RunUsage) -> String {
@@ -157,6 +162,7 @@ mod tests {
              "zero_data_retention": false},
             {"id": "run_01kafs6w1cefkstv6qr1ptb0mn", "status": "timed_out", "created_at": "2026-11-20T21:30:00.000Z",
              "started_at": "2026-11-20T21:30:00.004Z", "finished_at": "2026-11-20T21:30:01.254Z",
+             "artifacts": [{"path": "report.md", "size": 12, "content_type": "text/markdown", "sha256": "0".repeat(64)}],
              "error": "the run took longer than 1 s\u{1b}[2J", "max_cost_micros": 1_000_000, "cost_micros": 1_250,
              "billing_pending": false, "zero_data_retention": false}
         ]))

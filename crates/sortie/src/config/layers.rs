@@ -40,6 +40,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("trusted_proxies", Kind::List),
     ("private_addresses", Kind::List),
     ("shutdown_grace_seconds", Kind::Integer),
+    ("retention_days", Kind::Integer),
     ("default_model", Kind::Text),
     ("surcharge_percent", Kind::Integer),
     ("zero_data_retention.memory_bytes", Kind::Integer),

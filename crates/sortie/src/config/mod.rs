@@ -90,6 +90,8 @@ pub(crate) struct Config {
     pub(crate) surcharge_percent: u32,
     pub(crate) memory_bytes: usize,
     pub(crate) memory_dir: Option<PathBuf>,
+    /// How long finished runs are kept; none: for ever.
+    pub(crate) retention: Option<Duration>,
     pub(crate) models: sortie_models::Settings,
     pub(crate) robots: RobotsTxt,
     pub(crate) search: Option<SearchSettings>,
@@ -200,6 +202,7 @@ impl Config {
             memory_dir: read
                 .optional_text("zero_data_retention.work_dir")?
                 .map(PathBuf::from),
+            retention: read.retention()?,
             models: providers::settings(&layers, environment, read.default_model()?)?,
             robots: read.robots()?,
             search: read.search()?,

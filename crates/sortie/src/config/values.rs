@@ -1,6 +1,6 @@
 //! From settings to typed values: the rule of every key.
 
-use std::{fmt, net::IpAddr, path::Path, str::FromStr};
+use std::{fmt, net::IpAddr, path::Path, str::FromStr, time::Duration};
 
 use sortie_api::{Credential, Micros, Mode};
 use sortie_engine::MasterKey;
@@ -112,6 +112,12 @@ impl Reader<'_> {
             Some(_) => self.at_least_one(key).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// How long finished runs are kept; none: for ever.
+    pub(super) fn retention(&self) -> Result<Option<Duration>, Error> {
+        let days: u64 = self.integer("retention_days", 0, 36_500)?;
+        Ok((days > 0).then(|| Duration::from_hours(days * 24)))
     }
 
     pub(super) fn micros(&self, key: &str, least: i64, most: i64) -> Result<Micros, Error> {

@@ -491,3 +491,38 @@ async fn the_first_key_is_in_a_file_that_only_its_owner_reads() -> Checked {
     assert_eq!(node.log().matches(key.trim()).count(), 1);
     Ok(())
 }
+
+#[tokio::test]
+async fn artifacts_are_listed_printed_and_saved_below_one_folder() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let prompt = "```sh\nmkdir -p outputs/a && printf 'the report' > outputs/a/report.md && ln -s x outputs/link\n```\n";
+    let output = exits(node.sortie(&["run", prompt]), 0)?;
+    let transcript = text(&output.stderr);
+    for part in ["kept outputs/a/report.md", "not kept: outputs/link: a link"] {
+        ensure!(transcript.contains(part), "{part:?} is missing in:\n{transcript}");
+    }
+    let runs = node.client()?.list("").await?;
+    let id = runs[0].id.to_string();
+    let listed = said(&node, &["runs", "artifacts", &id])?;
+    ensure!(listed.contains("a/report.md  10"), "{listed}");
+    let json = json_said(&node, &["runs", "artifacts", &id, "--json"])?;
+    assert_eq!(json, serde_json::to_value(&runs[0].artifacts)?);
+    ensure!(said(&node, &["runs", "get", &id])?.contains("a/report.md (10 bytes)"));
+    assert_eq!(
+        said(&node, &["runs", "artifacts", &id, "a/report.md"])?,
+        "the report"
+    );
+    let folder = node.data_dir().join("saved");
+    let save = || node.sortie(&["runs", "artifacts", &id, "--download", &folder.to_string_lossy()]);
+    exits(save(), 0)?;
+    assert_eq!(std::fs::read_to_string(folder.join("a/report.md"))?, "the report");
+    let again = exits(save(), 70)?;
+    ensure!(
+        text(&again.stderr).contains("a/report.md cannot be saved"),
+        "{}",
+        text(&again.stderr)
+    );
+    assert_eq!(std::fs::read_to_string(folder.join("a/report.md"))?, "the report");
+    exits(node.sortie(&["runs", "artifacts", &id, "nothing.md"]), 64)?;
+    Ok(())
+}

@@ -1,6 +1,7 @@
 //! `/v1/runs` and what lies below it.
 
 mod agent;
+mod artifacts;
 mod bodies;
 mod callbacks;
 mod cancel;

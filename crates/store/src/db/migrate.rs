@@ -61,6 +61,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../../../migrations/0007_files.sql"),
     },
     Migration {
+        version: 8,
+        name: "artifacts",
+        text: include_str!("../../../../migrations/0008_artifacts.sql"),
+    },
+    Migration {
         version: 9,
         name: "callbacks",
         text: include_str!("../../../../migrations/0009_callbacks.sql"),

@@ -1,10 +1,10 @@
-//! `finish_run`: the final status with output, cost and last events; the run leaves the queue.
+//! `finish_run`: the final status with output, artifacts, cost and last events; the run leaves the queue.
 
 use sortie_api::{Micros, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
-    OUTPUT, insert_events, journal::delete_journal, moves, run_columns, run_from, surcharge, usage_params,
-    work::count,
+    OUTPUT, artifacts, insert_events, journal::delete_journal, moves, run_columns, run_from, surcharge,
+    usage_params, work::count,
 };
 use crate::{
     Store, budgets,
@@ -18,8 +18,8 @@ use crate::{
 const BUDGETED: usize = OUTPUT;
 
 impl Store {
-    /// Worker: the final status with output, cost, last events; leaves the queue, its journal and its credentials go, and
-    /// its callback is due.
+    /// Worker: the final status with output, artifacts, cost, last events; leaves the queue, its journal and its credentials
+    /// go, and its callback is due.
     pub async fn finish_run(&self, fence: Fence, finish: Finish) -> Result<Run> {
         if !finish.status.is_final() {
             return Err(Error::Conflict("a run ends with a final status"));
@@ -48,6 +48,8 @@ pub(super) struct End<'a> {
     pub(super) events: i64,
     /// Until when an output that is not stored is held.
     pub(super) output_expires_at: Option<Timestamp>,
+    /// How many artifacts it left.
+    pub(super) artifacts: i64,
     pub(super) at: Timestamp,
 }
 
@@ -67,6 +69,7 @@ impl<'a> End<'a> {
         params.extend(moves::sources(self.status)?);
         params.extend(usage_params(self.usage));
         params.push(self.output_expires_at.into());
+        params.push(self.artifacts.into());
         let statement = Stmt::new(
             concat!(
                 "UPDATE run SET status = $4, outcome = $4, finished_at = $5, cost_micros = CAST($6 AS BIGINT) + ",
@@ -75,7 +78,7 @@ impl<'a> End<'a> {
                 surcharge!("CAST($6 AS BIGINT)"),
                 ", billing_pending = 0, error = $7, last_event = last_event + $8, \
                  input_tokens = $13, output_tokens = $14, cache_read_tokens = $15, cache_write_tokens = $16, \
-                 model_calls = $17, tool_calls = $18, output_expires_at = $19 \
+                 model_calls = $17, tool_calls = $18, output_expires_at = $19, artifact_count = $20 \
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
                  RETURNING ",
                 run_columns!(),
@@ -93,6 +96,11 @@ pub(super) fn leave_queue(run: RunId) -> Stmt<'static> {
 }
 
 fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
+    let new = finish.artifacts.as_ref().map(artifacts::Texts::new).transpose()?;
+    let kept = finish
+        .artifacts
+        .as_ref()
+        .map_or(&[][..], |new| new.kept.as_slice());
     let end = End {
         status: finish.status,
         error: finish.error.as_deref(),
@@ -100,6 +108,7 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         usage: &finish.usage,
         events: count(&finish.events),
         output_expires_at: None,
+        artifacts: i64::try_from(kept.len()).unwrap_or(i64::MAX),
         at: finish.at,
     };
     let mut statements = Vec::with_capacity(4 + finish.events.len());
@@ -112,6 +121,9 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         ));
     }
     insert_events(&mut statements, fence, &finish.events);
+    if let Some(texts) = &new {
+        statements.extend(artifacts::insert(fence.run, texts));
+    }
     if finish.journal == Journal::Written {
         statements.push(delete_journal(fence.run));
     }
@@ -127,7 +139,10 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         .and_then(|answer| answer.rows.first())
         .ok_or(Error::Fenced)?;
     release_budgets(tx, fence.run, row)?;
-    run_from(row, finish.output.clone())
+    Ok(Run {
+        artifacts: kept.iter().map(|kept| kept.artifact.clone()).collect(),
+        ..run_from(row, finish.output.clone())?
+    })
 }
 
 /// Gives back what a run held of budgets, by the row of [`End::statement`]: the last write of the transaction.

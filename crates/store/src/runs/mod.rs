@@ -3,6 +3,7 @@
 //! Locks are always taken in the order dispatch, node, queue, run, event, journal, so that two commands never wait for
 //! each other.
 
+pub(crate) mod artifacts;
 mod cancel;
 mod claim;
 mod claim_named;
@@ -13,6 +14,7 @@ mod moves;
 mod position;
 mod progress;
 mod read;
+pub(crate) mod retention;
 mod sweep;
 mod takeover;
 mod unretained;
@@ -65,14 +67,16 @@ use budget_without_surcharge;
 /// `queue.node_id` of a run that waits for the one node that has its content. No id of a node is negative.
 const OF_ITS_NODE: i64 = -1;
 
-/// The start of a query for runs with their outputs. The output is looked up run by run: a planner that met an empty
+/// The start of a query for runs with their outputs and artifacts. The output is looked up run by run: a planner that met an empty
 /// table of outputs would otherwise keep on reading the whole of it.
 macro_rules! select_runs {
     () => {
         concat!(
             "SELECT ",
             run_columns!(),
-            ", (SELECT o.output FROM run_output o WHERE o.run_id = r.id) FROM run r WHERE "
+            ", (SELECT o.output FROM run_output o WHERE o.run_id = r.id), ",
+            $crate::runs::artifacts::artifacts_column!(),
+            " FROM run r WHERE "
         )
     };
 }
@@ -81,10 +85,13 @@ use select_runs;
 /// The run in a row of [`select_runs`].
 fn run_with_output(row: &Row) -> Result<Run> {
     let output = row.opt_text(OUTPUT)?.map(str::to_owned);
-    run_from(row, output)
+    Ok(Run {
+        artifacts: artifacts::parsed(row, OUTPUT + 1)?,
+        ..run_from(row, output)?
+    })
 }
 
-/// The run in a row of [`run_columns`], with its output from elsewhere.
+/// The run in a row of [`run_columns`], with its output from elsewhere and without artifacts.
 fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
     let status: RunStatus = row.parse(1)?;
     let tags = row.opt_text(11)?.map_or(Ok(Vec::new()), serde_json::from_str);

@@ -214,6 +214,7 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &UnretainedFinish) -> Result<Run> 
         usage: &finish.last.usage,
         events: finish.last.events,
         output_expires_at: finish.output_expires_at,
+        artifacts: 0,
         at: finish.at,
     };
     let mut statements = vec![leave_queue(fence.run), end.statement(fence)?];

@@ -9,8 +9,8 @@ use super::{
     fixture::{Fixture, entries, sweep},
 };
 use crate::{
-    AfterAttempt, Append, Counted, Error, InlineCredentials, NewNode, NewRun, NodeId, OauthFlow, OldTokens,
-    Result, Rotation, SeenTokens, Sweep, db::vals,
+    AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewRun, NodeId,
+    OauthFlow, OldTokens, Result, Rotation, SeenTokens, Sweep, db::vals,
 };
 
 /// Everything that is stored, as text.
@@ -25,6 +25,9 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT run_id, node_id FROM unretained ORDER BY run_id",
         "SELECT run_id, definition, requires_credentials FROM run_definition ORDER BY run_id",
         "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
+        "SELECT run_id, artifacts FROM run_artifacts ORDER BY run_id",
+        "SELECT run_id, blob_id FROM artifact_blob ORDER BY run_id, blob_id",
+        "SELECT run_id, tag, created_at FROM run_tag ORDER BY run_id, tag",
         "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, status, error, revision \
          FROM connection ORDER BY id",
         "SELECT state_hash, connection_id, revision, pending, expires_at FROM oauth_flow ORDER BY state_hash",
@@ -387,6 +390,20 @@ both! {
         let sweep = Sweep { node: fixture.node().await, places: 5, ..sweep(at, 10) };
         let swept = proves_atomic(fixture, async || store.sweep(sweep).await).await;
         assert_eq!((swept.ended.len(), swept.taken.len()), (1, 0));
+    }
+
+    async fn delete_expired_runs_is_one_transaction(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let mut run = fixture.new_run(org);
+        run.labels.tags = vec!["red".to_owned()];
+        fixture.store.create_run(run).await.unwrap();
+        let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        let finish = fixture.with_artifacts(org, &[("a", 1)]).await;
+        proves_atomic(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
+        let now = fixture.now();
+        let expiry = Expiry { org, finished_before: now, created_before: now, check_at: now };
+        let batch = Batch { runs: 10, events: 10 };
+        proves_atomic(fixture, async || fixture.store.delete_expired_runs(expiry, batch).await).await;
     }
 
     async fn the_commands_of_files_are_one_transaction_each(fixture: &Fixture) {

@@ -77,7 +77,7 @@ impl Fixture {
     }
 
     /// Dooms what is due and forgets it: what was doomed.
-    async fn sweep_blobs(&self, now: Timestamp) -> Vec<DoomedBlob> {
+    pub(super) async fn sweep_blobs(&self, now: Timestamp) -> Vec<DoomedBlob> {
         while self.store.doom_blobs(now, 2).await.unwrap() == 2 {}
         let mut doomed: Vec<DoomedBlob> = Vec::new();
         loop {

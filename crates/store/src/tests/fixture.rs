@@ -13,7 +13,8 @@ use sortie_testkit::postgres::TestDatabase;
 use crate::{
     Actor, Append, Audit, Claim, Counted, Created, Definition, EventRow, Expired, Fence, Finish, Journal,
     NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, Store, Sweep, Swept, Unretained,
-    UnretainedFinish, db::vals,
+    UnretainedFinish,
+    db::{Dialect, vals},
 };
 
 /// The definition of every run here that stores one.
@@ -21,7 +22,7 @@ pub(super) const DEFINITION: &str = r#"{"prompt":"hello"}"#;
 
 pub(super) struct Fixture {
     pub(super) store: Store,
-    _database: TestDatabase,
+    database: TestDatabase,
     counter: AtomicI64,
 }
 
@@ -37,8 +38,17 @@ impl Fixture {
     async fn on(database: TestDatabase) -> Self {
         Self {
             store: Store::open(database.url()).await.expect("the store opens"),
-            _database: database,
+            database,
             counter: AtomicI64::new(1),
+        }
+    }
+
+    /// Which of the two it is.
+    pub(super) fn dialect(&self) -> Dialect {
+        if self.database.url().starts_with("sqlite:") {
+            Dialect::Sqlite
+        } else {
+            Dialect::Postgres
         }
     }
 
@@ -299,6 +309,7 @@ impl Fixture {
             journal: Journal::Written,
             brought: crate::Brought::Credentials,
             receiver: crate::Receiver::Nobody,
+            artifacts: None,
             at: self.now(),
         }
     }

@@ -1,4 +1,5 @@
 //! The tests of the commands. Each is written once and runs on both databases.
+mod artifacts;
 mod atomicity;
 mod audit;
 mod backend;
@@ -16,6 +17,7 @@ mod nodes;
 mod plans;
 mod races;
 mod read;
+mod retention;
 mod schedules;
 mod takeover;
 mod unretained;

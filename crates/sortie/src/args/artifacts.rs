@@ -1,0 +1,21 @@
+//! The arguments of `sortie runs artifacts`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use sortie_api::RunId;
+
+use super::ListArgs;
+
+#[derive(Debug, Args)]
+pub(crate) struct ArtifactsArgs {
+    pub(crate) run: RunId,
+    /// Print the content of this artifact
+    #[arg(conflicts_with_all = ["download", "json"])]
+    pub(crate) path: Option<String>,
+    /// Save all artifacts below this folder, which is made where it is missing; no file there is replaced
+    #[arg(long, value_name = "DIR", conflicts_with = "json")]
+    pub(crate) download: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+}

@@ -1,0 +1,164 @@
+//! `sortie runs artifacts`: the files that a run left. A download writes below the folder it was given and nowhere else,
+//! whatever the engine says, and checks what it has written.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io::Write,
+    os::unix::fs::DirBuilderExt,
+    path::Path,
+};
+
+use sha2::{Digest, Sha256};
+use sortie_api::{Artifact, RunId};
+use sortie_sandbox::RelPath;
+
+use super::{Context, print_json, table};
+use crate::{
+    args::artifacts::ArtifactsArgs,
+    client::{Client, Content},
+    failure::{Exit, Failure, Result},
+    terminal,
+};
+
+pub(super) async fn artifacts(context: &Context, args: &ArtifactsArgs) -> Result<Exit> {
+    let connection = context.records(&args.list.engine).await?;
+    let done = show(&connection.client, args).await;
+    connection.close().await;
+    done
+}
+
+async fn show(client: &Client, args: &ArtifactsArgs) -> Result<Exit> {
+    if let Some(path) = &args.path {
+        let mut content = client.run_artifact(args.run, path).await?;
+        while let Some(bytes) = content.next().await? {
+            terminal::print_content(&bytes)?;
+        }
+        return Ok(Exit::Success);
+    }
+    let artifacts = client.run_artifacts(args.run).await?;
+    if let Some(folder) = &args.download {
+        for artifact in &artifacts {
+            download(client, args.run, artifact, folder).await?;
+        }
+        return Ok(Exit::Success);
+    }
+    if args.list.json {
+        return print_json(&artifacts);
+    }
+    terminal::print(&rows(&artifacts))?;
+    Ok(Exit::Success)
+}
+
+fn rows(artifacts: &[Artifact]) -> String {
+    let mut rows = table::new(["PATH", "SIZE", "TYPE", "SHA256"]);
+    for artifact in artifacts {
+        rows.add_row([
+            terminal::harmless(&artifact.path).into_owned(),
+            artifact.size.to_string(),
+            terminal::harmless(&artifact.content_type).into_owned(),
+            artifact.sha256.to_string(),
+        ]);
+    }
+    table::text(&rows)
+}
+
+/// Saves one artifact below `folder`.
+async fn download(client: &Client, run: RunId, artifact: &Artifact, folder: &Path) -> Result<()> {
+    let shown = terminal::harmless(&artifact.path).into_owned();
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::internal(format!(
+            "{shown} cannot be saved in {}: {error}",
+            folder.display()
+        ))
+    };
+    let path = RelPath::new(&artifact.path).map_err(|rule| failed(&format!("its path {rule}")))?;
+    let place = folder.join(path.as_str());
+    let file = create(folder, &path).map_err(|error| failed(&error))?;
+    let content = client.run_artifact(run, &artifact.path).await?;
+    if let Err(failure) = fill(file, content, artifact).await {
+        std::fs::remove_file(&place).map_err(|error| failed(&error))?;
+        return Err(failure);
+    }
+    terminal::note(&format!("{} ({} bytes)", place.display(), artifact.size));
+    Ok(())
+}
+
+/// Writes what comes, and checks that it is the artifact.
+async fn fill(mut file: File, mut content: Content, artifact: &Artifact) -> Result<()> {
+    let mut left = u64::try_from(artifact.size).unwrap_or(0);
+    let mut hasher = Sha256::new();
+    let other = || Failure::unavailable("what the engine sends is not what the run left");
+    while let Some(bytes) = content.next().await? {
+        left = left.checked_sub(bytes.len() as u64).ok_or_else(other)?;
+        hasher.update(&bytes);
+        file.write_all(&bytes)?;
+    }
+    file.sync_all()?;
+    if sortie_api::Sha256::new(hasher.finalize().into()) == artifact.sha256 {
+        Ok(())
+    } else {
+        Err(other())
+    }
+}
+
+/// A new file below `folder`, with the folders above it. Links among these are refused, and a file that is there already.
+fn create(folder: &Path, path: &RelPath) -> std::io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+    let mut at = folder.to_owned();
+    let mut segments = path.as_str().split('/').peekable();
+    while let Some(segment) = segments.next() {
+        at.push(segment);
+        if segments.peek().is_none() {
+            break;
+        }
+        match std::fs::symlink_metadata(&at) {
+            Ok(there) if there.is_dir() => {}
+            Ok(_) => return Err(std::io::Error::other(format!("{} is not a folder", at.display()))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::fs::create_dir(&at)?,
+            Err(error) => return Err(error),
+        }
+    }
+    // What is there already, also as a link, is not opened.
+    OpenOptions::new().write(true).create_new(true).open(&at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn artifact(path: &str) -> Artifact {
+        serde_json::from_value(serde_json::json!({
+            "path": path, "size": 3, "content_type": "text/plain", "sha256": "0".repeat(64)
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_list_is_a_plain_table_without_control_characters() {
+        let text = rows(&[artifact("a/report.md"), artifact("nasty\u{1b}[2J")]);
+        assert!(
+            text.contains("a/report.md  3") && !text.contains('\u{1b}'),
+            "{text:?}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_made_through_a_link_or_over_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, outside) = (dir.path().join("new/in"), dir.path().join("outside"));
+        std::fs::create_dir(&outside).unwrap();
+        let make = |path: &str| create(&folder, &RelPath::new(path).unwrap()).map(drop);
+        make("a/b.txt").unwrap();
+        assert!(folder.join("a/b.txt").is_file());
+        assert_eq!(
+            make("a/b.txt").unwrap_err().kind(),
+            std::io::ErrorKind::AlreadyExists
+        );
+        make("a/b.txt/c").unwrap_err();
+        std::os::unix::fs::symlink(&outside, folder.join("link")).unwrap();
+        make("link/c").unwrap_err();
+        std::os::unix::fs::symlink(outside.join("c"), folder.join("c")).unwrap();
+        make("c").unwrap_err();
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,138 @@
+//! The artifacts of a run: written with its final status, read with the run, and the references to their content.
+//!
+//! What a client sees of them is one text beside the run, so that reading a run stays one look-up; runs without any are
+//! known by their count. What the content is kept by is a row of `artifact_blob` for each blob of a run.
+
+use serde::{Deserialize, Serialize};
+use sortie_api::{Artifact, BlobId, OrgId, RunId, Timestamp};
+
+use crate::{
+    Store,
+    blobs::json,
+    db::{Row, Stmt, vals},
+    types::{Error, Result},
+};
+
+/// An artifact whose content is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptArtifact {
+    /// What a client sees of it.
+    #[serde(flatten)]
+    pub artifact: Artifact,
+    /// Its content.
+    pub blob: BlobId,
+}
+
+/// The artifacts that a run ends with.
+#[derive(Clone, Debug)]
+pub struct NewArtifacts {
+    /// The artifacts, by path.
+    pub kept: Vec<KeptArtifact>,
+    /// When the sweep is to look at their content again.
+    pub check_at: Timestamp,
+}
+
+/// The artifacts of a run, and since when they are there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunArtifacts {
+    /// The end of the run; none before.
+    pub finished_at: Option<Timestamp>,
+    /// The artifacts, by path.
+    pub kept: Vec<KeptArtifact>,
+}
+
+/// The artifacts of the run `r`, where it has any.
+macro_rules! artifacts_column {
+    () => {
+        "CASE WHEN r.artifact_count > 0 \
+         THEN (SELECT a.artifacts FROM run_artifacts a WHERE a.run_id = r.id) END"
+    };
+}
+pub(super) use artifacts_column;
+
+impl Store {
+    /// The artifacts of a run, by path, with their blobs.
+    pub async fn run_artifacts(&self, org: OrgId, id: RunId) -> Result<RunArtifacts> {
+        let row = self
+            .db
+            .read(move |tx| {
+                tx.query_one(
+                    concat!(
+                        "SELECT r.finished_at, ",
+                        artifacts_column!(),
+                        " FROM run r WHERE r.id = $2 AND r.org_id = $1"
+                    ),
+                    vals![org, id],
+                )
+            })
+            .await?;
+        Ok(RunArtifacts {
+            finished_at: row.opt_time(0)?,
+            kept: parsed(&row, 1)?,
+        })
+    }
+}
+
+/// What [`artifacts_column`] gave in this column.
+pub(super) fn parsed<T: for<'de> Deserialize<'de>>(row: &Row, column: usize) -> Result<Vec<T>> {
+    row.opt_text(column)?
+        .map_or(Ok(Vec::new()), serde_json::from_str)
+        .map_err(|error| Error::Corrupt(error.to_string()))
+}
+
+/// The texts that the statements of [`insert`] take.
+pub(super) struct Texts {
+    artifacts: String,
+    blobs: String,
+    /// How many different blobs.
+    count: u64,
+    check_at: Timestamp,
+}
+
+impl Texts {
+    pub(super) fn new(new: &NewArtifacts) -> Result<Self> {
+        let mut blobs: Vec<BlobId> = new.kept.iter().map(|kept| kept.blob).collect();
+        blobs.sort_unstable();
+        blobs.dedup();
+        Ok(Self {
+            artifacts: serde_json::to_string(&new.kept).map_err(|error| Error::Corrupt(error.to_string()))?,
+            blobs: json(&blobs)?,
+            count: u64::try_from(blobs.len()).unwrap_or(u64::MAX),
+            check_at: new.check_at,
+        })
+    }
+}
+
+/// The statements that record artifacts. As `blobs::touch`, for all at once; content that was given up meanwhile is no
+/// failure that passes, so that the end of the run is not tried again for ever.
+pub(super) fn insert(run: RunId, texts: &Texts) -> [Stmt<'_>; 3] {
+    [
+        Stmt::new(
+            "UPDATE blob SET check_at = $3 WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} \
+             AND org_id = (SELECT r.org_id FROM run r WHERE r.id = $1) AND doomed_at IS NULL",
+            vals![run, texts.blobs.as_str(), texts.check_at],
+        )
+        .exactly(
+            texts.count,
+            Error::Conflict("the content of an artifact was given up"),
+        ),
+        Stmt::new(
+            "INSERT INTO run_artifacts (run_id, artifacts) VALUES ($1, $2)",
+            vals![run, texts.artifacts.as_str()],
+        ),
+        Stmt::new(
+            "INSERT INTO artifact_blob (run_id, blob_id) SELECT $1, value FROM {JSON_EACH}($2)",
+            vals![run, texts.blobs.as_str()],
+        ),
+    ]
+}
+
+/// The statement that comes before the references of the runs `ids` are taken away: the sweep is to look at what they
+/// referred to.
+pub(super) fn touch_all(ids: &str, check_at: Timestamp) -> Stmt<'_> {
+    Stmt::new(
+        "UPDATE blob SET check_at = $2 WHERE id {IN}SELECT a.blob_id FROM artifact_blob a \
+         WHERE a.run_id {IN}SELECT value FROM {JSON_EACH}($1){END}{END}",
+        vals![ids, check_at],
+    )
+}

@@ -1,0 +1,165 @@
+//! System: `delete_expired_runs`, the end of finished runs whose time is over, with everything that belongs to them.
+//!
+//! This is the one place that names every table with rows of a run; a test holds it against the schema. Only settled runs
+//! go: nobody writes to them any more. Runs are found by the index of lists, so that nothing is paid for this when a run
+//! ends. The run is deleted first, which locks it: two nodes at once share the work, and what hangs on a run goes with
+//! the one that deleted it.
+
+use sortie_api::{OrgId, RunStatus, Timestamp};
+
+use super::{artifacts, json_ids};
+use crate::{
+    Store,
+    db::{Row, Stmt, Tx, vals},
+    types::{Error, Result},
+};
+
+/// Which runs of an organization have had their time.
+#[derive(Clone, Copy, Debug)]
+pub struct Expiry {
+    /// Whose runs.
+    pub org: OrgId,
+    /// Those that finished before this.
+    pub finished_before: Timestamp,
+    /// Those that were created before this: what later ones have used may still be counted from the runs themselves.
+    pub created_before: Timestamp,
+    /// When the sweep is to look at the content of their artifacts.
+    pub check_at: Timestamp,
+}
+
+/// The most that one transaction deletes.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch {
+    /// Runs.
+    pub runs: u32,
+    /// Events of all of them together. One run with more of them goes all the same.
+    pub events: i64,
+}
+
+/// What one transaction deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// Runs.
+    pub runs: u64,
+    /// Whether there may be more.
+    pub more: bool,
+}
+
+macro_rules! of_runs {
+    ($($table:literal)+) => {
+        [$(concat!("DELETE FROM ", $table, " WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}")),+]
+    };
+}
+
+/// What belongs to the runs `$1`, in the order of locks. Not here: `queue`, which a settled run has left, and `run_tag`,
+/// whose rows are found by the tags.
+const BELONGINGS: [&str; 10] = of_runs![
+    "event" "journal" "run_definition" "run_output" "run_secret" "run_artifacts" "artifact_blob" "delivery"
+    "delivery_attempt" "unretained"
+];
+
+impl Store {
+    /// System: deletes finished and settled runs of an organization whose time is over, the oldest of each outcome first,
+    /// with everything that belongs to them. Nothing happens where there are none.
+    pub async fn delete_expired_runs(&self, expiry: Expiry, batch: Batch) -> Result<Deleted> {
+        self.db.write(move |tx| delete_expired(tx, expiry, batch)).await
+    }
+
+    /// System: the organizations behind `after`, in order, at most `limit`, each with the time before which its runs are
+    /// counted in its usage.
+    pub async fn organizations(&self, after: Option<OrgId>, limit: u32) -> Result<Vec<(OrgId, Timestamp)>> {
+        let after = after.map_or_else(String::new, |org| org.to_string());
+        let rows = self
+            .db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT id, usage_until FROM organization WHERE id > $1 ORDER BY id LIMIT $2",
+                    vals![after.as_str(), limit],
+                )
+            })
+            .await?;
+        rows.iter().map(|row| Ok((row.parse(0)?, row.time(1)?))).collect()
+    }
+}
+
+fn delete_expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<Deleted> {
+    let (ids, more) = expired(tx, expiry, batch)?;
+    if ids.is_empty() {
+        return Ok(Deleted { runs: 0, more });
+    }
+    let ids = serde_json::to_string(&ids).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let deleted = tx.query_all(
+        "DELETE FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND org_id = $2 \
+         AND outcome IS NOT NULL AND billing_pending = 0 AND finished_at < $3 RETURNING id, created_at, tags",
+        vals![ids.as_str(), expiry.org, expiry.finished_before],
+    )?;
+    let ids = json_ids(&deleted)?;
+    let mut statements = vec![artifacts::touch_all(&ids, expiry.check_at)];
+    statements.extend(BELONGINGS.iter().map(|sql| Stmt::new(sql, vals![ids.as_str()])));
+    for row in &deleted {
+        statements.extend(delete_tags(expiry.org, row)?);
+    }
+    tx.batch(&statements)?;
+    Ok(Deleted {
+        runs: u64::try_from(deleted.len()).unwrap_or(u64::MAX),
+        more,
+    })
+}
+
+/// The ids of runs that may go, and whether there may be more than these.
+fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<(Vec<String>, bool)> {
+    let outcomes = RunStatus::ALL.into_iter().filter(|status| status.is_final());
+    let statements: Vec<Stmt<'_>> = outcomes
+        .map(|outcome| {
+            Stmt::new(
+                "SELECT id, last_event FROM run WHERE org_id = $1 AND outcome = $2 AND created_at >= 0 \
+                 AND created_at < $3 AND finished_at < $4 AND billing_pending = 0 ORDER BY created_at, id LIMIT $5",
+                vals![
+                    expiry.org,
+                    outcome,
+                    expiry.created_before,
+                    expiry.finished_before,
+                    batch.runs
+                ],
+            )
+        })
+        .collect();
+    let limit = usize::try_from(batch.runs).unwrap_or(usize::MAX);
+    let (mut ids, mut events, mut more) = (Vec::new(), 0_i64, false);
+    for answer in tx.batch(&statements)? {
+        more |= answer.rows.len() >= limit;
+        for row in &answer.rows {
+            events = events.saturating_add(row.int(1)?);
+            if ids.len() >= limit || (events > batch.events && !ids.is_empty()) {
+                return Ok((ids, true));
+            }
+            ids.push(row.text(0)?.to_owned());
+        }
+    }
+    Ok((ids, more))
+}
+
+/// Takes a run that is deleted out of the lists of its tags.
+fn delete_tags(org: OrgId, run: &Row) -> Result<Vec<Stmt<'_>>> {
+    let tags: Vec<String> = match run.opt_text(2)? {
+        Some(tags) => serde_json::from_str(tags).map_err(|error| Error::Corrupt(error.to_string()))?,
+        None => return Ok(Vec::new()),
+    };
+    let (at, id) = (run.time(1)?, run.text(0)?);
+    Ok(tags
+        .into_iter()
+        .map(|tag| {
+            Stmt::new(
+                "DELETE FROM run_tag WHERE org_id = $1 AND tag = $2 AND created_at = $3 AND run_id = $4",
+                vals![org, tag, at, id],
+            )
+        })
+        .collect())
+}
+
+/// The tables whose rows go with a run.
+#[cfg(test)]
+pub(crate) fn tables() -> Vec<&'static str> {
+    let named = BELONGINGS.iter().filter_map(|sql| sql.split_whitespace().nth(2));
+    named.chain(["run_tag"]).collect()
+}

@@ -1,0 +1,126 @@
+use std::time::Duration;
+
+use futures_util::future::join;
+use sortie_api::{Artifact, OrgId, RunStatus};
+
+use super::{both, fixture::Fixture};
+use crate::{Batch, Cancelled, Error, Expiry, Finish, KeptArtifact, NewArtifacts, RunArtifacts, RunFilter};
+
+impl Fixture {
+    /// The end of a run of `org` with artifacts, whose contents are all of one byte each and written just now.
+    pub(super) async fn with_artifacts(&self, org: OrgId, files: &[(&str, u8)]) -> Finish {
+        let mut kept = Vec::new();
+        for (path, byte) in files {
+            let new = self.new_blob(org, *byte);
+            kept.push(KeptArtifact {
+                artifact: Artifact {
+                    path: (*path).to_owned(),
+                    size: new.size,
+                    sha256: new.sha256,
+                    content_type: "text/plain".to_owned(),
+                },
+                blob: self.store.reserve_blob(new).await.unwrap(),
+            });
+        }
+        let check_at = self.now() + HOUR;
+        Finish {
+            artifacts: Some(NewArtifacts { kept, check_at }),
+            ..self.succeeded("out")
+        }
+    }
+}
+
+const HOUR: Duration = Duration::from_hours(1);
+
+fn paths(artifacts: &[Artifact]) -> Vec<&str> {
+    artifacts.iter().map(|artifact| artifact.path.as_str()).collect()
+}
+
+both! {
+    async fn a_run_shows_the_artifacts_it_ended_with_everywhere(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        let finish = fixture.with_artifacts(org, &[("a.txt", 1), ("b/c.txt", 2)]).await;
+        let run = fixture.store.finish_run(fence, finish.clone()).await.unwrap();
+        assert_eq!(paths(&run.artifacts), ["a.txt", "b/c.txt"]);
+        assert_eq!(run, fixture.get(org, run.id).await);
+        let filter = RunFilter { status: Some(RunStatus::Succeeded), schedule: None, before: None, limit: 10 };
+        assert_eq!(fixture.store.list_runs(org, filter).await.unwrap(), std::slice::from_ref(&run));
+        let Cancelled::AlreadyFinal(same) = fixture.store.cancel_run(org, run.id, fixture.now()).await.unwrap()
+        else {
+            panic!("it was final");
+        };
+        assert_eq!(same, run);
+        let kept = fixture.store.run_artifacts(org, run.id).await.unwrap();
+        assert_eq!((kept.finished_at, kept.kept), (run.finished_at, finish.artifacts.unwrap().kept));
+    }
+
+    async fn a_run_without_artifacts_has_none_and_another_organizations_is_not_found(fixture: &Fixture) {
+        let (org, other, node) = (fixture.org().await, fixture.org().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        assert_eq!(fixture.store.run_artifacts(org, fence.run).await, Ok(RunArtifacts::default()));
+        let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        assert_eq!(fixture.store.run_artifacts(org, run.id).await.unwrap().kept, []);
+        assert_eq!(fixture.store.run_artifacts(other, run.id).await, Err(Error::NotFound));
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM run_artifacts").await, 0);
+    }
+
+    async fn content_stays_for_as_long_as_a_run_or_a_file_refers_to_it(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        // The first two are the same content, which also becomes a file.
+        let finish = fixture.with_artifacts(org, &[("a", 1), ("b", 1), ("c", 2)]).await;
+        fixture.store.finish_run(fence, finish).await.unwrap();
+        let file = fixture.file(org, "promoted", 1).await;
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM artifact_blob").await, 2);
+        let later = fixture.now() + HOUR * 5;
+        assert_eq!(fixture.sweep_blobs(later).await, []);
+        let expiry = Expiry { org, finished_before: later, created_before: later, check_at: later };
+        let batch = Batch { runs: 10, events: 100 };
+        assert_eq!(fixture.store.delete_expired_runs(expiry, batch).await.unwrap().runs, 1);
+        let gone = fixture.sweep_blobs(later).await;
+        assert_eq!(gone.len(), 1, "{gone:?}");
+        assert_ne!(gone[0].id, file.blob);
+    }
+
+    async fn a_run_does_not_end_with_content_that_was_given_up(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        let finish = fixture.with_artifacts(org, &[("a", 1)]).await;
+        fixture.sweep_blobs(fixture.now() + HOUR * 5).await;
+        let refused = fixture.store.finish_run(fence, finish).await.unwrap_err();
+        assert_eq!(refused, Error::Conflict("the content of an artifact was given up"));
+        assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
+    }
+
+    async fn content_of_another_organization_is_not_referred_to(fixture: &Fixture) {
+        let (org, other, node) = (fixture.org().await, fixture.org().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        let finish = fixture.with_artifacts(other, &[("a", 1)]).await;
+        let refused = fixture.store.finish_run(fence, finish).await.unwrap_err();
+        assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+    }
+
+    async fn of_the_sweep_and_the_end_of_a_run_one_wins(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        for byte in 0..20 {
+            let fence = fixture.running(org, node).await;
+            let finish = fixture.with_artifacts(org, &[("a", byte)]).await;
+            let due = fixture.now() + HOUR;
+            let check_at = due + HOUR;
+            let finish = Finish {
+                artifacts: finish.artifacts.map(|new| NewArtifacts { check_at, ..new }),
+                ..finish
+            };
+            let (finished, doomed) =
+                join(fixture.store.finish_run(fence, finish), fixture.store.doom_blobs(due, 10)).await;
+            doomed.unwrap();
+            let gone = fixture.sweep_blobs(due).await;
+            match finished {
+                Ok(_) => assert_eq!(gone, []),
+                Err(Error::Conflict(_)) => assert_eq!(gone.len(), 1),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
