@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use jiff::{civil::Date, tz::TimeZone};
+use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -88,11 +88,7 @@ impl Day {
     }
 
     fn date(self) -> Date {
-        // Every day of the range is one that jiff knows.
-        jiff::Timestamp::from_second(self.0 * 86_400)
-            .unwrap_or_default()
-            .to_zoned(TimeZone::UTC)
-            .date()
+        Date::constant(1970, 1, 1).saturating_add(jiff::Span::new().days(self.0))
     }
 
     fn from_date(date: Date) -> Self {

@@ -18,7 +18,9 @@ const PUBLIC: [&str; 6] = [
 ];
 
 /// Operations beside `/v1/admin` that need the role admin.
-const ADMIN: [&str; 4] = [
+const ADMIN: [&str; 6] = [
+    "put_budget",
+    "delete_budget",
     "put_connection",
     "delete_connection",
     "test_connection",

@@ -9,7 +9,7 @@ use sortie_testkit::{Bytes, Client, http::Method};
 use crate::rig::{Rig, plain};
 
 /// Operations that change a resource, in an order in which each works: name, method, path, body, action.
-const AUDITED: [(&str, Method, &str, &str, &str); 6] = [
+const AUDITED: &[(&str, Method, &str, &str, &str)] = &[
     (
         "create_key",
         Method::POST,
@@ -53,13 +53,81 @@ const AUDITED: [(&str, Method, &str, &str, &str); 6] = [
         "",
         "connection.delete",
     ),
+    (
+        "put_workflow",
+        Method::PUT,
+        "/v1/workflows/audited",
+        r#"{"prompt":"x","shell":false}"#,
+        "workflow.put",
+    ),
+    (
+        "create_schedule",
+        Method::POST,
+        "/v1/schedules",
+        r#"{"workflow":"audited","cron":"@yearly"}"#,
+        "schedule.create",
+    ),
+    (
+        "update_schedule",
+        Method::PATCH,
+        "/v1/schedules/{schedule}",
+        r#"{"name":"audited"}"#,
+        "schedule.update",
+    ),
+    (
+        "delete_schedule",
+        Method::DELETE,
+        "/v1/schedules/{schedule}",
+        "",
+        "schedule.delete",
+    ),
+    (
+        "delete_workflow",
+        Method::DELETE,
+        "/v1/workflows/audited",
+        "",
+        "workflow.delete",
+    ),
+    (
+        "put_budget",
+        Method::PUT,
+        "/v1/budgets/workflow:audited",
+        r#"{"limit_micros":1,"period":"day"}"#,
+        "budget.put",
+    ),
+    (
+        "delete_budget",
+        Method::DELETE,
+        "/v1/budgets/workflow:audited",
+        "",
+        "budget.delete",
+    ),
+    (
+        "rename_file",
+        Method::PATCH,
+        "/v1/files/{file}",
+        r#"{"name":"audited"}"#,
+        "file.rename",
+    ),
+    (
+        "delete_file",
+        Method::DELETE,
+        "/v1/files/{file}",
+        "",
+        "file.delete",
+    ),
 ];
 
+/// Audited like these; its body is a form.
+const UPLOAD: &str = "create_file";
+
 /// Operations that are no change of a resource: what they do is told elsewhere.
-const UNAUDITED: [&str; 3] = [
-    // Runs have their own list and events.
+const UNAUDITED: [&str; 5] = [
+    // Runs have their own list and events, schedules a history, callbacks a log.
     "create_run",
     "cancel_run",
+    "trigger_schedule",
+    "redeliver_run",
     // It only looks; what it finds is the connection's status.
     "test_connection",
 ];
@@ -77,6 +145,7 @@ fn every_operation_that_changes_something_has_a_line_here() {
     }
     let mut lines: BTreeSet<&str> = AUDITED.iter().map(|line| line.0).collect();
     lines.extend(UNAUDITED);
+    lines.insert(UPLOAD);
     assert_eq!(documented, lines);
 }
 
@@ -93,35 +162,49 @@ async fn entries(client: &Client, query: &str) -> Vec<Value> {
 async fn every_change_is_written_down_with_its_key_address_and_request() {
     let rig = Rig::start().await;
     let mine = rig.admin.get("/v1/me").await.unwrap().json().unwrap()["key_id"].clone();
-    let mut key = String::new();
+    let file = rig.admin.upload("x", "x").await.unwrap().id.to_string();
+    let uploaded = &entries(&rig.admin, "").await[0];
+    assert_eq!(
+        (&uploaded["action"], &uploaded["target"]),
+        (&json!("file.create"), &json!(file))
+    );
+    // The id that was made last.
+    let mut made = String::new();
     for (name, method, path, body, action) in AUDITED {
-        let path = path.replace("{key}", &key);
-        let target = if name == "create_key" {
-            None
-        } else {
-            path.split('/')
-                .find(|part| part.starts_with("key_") || *part == "audited")
-        };
-        // Refused without the role: nothing is done and nothing written down.
+        let path = path
+            .replace("{key}", &made)
+            .replace("{schedule}", &made)
+            .replace("{file}", &file);
+        // Refused without a key: nothing is done and nothing written down.
         let before = entries(&rig.admin, "").await;
         let refused = rig
-            .member
-            .send(method.clone(), &path, Bytes::from(body))
+            .admin
+            .anonymous()
+            .send(method.clone(), &path, Bytes::from(*body))
             .await
             .unwrap();
-        assert!(refused.status >= 400, "{name}: {}", refused.text());
+        assert_eq!(refused.status, 401, "{name}: {}", refused.text());
         assert_eq!(entries(&rig.admin, "").await, before, "{name}");
 
-        let answer = rig.admin.send(method, &path, Bytes::from(body)).await.unwrap();
+        let answer = rig
+            .admin
+            .send(method.clone(), &path, Bytes::from(*body))
+            .await
+            .unwrap();
         assert!(answer.status < 300, "{name}: {}", answer.text());
-        if name == "create_key" {
-            key = answer.json().unwrap()["id"].as_str().unwrap().to_owned();
-        }
+        let target = if name.starts_with("create_") {
+            made = answer.json().unwrap()["id"].as_str().unwrap().to_owned();
+            made.as_str()
+        } else {
+            // What stands behind the collection.
+            let place = if path.starts_with("/v1/admin/") { 4 } else { 3 };
+            path.split('/').nth(place).unwrap()
+        };
         let now = entries(&rig.admin, "").await;
         assert_eq!(now.len(), before.len() + 1, "{name}");
         let entry = &now[0];
-        assert_eq!(entry["action"], action, "{name}");
-        assert_eq!(entry["target"], target.unwrap_or(&key), "{name}");
+        assert_eq!(entry["action"], *action, "{name}");
+        assert_eq!(entry["target"], target, "{name}");
         assert_eq!(
             (&entry["key_id"], &entry["address"]),
             (&mine, &json!("127.0.0.1")),

@@ -124,7 +124,7 @@ async fn an_unknown_route_or_a_malformed_id_is_not_found() {
     for path in [
         "/".to_owned(),
         "/v1/runs/".to_owned(),
-        "/v1/workflows".to_owned(),
+        "/v1/workflow".to_owned(),
         "/v2/runs".to_owned(),
         "/v1/runs/run_x".to_owned(),
         "/v1/runs/%00".to_owned(),

@@ -48,6 +48,7 @@ async fn full(fixture: &Fixture, org: OrgId, node: NodeId) -> RunId {
         events: vec![fixture.message("x")],
         journal: entries(0, &["{}"]),
         cost: Micros::ZERO,
+        usage: sortie_api::RunUsage::default(),
     };
     fixture.store.append(fence, one).await.unwrap();
     let fence = super::fixture::after(fence, 1);
