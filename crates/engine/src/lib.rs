@@ -23,6 +23,7 @@ mod options;
 mod peers;
 mod retention;
 mod run_log;
+mod runs;
 mod schedules;
 mod sealing;
 #[cfg(test)]
@@ -33,19 +34,16 @@ mod web;
 mod worker;
 mod workflows;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use sortie_api::{
-    KeyId, Mode, OrgId, OrganizationInfo, Role, Run, RunId, RunRequest, RunStatus, Timestamp,
+    KeyId, Mode, OrgId, OrganizationInfo, Role, RunStatus,
     key::{CreateKey, CreatedKey, RotateKey},
     model::ModelCatalog,
     secret::Secret,
 };
 use sortie_sandbox::{Backend, Level};
-use sortie_store::{
-    Actor, Cancelled, Created, Definition, Expired, InlineCredentials, KeyRecord, Labels, NewRun, Retention,
-    Store,
-};
+use sortie_store::{Actor, Expired, KeyRecord, Store};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -63,18 +61,16 @@ pub use sealing::{InvalidKey, MasterKey};
 use crate::{
     callbacks::{Callbacks, Courier, Hints},
     clock::random,
-    connections::secrets::Secrets,
     contents::Contents,
     files::Uploads,
     hub::Hub,
-    intake::{Intake, idempotency_key},
     keys::{CheckedKey, Keys},
     models::Models,
     no_sandbox::NoSandbox,
     node::{Identity, Lifeline},
     peers::{Peers, Signer},
     run_log::Records,
-    unretained::{Admission, Keeper, MemoryDir, Output, Reader, Request, Unretained},
+    unretained::{Keeper, MemoryDir, Unretained},
     web::NodeWeb,
     worker::{Active, Collecting, Dispatcher, Own, Places, Source, StopReason, Worker},
 };
@@ -147,8 +143,7 @@ impl Engine {
             .as_ref()
             .map(|backend| backend.capabilities().level)
             .map_err(Clone::clone);
-        let models = Arc::new(Models::new(&options.models)?);
-        let web = NodeWeb::new(&options)?;
+        let (models, web) = (Arc::new(Models::new(&options.models)?), NodeWeb::new(&options)?);
         let tracker = TaskTracker::new();
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let due = Hints::default();
@@ -179,13 +174,7 @@ impl Engine {
             places: places.clone(),
             callbacks: due.clone(),
         };
-        let memory_dir = MemoryDir::new(options.memory_dir());
-        match memory_dir.clear().await {
-            Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "working directories in memory were removed"),
-            // Runs that need it are refused; all others are served.
-            Err(error) => tracing::error!(%error, "working directories in memory cannot be looked after"),
-        }
+        let memory_dir = MemoryDir::cleared(options.memory_dir()).await;
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
             connections,
@@ -358,195 +347,6 @@ impl Engine {
         self.0.options.mode
     }
 
-    /// Checks a request against every rule, records the run and wakes a worker.
-    pub async fn create_run(
-        &self,
-        caller: &Caller,
-        request: RunRequest,
-        idempotency: Option<String>,
-    ) -> Result<Created, Error> {
-        let node = &self.0;
-        self.open()?;
-        if let Some(key) = &idempotency {
-            idempotency_key(key)?;
-        }
-        let (run, admission) = match (self.new_run(caller, request).await, &idempotency) {
-            (Err(Error::Invalid(rule)), Some(key)) => {
-                // Only the key is compared: a run that has it answers whatever the body says now.
-                return match node.store.find_idempotent(caller.org, key).await? {
-                    Some(run) => Ok(Created::Existing(run)),
-                    None => Err(Error::Invalid(rule)),
-                };
-            }
-            (admitted, _) => {
-                let (run, admission) = admitted?;
-                let run = NewRun {
-                    idempotency_key: idempotency,
-                    ..run
-                };
-                (run, admission)
-            }
-        };
-        let created = node.store.create_run(run).await;
-        if let Some(admission) = admission {
-            return recorded(admission, created);
-        }
-        let created = created?;
-        if let Created::New(run) = &created {
-            self.hand_out(run.id);
-        }
-        Ok(created)
-    }
-
-    /// Tells the dispatcher of a run that was recorded.
-    fn hand_out(&self, run: RunId) {
-        let node = &self.0;
-        if node.options.serves == Serves::OwnRuns {
-            node.own.add(run);
-        }
-        node.work.notify_one();
-    }
-
-    /// Checks a request against every rule: the run that it makes, not recorded yet. The content of one without retention
-    /// is in memory already: it goes where the admission is refused.
-    async fn new_run(
-        &self,
-        caller: &Caller,
-        request: RunRequest,
-    ) -> Result<(NewRun, Option<Admission>), Error> {
-        let node = &self.0;
-        let org = caller.org;
-        let reader = match request.callback {
-            Some(_) => Reader::Callback,
-            None => Reader::Get,
-        };
-        let accepted = self.intake(org).accept(request).await?;
-        let now = node.options.clock.now();
-        let id = RunId::new(now, random()?);
-        let callback = match accepted.callback {
-            Some(callback) => Some(node.callbacks.seal((org, id), callback).await?),
-            None => None,
-        };
-        let (definition, inline, admission) = match accepted.retention {
-            Retention::Full => {
-                let inline = self.sealed((org, id), &accepted.inline).await?;
-                (accepted.definition.into(), inline, None)
-            }
-            Retention::None => {
-                let request = Request {
-                    definition: accepted.definition,
-                    inline: accepted.inline,
-                };
-                let admission = self.admit((org, id), request, reader, now)?;
-                (Definition::Unretained(self.unretained()), None, Some(admission))
-            }
-        };
-        let run = NewRun {
-            id,
-            org,
-            idempotency_key: None,
-            definition,
-            inline,
-            callback,
-            max_cost: accepted.max_cost,
-            timeout_seconds: accepted.timeout_seconds,
-            labels: Labels {
-                key: caller.actor.key,
-                workflow: accepted.workflow,
-                schedule: caller.schedule,
-                model: Some(accepted.model),
-                tags: accepted.tags,
-            },
-            created_at: now,
-        };
-        Ok((run, admission))
-    }
-
-    /// Takes the content of a run without retention into memory, where this node can work on such runs.
-    fn admit(
-        &self,
-        run: (OrgId, RunId),
-        request: Request,
-        reader: Reader,
-        now: Timestamp,
-    ) -> Result<Admission, Error> {
-        let node = &self.0;
-        if node.options.serves == Serves::Nothing {
-            return Err(Error::Unavailable("this engine works on no runs".to_owned()));
-        }
-        node.memory_dir.prepare().map_err(|reason| {
-            Error::Invalid(format!(
-                "zero_data_retention: not available on this engine: {reason}"
-            ))
-        })?;
-        node.records
-            .unretained
-            .admit(run, request, Output::of(reader), now)
-    }
-
-    /// What the store is told of a run whose content is here.
-    fn unretained(&self) -> sortie_store::Unretained {
-        sortie_store::Unretained {
-            node: self.0.identity.get(),
-            surcharge_percent: self.0.options.surcharge_percent,
-        }
-    }
-
-    /// What requests of an organization are checked against.
-    fn intake(&self, org: OrgId) -> Intake<'_> {
-        let node = &self.0;
-        Intake {
-            options: &node.options,
-            models: &node.models,
-            web: &node.web,
-            commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
-            connections: &node.connections,
-            callbacks: &node.callbacks,
-            store: &node.store,
-            org,
-        }
-    }
-
-    /// The credentials that a run brings, as they are stored.
-    async fn sealed(
-        &self,
-        run: (OrgId, RunId),
-        inline: &BTreeMap<String, Secrets>,
-    ) -> Result<Option<InlineCredentials>, Error> {
-        if inline.is_empty() {
-            return Ok(None);
-        }
-        let names: Vec<&String> = inline.keys().collect();
-        let names = serde_json::to_string(&names).map_err(|error| Error::Internal(error.to_string()))?;
-        let sealed = self.0.connections.seal_inline(run, inline).await?;
-        Ok(Some(InlineCredentials { sealed, names }))
-    }
-
-    /// Cancels a run and stops its worker; a final run is returned unchanged.
-    pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<Run, Error> {
-        match self
-            .0
-            .store
-            .cancel_run(org, id, self.0.options.clock.now())
-            .await?
-        {
-            Cancelled::Now(run) => {
-                self.0.active.stop(id, StopReason::NotOurs);
-                if run.zero_data_retention && !self.0.active.contains(id) {
-                    // A worker that has it closes it itself, behind its last words.
-                    self.0.records.unretained.close(id, run.status)?;
-                }
-                self.0.hub.ended(id);
-                self.0.due.look();
-                if run.schedule_id.is_some() {
-                    self.0.schedules.notify_one();
-                }
-                Ok(run)
-            }
-            Cancelled::AlreadyFinal(run) => Ok(run),
-        }
-    }
-
     /// Whether the node can take runs: database and storage answer and the node is not stopping.
     pub async fn ready(&self) -> Result<(), Error> {
         self.open()?;
@@ -629,16 +429,4 @@ impl Engine {
             tracing::warn!(%error, "the folder for working directories in memory stays");
         }
     }
-}
-
-/// What became of a run without retention. Where it is in doubt whether it was recorded it waits for a worker: the store
-/// does not hand out what it does not have.
-fn recorded(admission: Admission, created: Result<Created, sortie_store::Error>) -> Result<Created, Error> {
-    if !matches!(
-        created,
-        Ok(Created::New(_)) | Err(sortie_store::Error::Unavailable(_))
-    ) {
-        admission.refuse();
-    }
-    Ok(created?)
 }

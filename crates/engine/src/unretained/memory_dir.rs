@@ -63,8 +63,20 @@ impl MemoryDir {
         }
     }
 
+    /// The folder at `path`, without what an earlier life of the node left. Where it cannot be looked after, runs that need it
+    /// are refused, and all others are served.
+    pub(crate) async fn cleared(path: PathBuf) -> Self {
+        let dir = Self::new(path);
+        match dir.clear().await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "working directories in memory were removed"),
+            Err(error) => tracing::error!(%error, "working directories in memory cannot be looked after"),
+        }
+        dir
+    }
+
     /// Removes what an earlier life of the node left.
-    pub(crate) async fn clear(&self) -> Result<u64, String> {
+    async fn clear(&self) -> Result<u64, String> {
         let dir = self.clone();
         let cleared = tokio::task::spawn_blocking(move || {
             if !dir.0.exists() {

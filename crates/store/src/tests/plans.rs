@@ -95,6 +95,10 @@ async fn use_everything(fixture: &Fixture) {
     fixture.store.run_definition(org, fence.run).await.unwrap();
     fixture.events(org, fence.run).await;
     fixture.get(org, fence.run).await;
+    use_all_resources(fixture, org).await;
+}
+
+async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     use_unretained(fixture, org).await;
     list_everything(fixture, org).await;
     use_connections(fixture, org).await;
