@@ -106,7 +106,7 @@ impl Keys {
     }
 
     pub(crate) async fn create(&self, caller: &Caller, request: CreateKey) -> Result<CreatedKey, Error> {
-        let request = CheckedKey::of(request, self.clock.now())?;
+        let request = CheckedKey::of(&request, self.clock.now())?;
         let secret = Secret::new(self.prefix, random()?);
         let key = self.new_key(caller.org, request, &secret)?;
         let created = CreatedKey {
@@ -199,7 +199,7 @@ impl CheckedKey {
     }
 
     /// `Invalid` names the field and the rule.
-    fn of(request: CreateKey, now: Timestamp) -> Result<Self, Error> {
+    fn of(request: &CreateKey, now: Timestamp) -> Result<Self, Error> {
         let name = request.name.trim();
         let length = name.chars().count();
         if length == 0 || length > limits::KEY_NAME_CHARS || name.chars().any(char::is_control) {

@@ -86,7 +86,7 @@ impl Store {
             ])
             .map(drop)
         });
-        unless(CHANGED, saved.await)
+        unless(&CHANGED, saved.await)
     }
 
     /// Records why an authorization of a connection that is still at `revision` came to nothing. It needs one where it has

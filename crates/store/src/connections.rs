@@ -89,7 +89,7 @@ impl Store {
         audit: Audit,
     ) -> Result<bool> {
         let made = self.db.write(move |tx| create(tx, &connection, most, &audit));
-        unless(TAKEN, made.await)
+        unless(&TAKEN, made.await)
     }
 
     /// Replaces the definition of a connection that is still at `revision`. False where it is not, or not there.
@@ -103,7 +103,7 @@ impl Store {
         let replaced = self
             .db
             .write(move |tx| replace(tx, &connection, revision, old_tokens, &audit));
-        unless(CHANGED, replaced.await)
+        unless(&CHANGED, replaced.await)
     }
 
     /// A connection by its name.

@@ -27,7 +27,7 @@ impl Store {
     pub async fn bootstrap(&self, organization_name: &str, key: NewKey, audit: Audit) -> Result<bool> {
         let name = organization_name.to_owned();
         let made = self.db.write(move |tx| first(tx, &name, &key, &audit));
-        unless(NOT_THE_FIRST, made.await)
+        unless(&NOT_THE_FIRST, made.await)
     }
 
     /// Adds an API key. `NotFound` where there is no such organization.

@@ -34,9 +34,9 @@ pub enum Error {
 }
 
 /// True where the command was done, false where it was not for this reason.
-pub(crate) fn unless(reason: Error, done: Result<()>) -> Result<bool> {
+pub(crate) fn unless(reason: &Error, done: Result<()>) -> Result<bool> {
     match done {
-        Err(error) if error == reason => Ok(false),
+        Err(error) if error == *reason => Ok(false),
         done => done.map(|()| true),
     }
 }

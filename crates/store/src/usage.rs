@@ -81,7 +81,7 @@ impl Store {
     /// else was faster. No run may be created in that hour any more.
     pub async fn count_usage(&self, due: UsageDue) -> Result<bool> {
         let counted = self.db.write(move |tx| count(tx, due));
-        unless(NOT_NOW, counted.await)
+        unless(&NOT_NOW, counted.await)
     }
 }
 

@@ -373,7 +373,7 @@ both! {
         assert!(!fixture.store.count_usage(due).await.unwrap(), "it is at work");
         fixture.store.cancel_run(org, waiting, fixture.now()).await.unwrap();
         assert!(!fixture.store.count_usage(due).await.unwrap(), "its cost is not known");
-        fixture.store.settle_run(waiting, fence.attempt, Micros::new(9).unwrap()).await.unwrap();
+        fixture.store.settle_run(waiting, fence.attempt, Micros::new(9).unwrap(), RunUsage::default()).await.unwrap();
         assert!(fixture.store.count_usage(due).await.unwrap());
         assert!(!fixture.store.count_usage(due).await.unwrap(), "it is counted once");
         assert_eq!(fixture.store.usage_due(later, None, 10).await.unwrap(), [(org, None)]);
