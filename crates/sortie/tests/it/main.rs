@@ -8,6 +8,7 @@
 mod administration;
 mod cli;
 mod connections;
+mod documentation;
 mod errors;
 mod keys;
 mod kit;

@@ -1,0 +1,114 @@
+//! The documentation does what it says: every block marked `sh` of a page is run, in order, in one shell, against a fresh
+//! node. Blocks that only show something are marked otherwise (`console`, `json`).
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use sortie_testkit::{Database, NodeOptions};
+use tempfile::TempDir;
+
+use crate::{Checked, node_with};
+
+/// One test for each page; `PAGES` lists them, so that none is forgotten.
+macro_rules! pages {
+    ($($test:ident = $page:literal),+ $(,)?) => {
+        const PAGES: &[&str] = &[$($page),+];
+
+        $(
+            #[tokio::test]
+            async fn $test() -> Checked {
+                works($page).await
+            }
+        )+
+    };
+}
+
+pages![the_readme_works = "README.md"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The blocks marked `sh`, with the lines they begin at.
+fn blocks(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        match (&mut open, line) {
+            (None, "```sh") => open = Some((number + 1, String::new())),
+            (None, _) => {}
+            (Some(_), "```") => found.extend(open.take()),
+            (Some((_, block)), line) => {
+                block.push_str(line);
+                block.push('\n');
+            }
+        }
+    }
+    found
+}
+
+/// Runs a page against a node of its own, in a folder that has what a fresh clone has for the reader.
+async fn works(page: &str) -> Checked {
+    let text = std::fs::read_to_string(root().join(page)).with_context(|| page.to_owned())?;
+    let blocks = blocks(&text);
+    ensure!(!blocks.is_empty(), "{page} has no block to run");
+    let options = NodeOptions::default().env("SORTIE_SANDBOX_MINIMUM", "landlock");
+    let node = node_with(Database::Sqlite, options).await?;
+    let folder = TempDir::new()?;
+    std::os::unix::fs::symlink(
+        root().join("examples").canonicalize()?,
+        folder.path().join("examples"),
+    )?;
+    std::fs::copy(root().join("README.md"), folder.path().join("README.md"))?;
+    let mut script = "set -euo pipefail\n".to_owned();
+    for (line, block) in blocks {
+        script.push_str(&format!("echo \"== {page}:{line}\" >&2\n{block}"));
+    }
+    let binary = Path::new(env!("CARGO_BIN_EXE_sortie"));
+    let programs = binary.parent().context("a binary lies in a folder")?;
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
+    #[expect(clippy::disallowed_methods, reason = "a reader has a shell")]
+    let mut shell = std::process::Command::new("bash");
+    let shell = shell
+        .args(["-c", &script])
+        .current_dir(folder.path())
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", folder.path())
+        .env("SORTIE_URL", node.url()?)
+        .env("SORTIE_API_KEY", node.key());
+    let output = shell.output()?;
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    ensure!(output.status.success(), "{page}: {}\n{out}\n{err}", output.status);
+    // A failure of the API is an answer to curl.
+    ensure!(
+        !out.contains("\"code\":\""),
+        "{page}: a request was refused\n{out}\n{err}"
+    );
+    Ok(())
+}
+
+#[test]
+fn every_page_with_commands_is_run() -> Result<()> {
+    let mut pages = vec![root().join("README.md")];
+    for entry in std::fs::read_dir(root().join("docs"))? {
+        pages.push(entry?.path());
+    }
+    for page in pages
+        .iter()
+        .filter(|page| page.extension().is_some_and(|kind| kind == "md"))
+    {
+        let text = std::fs::read_to_string(page)?;
+        let name = page.strip_prefix(root())?.display().to_string();
+        if !blocks(&text).is_empty() {
+            ensure!(
+                PAGES.contains(&name.as_str()),
+                "{name} has commands that no test runs"
+            );
+        }
+    }
+    Ok(())
+}
