@@ -23,7 +23,10 @@ macro_rules! pages {
     };
 }
 
-pages![the_readme_works = "README.md"];
+pages![
+    the_readme_works = "README.md",
+    administration_works = "docs/ADMINISTRATION.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
