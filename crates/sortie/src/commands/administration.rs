@@ -117,16 +117,12 @@ pub(super) async fn license(context: &Context, args: &ListArgs) -> Result<Exit> 
         return print_json(&license);
     }
     let lines = [
-        ("licensed", if license.licensed { "yes" } else { "no" }.to_owned()),
-        ("machine", license.machine_id),
-        ("runs", format!("{} this month", license.runs_used)),
-        ("resets", license.resets_at.to_string()),
+        format!("licensed  {}\n", if license.licensed { "yes" } else { "no" }),
+        format!("machine   {}\n", license.machine_id),
+        format!("runs      {} this month\n", license.runs_used),
+        format!("resets    {}\n", license.resets_at),
     ];
-    let lines: String = lines
-        .iter()
-        .map(|(name, value)| format!("{name:<9} {value}\n"))
-        .collect();
-    terminal::print(&lines)?;
+    terminal::print(&lines.concat())?;
     Ok(Exit::Success)
 }
 

@@ -68,6 +68,21 @@ async fn status(client: &Client) -> Result<Value> {
     Ok(client.get("/v1/connections/crm").await?.json()?["status"].clone())
 }
 
+/// The audit log tells that it was begun with a key and ended by a browser, without one.
+async fn is_written_down(client: &Client) -> Checked {
+    let log = client.get("/v1/admin/audit?target=crm").await?;
+    let log = log.expect(200)?.json()?;
+    let (ended, begun) = (&log["items"][0], &log["items"][1]);
+    assert_eq!(ended["action"], "connection.authorized");
+    ensure!(
+        ended["address"] == "127.0.0.1" && ended.get("key_id").is_none(),
+        "{log}"
+    );
+    assert_eq!(begun["action"], "connection.authorize");
+    ensure!(begun["key_id"].is_string(), "{log}");
+    Ok(())
+}
+
 async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Database) -> Checked {
     let service = Service::start().await?;
     // So short that it is renewed before its first use.
@@ -109,18 +124,7 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
             .contains("frame-ancestors 'none'")
     );
     assert_eq!(status(&client).await?, "ready");
-    let log = client
-        .get("/v1/admin/audit?target=crm")
-        .await?
-        .expect(200)?
-        .json()?;
-    let entry = &log["items"][0];
-    assert_eq!(entry["action"], "connection.authorized");
-    ensure!(
-        entry["address"] == "127.0.0.1" && entry.get("key_id").is_none(),
-        "{log}"
-    );
-    assert_eq!(log["items"][1]["action"], "connection.authorize");
+    is_written_down(&client).await?;
     // Good once.
     client
         .anonymous()
