@@ -331,8 +331,9 @@ fn what_only_adds_is_let_through() {
 
 #[test]
 fn what_breaks_a_client_is_named() {
+    type Change = fn(&mut Value);
     let old = changed(|_| {});
-    let changes: [(fn(&mut Value), &str); 13] = [
+    let changes: [(Change, &str); 13] = [
         (|new| new["paths"] = json!({}), "POST /v1/things: is gone"),
         (
             |new| new["paths"]["/v1/things"]["post"]["operationId"] = json!("make_thing"),

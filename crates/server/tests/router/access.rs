@@ -238,7 +238,7 @@ async fn another_organization_sees_and_changes_nothing_of_ours() {
     let rig = Rig::start().await;
     let resources = Resources::of(&rig).await;
     for (name, method, path, body, _, foreign) in TABLE {
-        let answer = resources.call(&rig.stranger, &method, path, body).await;
+        let answer = resources.call(&rig.stranger, method, path, body).await;
         match foreign {
             Foreign::NotFound => {
                 answer

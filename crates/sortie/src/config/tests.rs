@@ -210,6 +210,18 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
              could ever reach it; lower it",
         ),
         (
+            "[log]\nformat = \"xml\"",
+            "log.format (sortie.toml): must be `text` or `json`",
+        ),
+    ] {
+        assert_eq!(refusal(file), sentence);
+    }
+}
+
+#[test]
+fn a_version_ends_half_a_year_after_it_is_deprecated() {
+    for (file, sentence) in [
+        (
             "[api.v1]\ndeprecated = \"soon\"\nsunset = \"2027-09-15\"",
             "api.v1.deprecated (sortie.toml): must be a date such as 2027-03-01",
         ),
@@ -229,10 +241,6 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
         (
             "[api.v1]\ndeprecated = \"2027-03-01\"\nsunset = \"2027-09-01\"\nsuccessor = \"v2\"",
             "api.v1.successor (sortie.toml): must be an http or https URL",
-        ),
-        (
-            "[log]\nformat = \"xml\"",
-            "log.format (sortie.toml): must be `text` or `json`",
         ),
     ] {
         assert_eq!(refusal(file), sentence);

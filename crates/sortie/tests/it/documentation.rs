@@ -1,7 +1,10 @@
 //! The documentation does what it says: every block marked `sh` of a page is run, in order, in one shell, against a fresh
 //! node. Blocks that only show something are marked otherwise (`console`, `json`).
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use sortie_testkit::{Database, NodeOptions};
@@ -71,7 +74,8 @@ async fn works(page: &str) -> Checked {
     std::fs::copy(root().join("README.md"), folder.path().join("README.md"))?;
     let mut script = "set -euo pipefail\n".to_owned();
     for (line, block) in blocks {
-        script.push_str(&format!("echo \"== {page}:{line}\" >&2\n{block}"));
+        // Writing to a string cannot fail.
+        let _infallible = write!(script, "echo \"== {page}:{line}\" >&2\n{block}");
     }
     let binary = Path::new(env!("CARGO_BIN_EXE_sortie"));
     let programs = binary.parent().context("a binary lies in a folder")?;

@@ -151,7 +151,7 @@ async fn it_can_be_cancelled_while_it_waits_and_while_it_works(database: Databas
             .iter()
             .map(|run| run.id.to_string())
             .collect::<Vec<_>>(),
-        [waits.clone()]
+        std::slice::from_ref(&waits)
     );
     for id in [&waits, &works] {
         let cancelled = client.cancel(id).await?;

@@ -2,7 +2,10 @@
 //! log, the files of the data folder and of the folder for temporary files, the log at its most talkative, and whatever
 //! files the process has open. After the run, and after a kill in the middle of it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -136,7 +139,7 @@ async fn told(client: &Client, service: &Service, id: &str) -> Result<String> {
     let (events, run) = client.finished(id).await?;
     ensure!(run.status == RunStatus::Succeeded, "{run:?}");
     let mut text = serde_json::to_string(&events)?;
-    text.push_str(&format!("{:?}", service.received()));
+    write!(text, "{:?}", service.received())?;
     Ok(text)
 }
 
