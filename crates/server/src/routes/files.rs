@@ -304,8 +304,8 @@ pub(crate) async fn get_file(
         ("If-None-Match" = Option<String>, Header, nullable = false, description = "An entity tag that the client has."),
     ),
     responses(
-        (status = 200, description = "The content.", content_type = "application/octet-stream", body = inline(Content), example = json!("order,total\n1,20\n")),
-        (status = 206, description = "The bytes that were asked for.", content_type = "application/octet-stream", body = inline(Content), example = json!("order")),
+        (status = 200, description = "The content.", content_type = "*/*", body = inline(Content), example = json!("order,total\n1,20\n")),
+        (status = 206, description = "The bytes that were asked for.", content_type = "*/*", body = inline(Content), example = json!("order")),
         (status = 304, description = "The client has the content already."),
         (status = 412, description = "The content is another one than `If-Match` names.", body = sortie_api::ErrorBody),
         (status = 416, description = "The content has none of the bytes that were asked for.", body = sortie_api::ErrorBody),
