@@ -9,7 +9,7 @@ use jiff::{
     civil::{Date, Time},
     tz::Offset,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
@@ -168,10 +168,20 @@ objects!(PutBudget);
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PutBudget {
     /// What the runs of one window may cost together; 0 to 1000000000000000. With 0 no run is taken.
+    #[serde(deserialize_with = "limit")]
     #[schema(minimum = 0, maximum = 1_000_000_000_000_000_i64, example = 50_000_000)]
     pub limit_micros: Micros,
     /// How long a window is.
     pub period: BudgetPeriod,
+}
+
+/// An amount that a budget may have.
+fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Micros, D::Error> {
+    let micros = i64::deserialize(deserializer)?;
+    Micros::try_from(micros)
+        .ok()
+        .filter(|limit| limit.get() <= limits::BUDGET_MICROS)
+        .ok_or_else(|| de::Error::custom(format_args!("must be from 0 to {}", limits::BUDGET_MICROS)))
 }
 
 /// A budget and its window now.

@@ -12,12 +12,6 @@ impl Engine {
         scope: BudgetScope,
         put: PutBudget,
     ) -> Result<(Budget, bool), Error> {
-        if put.limit_micros.get() > limits::BUDGET_MICROS {
-            return Err(Error::Invalid(format!(
-                "limit_micros: must be from 0 to {}",
-                limits::BUDGET_MICROS
-            )));
-        }
         let audit = caller.audit(&self.0.options.clock, "budget.put", scope.to_string())?;
         Ok(self
             .0

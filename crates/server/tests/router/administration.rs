@@ -258,6 +258,25 @@ async fn a_change_that_is_refused_leaves_no_entry() {
 }
 
 #[tokio::test]
+async fn a_time_that_cannot_be_is_refused_by_the_same_rule_in_a_body_and_in_a_query() {
+    let rig = Rig::start().await;
+    let rule = "must be a time from 1970 to 9999-12-30, as RFC 3339 has it: 2026-11-20T21:30:00Z";
+    for time in ["9999-12-31T23:59:59.999Z", "1969-12-31T23:59:59Z", "tomorrow"] {
+        let body = json!({"name": "x", "expires_at": time});
+        let refused = rig.admin.post("/v1/admin/keys", &body).await.unwrap();
+        let refused = refused.failure(400, "invalid_request").unwrap();
+        assert_eq!(refused.error, format!("expires_at: {rule}"));
+        let refused = rig
+            .admin
+            .get(&format!("/v1/admin/audit?since={time}"))
+            .await
+            .unwrap();
+        let refused = refused.failure(400, "invalid_request").unwrap();
+        assert_eq!(refused.error, format!("since: {rule}"));
+    }
+}
+
+#[tokio::test]
 async fn the_audit_log_has_pages_and_filters() {
     let rig = Rig::start().await;
     let keys = [rig.new_key("a").await, rig.new_key("b").await];

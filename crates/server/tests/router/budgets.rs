@@ -105,6 +105,18 @@ async fn what_breaks_a_rule_is_refused_with_the_field_and_changes_nothing() {
         let refused = refused.failure(400, "invalid_request").unwrap();
         assert!(refused.error.contains(field), "{body}: {}", refused.error);
     }
+    for limit in [-1, 1_000_000_000_000_001_i64] {
+        let refused = put(
+            &rig.admin,
+            "organization",
+            &json!({"limit_micros": limit, "period": "day"}),
+        )
+        .await;
+        assert_eq!(
+            refused.failure(400, "invalid_request").unwrap().error,
+            "limit_micros: must be from 0 to 1000000000000000"
+        );
+    }
     let listed: Vec<Budget> = rig.member.get("/v1/budgets").await.unwrap().read().unwrap();
     assert_eq!(listed, []);
     let most = json!({"limit_micros": 1_000_000_000_000_000_i64, "period": "month"});
