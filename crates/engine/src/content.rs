@@ -20,13 +20,7 @@ impl Engine {
     /// that is final, and has no callback, gets its output, and nobody after.
     pub async fn get_run(&self, caller: &Caller, id: RunId, wait: Duration, hop: Hop) -> Result<Run, Error> {
         let (node, org) = (&self.0, caller.org);
-        if !wait.is_zero() {
-            match node.hub.until_final(org, id, wait).await {
-                // It is waited for where it is.
-                Ok(()) | Err(Error::Unretained) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        self.until_final(org, id, wait).await?;
         if node.records.unretained.holds(id) {
             return node.records.unretained.hand_out(&node.store, org, id).await;
         }
@@ -37,6 +31,24 @@ impl Engine {
         match self.holder(org, id, hop).await? {
             Some(holder) => node.peers.run(&holder, caller, id, wait).await,
             None => Ok(node.store.get_run(org, id).await?),
+        }
+    }
+
+    /// A run as [`get_run`](Self::get_run) shows it, and nothing changes by it: an output that is handed out once is not in it
+    /// and stays where it is. No other node is asked, so that one whose content is elsewhere is not waited for.
+    pub async fn look_at_run(&self, org: OrgId, id: RunId, wait: Duration) -> Result<Run, Error> {
+        self.until_final(org, id, wait).await?;
+        self.0.records.run(org, id).await
+    }
+
+    async fn until_final(&self, org: OrgId, id: RunId, wait: Duration) -> Result<(), Error> {
+        if wait.is_zero() {
+            return Ok(());
+        }
+        match self.0.hub.until_final(org, id, wait).await {
+            // It is waited for where it is.
+            Ok(()) | Err(Error::Unretained) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -112,6 +112,10 @@ struct Inner {
     /// Wakes the timer of the schedules.
     schedules: Arc<Notify>,
     tracker: TaskTracker,
+    /// The courier, which ends before the content that it delivers goes.
+    couriers: TaskTracker,
+    /// No more callbacks are delivered.
+    delivered: CancellationToken,
     /// No more runs are taken.
     closing: CancellationToken,
     /// Everything ends.
@@ -193,6 +197,8 @@ impl Engine {
             records,
             memory_dir,
             tracker,
+            couriers: TaskTracker::new(),
+            delivered: CancellationToken::new(),
             closing,
             closed,
             commands,
@@ -230,9 +236,9 @@ impl Engine {
                 &node.options,
                 records,
                 node.callbacks.clone(),
-                node.closed.clone(),
+                node.delivered.clone(),
             );
-            node.tracker.spawn(courier.run());
+            node.couriers.spawn(courier.run());
             node.tracker
                 .spawn(schedules::run_timer(self.clone(), node.closing.clone()));
         }
@@ -394,6 +400,7 @@ impl Engine {
                 tracing::error!("the database does not answer: what is left goes on from what it has stored");
             }
         }
+        self.stop_delivering().await;
         self.give_up_content().await;
         node.closed.cancel();
         node.tracker.close();
@@ -402,6 +409,20 @@ impl Engine {
             .is_err()
         {
             tracing::error!("the node's tasks did not end in time and are left behind");
+        }
+    }
+
+    /// Lets callbacks under way end. As long as the store says that this node has the content of a run, no other delivers its
+    /// callback without the output.
+    async fn stop_delivering(&self) {
+        let node = &self.0;
+        node.delivered.cancel();
+        node.couriers.close();
+        if tokio::time::timeout(LAST_WRITES, node.couriers.wait())
+            .await
+            .is_err()
+        {
+            tracing::error!("callbacks under way did not end in time and are left behind");
         }
     }
 

@@ -195,3 +195,27 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
     }
     assert_eq!(rig.get(id).await.output.as_deref(), Some("here"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_that_the_store_calls_gone_is_not_handed_out() {
+    let rig = Rig::start().await;
+    let id = rig.answered("gone").await;
+    rig.engine.store().forget_outputs(vec![id]).await.unwrap();
+    let run = rig.get(id).await;
+    assert_eq!((run.output, run.output_available), (None, Some(false)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_at_a_run_leaves_its_output_where_it_is() {
+    let rig = Rig::start().await;
+    let id = rig.answered("here").await;
+    for _ in 0..2 {
+        let run = rig
+            .engine
+            .look_at_run(rig.org, id, Duration::from_secs(1))
+            .await
+            .unwrap();
+        assert_eq!((run.output, run.output_available), (None, Some(true)));
+    }
+    assert_eq!(rig.get(id).await.output.as_deref(), Some("here"));
+}

@@ -140,6 +140,19 @@ impl Runs {
             None => self.waiting.push_back((org, VecDeque::from([run]))),
         }
     }
+
+    /// Lets a run wait again, behind the `before` that are served before it. Its organization keeps its turn.
+    fn wait_again(&mut self, org: OrgId, run: RunId, before: usize) {
+        match self.waiting.iter_mut().find(|(waiting, _)| *waiting == org) {
+            Some((_, runs)) => runs.insert(before.min(runs.len()), run),
+            None => self.waiting.push_back((org, VecDeque::from([run]))),
+        }
+    }
+
+    fn is_open(&self, run: RunId) -> bool {
+        let content = self.by_id.get(&run);
+        content.is_some_and(|content| content.stage == Stage::Open)
+    }
 }
 
 /// A run whose content is here and that is being recorded. Dropped, it waits for a worker: also where nobody knows
@@ -161,7 +174,12 @@ impl Drop for Admission {
     fn drop(&mut self) {
         let mut runs = self.unretained.runs();
         let is_new = runs.change(self.run, |content| {
-            std::mem::replace(&mut content.stage, Stage::Open) == Stage::New
+            // One that was closed meanwhile stays so.
+            let is_new = content.stage == Stage::New;
+            if is_new {
+                content.stage = Stage::Open;
+            }
+            is_new
         });
         if is_new == Some(true) {
             runs.wait(self.org, self.run);
@@ -231,9 +249,7 @@ impl Unretained {
 
     /// Whether the content of a run is here and the run not final.
     pub(crate) fn is_open(&self, run: RunId) -> bool {
-        let runs = self.runs();
-        let content = runs.by_id.get(&run);
-        content.is_some_and(|content| content.stage == Stage::Open)
+        self.runs().is_open(run)
     }
 
     /// What a worker needs of a run.
@@ -252,9 +268,13 @@ impl Unretained {
         while left > 0
             && let Some((org, mut own)) = runs.waiting.pop_front()
         {
-            if let Some(run) = own.pop_front() {
-                taken.push(run);
-                left -= 1;
+            // One that has ended meanwhile does not take the turn of the next.
+            while let Some(run) = own.pop_front() {
+                if runs.is_open(run) {
+                    taken.push(run);
+                    left -= 1;
+                    break;
+                }
             }
             if !own.is_empty() {
                 runs.waiting.push_back((org, own));
@@ -263,16 +283,25 @@ impl Unretained {
         taken
     }
 
-    /// Puts runs back that the store did not hand out: it may later, as long as they are neither final nor forgotten.
+    /// Whether a run waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.runs().waiting.is_empty()
+    }
+
+    /// Puts runs back that the store did not hand out: it may later, as long as they are neither final nor forgotten. They
+    /// go before those of their organization that came after them.
     pub(crate) fn put_back(&self, taken: impl IntoIterator<Item = RunId>) {
         let mut runs = self.runs();
+        let mut put: HashMap<OrgId, usize> = HashMap::new();
         for run in taken {
             let open = runs
                 .by_id
                 .get(&run)
                 .filter(|content| content.stage == Stage::Open);
             if let Some(org) = open.map(|content| content.org) {
-                runs.wait(org, run);
+                let before = put.entry(org).or_default();
+                runs.wait_again(org, run, *before);
+                *before += 1;
             }
         }
     }

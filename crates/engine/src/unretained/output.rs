@@ -98,10 +98,11 @@ impl Unretained {
         over
     }
 
-    /// A run that is final with the answer that waits for the receiver of its callback, as long as it is held.
+    /// A run that is final with the answer that waits for the receiver of its callback, as long as it is held and the store
+    /// says so too.
     pub(crate) fn with_output_to_deliver(&self, run: Run) -> Run {
         match self.output(run.id, Reader::Callback) {
-            Some(output) if run.status.is_final() => Run {
+            Some(output) if run.status.is_final() && run.output_expires_at.is_some() => Run {
                 output: Some(output.as_ref().to_owned()),
                 ..run
             },
@@ -131,6 +132,11 @@ impl Unretained {
         };
         let run = self.with_error(store.get_run(org, id).await?);
         if !run.status.is_final() {
+            return Ok(run);
+        }
+        if run.output_expires_at.is_none() {
+            // What the store calls gone is nobody's any more.
+            self.drop_output(id);
             return Ok(run);
         }
         let Some(output) = self.output(id, Reader::Get) else {

@@ -57,6 +57,48 @@ fn waiting_runs_are_taken_in_turn_by_organization_and_those_put_back_wait_on() {
 }
 
 #[test]
+fn runs_that_are_put_back_go_before_those_that_came_after_them() {
+    let unretained = registry(1 << 30, &Active::default());
+    for (of, number) in [(1, 1), (1, 2), (1, 3), (2, 4), (1, 5), (2, 6)] {
+        drop(admit(&unretained, of, number, 1).unwrap());
+    }
+    assert_eq!(
+        unretained.take_waiting(4, Share::All),
+        [run(1), run(4), run(2), run(6)]
+    );
+    unretained.put_back([run(1), run(4), run(2), run(6)]);
+    assert_eq!(
+        unretained.take_waiting(9, Share::All),
+        [run(1), run(4), run(2), run(6), run(3), run(5)]
+    );
+    assert!(!unretained.has_waiting());
+}
+
+#[test]
+fn one_that_has_ended_does_not_take_the_turn_of_the_next() {
+    let unretained = registry(1 << 30, &Active::default());
+    for number in [1, 2] {
+        drop(admit(&unretained, 1, number, 1).unwrap());
+    }
+    unretained.close(run(1), RunStatus::Cancelled).unwrap();
+    assert_eq!(unretained.take_waiting(1, Share::OneOfEach), [run(2)]);
+}
+
+#[test]
+fn one_that_is_closed_while_it_is_recorded_stays_closed() {
+    let unretained = registry(1 << 30, &Active::default());
+    let admission = admit(&unretained, 1, 1, 1).unwrap();
+    unretained.close(run(1), RunStatus::Cancelled).unwrap();
+    drop(admission);
+    assert!(!unretained.is_open(run(1)));
+    assert!(!unretained.has_waiting());
+    let Found::Here(progress) = unretained.progress(org(1), run(1)) else {
+        panic!("it is here")
+    };
+    assert_eq!(progress.status, RunStatus::Cancelled);
+}
+
+#[test]
 fn what_was_not_recorded_leaves_nothing() {
     let unretained = registry(3 << 20, &Active::default());
     for _ in 0..10 {

@@ -153,6 +153,7 @@ impl Dispatcher {
             return Ok(Claimed::Full);
         }
         let mut left = limit;
+        let mut is_behind = false;
         for kind in match first {
             First::Unretained => [First::Unretained, First::Others],
             First::Others => [First::Others, First::Unretained],
@@ -163,11 +164,20 @@ impl Dispatcher {
                 First::Unretained | First::Others => Vec::new(),
             };
             left = left.saturating_sub(u32::try_from(claims.len()).unwrap_or(u32::MAX));
+            // At most one of each organization was asked for. A pass that gets none is the last.
+            is_behind |= matches!(kind, First::Unretained)
+                && self.options.organization_concurrency.is_some()
+                && !claims.is_empty()
+                && self.unretained.has_waiting();
             for claim in claims {
                 turn.start(claim);
             }
         }
-        Ok(if left == 0 { Claimed::More } else { Claimed::All })
+        Ok(if left == 0 || is_behind {
+            Claimed::More
+        } else {
+            Claimed::All
+        })
     }
 }
 
@@ -190,10 +200,73 @@ impl First {
 }
 
 enum Claimed {
-    /// The batch was full: there may be more.
+    /// The batch was full, or held one of each organization only: there may be more.
     More,
     /// Nothing waits any more.
     All,
     /// No place is free.
     Full,
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::{
+        Role,
+        secret::{SELF_HOSTED_KEY, Secret},
+    };
+    use sortie_store::{Actor, Created};
+
+    use super::*;
+    use crate::{Caller, Engine};
+
+    const RUNS: usize = 16;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn under_a_limit_of_the_organization_all_that_fit_start_without_a_look_for_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = tempfile::Builder::new()
+            .prefix("sortie-test-")
+            .tempdir_in("/dev/shm")
+            .unwrap();
+        let url = format!("sqlite:{}", dir.path().join("test.db").display());
+        let options = Options {
+            data_dir: dir.path().to_owned(),
+            memory_dir: Some(memory.path().join("work")),
+            concurrency: 2 * u32::try_from(RUNS).unwrap(),
+            organization_concurrency: Some(u32::try_from(RUNS).unwrap()),
+            ..Options::default()
+        };
+        let sandbox = Err("this test has none.".to_owned());
+        let engine = Engine::start(options, Store::open(&url).await.unwrap(), sandbox)
+            .await
+            .unwrap();
+        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+        assert!(engine.bootstrap(&key).await.unwrap());
+        let key = engine.authenticate(key.expose()).await.unwrap().unwrap();
+        assert_eq!(key.role, Role::Admin);
+        let caller = Caller {
+            org: key.org,
+            actor: Actor::default(),
+            schedule: None,
+        };
+        // The dispatcher waits for its turn meanwhile, so that the hints of all of them are one.
+        let turn = engine.0.places.turn().await;
+        for _ in 0..=RUNS {
+            let request = serde_json::json!({
+                "prompt": "```wait 600000\n```", "shell": false, "zero_data_retention": true
+            });
+            let request = serde_json::from_value(request).unwrap();
+            let created = engine.create_run(&caller, request, None).await.unwrap();
+            assert!(matches!(created, Created::New(_)));
+        }
+        drop(turn);
+        let all_at_work = async {
+            while engine.0.active.count() < RUNS {
+                tokio::task::yield_now().await;
+            }
+        };
+        // A look for each takes twice as long.
+        let half = LOOK * u32::try_from(RUNS / 2).unwrap();
+        tokio::time::timeout(half, all_at_work).await.unwrap();
+    }
 }

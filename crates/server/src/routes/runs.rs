@@ -6,7 +6,7 @@ use axum::{
     extract::{FromRequestParts, State},
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderName, StatusCode, request::Parts};
+use http::{HeaderName, Method, StatusCode, request::Parts};
 use sortie_api::{Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, limits};
 use sortie_store::Created;
 
@@ -212,8 +212,14 @@ pub(crate) async fn get_run(
     Path(id): Path<RunId>,
     Query(Wait(wait)): Query<Wait>,
     Passed(hop): Passed,
+    method: Method,
 ) -> ApiResult<Json<Run>> {
-    Ok(Json(app.engine.get_run(&who.caller(), id, wait, hop).await?))
+    // `HEAD` comes here too, and its answer has no body: it must not use up an output that is handed out once.
+    Ok(Json(if method == Method::HEAD {
+        app.engine.look_at_run(who.org, id, wait).await?
+    } else {
+        app.engine.get_run(&who.caller(), id, wait, hop).await?
+    }))
 }
 
 /// Cancel a run

@@ -1,11 +1,14 @@
 //! Runs over HTTP: created, listed, followed, cancelled.
 
 use serde_json::{Value, json};
-use sortie_api::{Event, Run, RunPage, RunStatus};
+use sortie_api::{Event, Mode, Run, RunPage, RunStatus};
 use sortie_store::RunFilter;
-use sortie_testkit::{Client, http::HeaderValue};
+use sortie_testkit::{
+    Bytes, Client,
+    http::{HeaderValue, Method},
+};
 
-use crate::rig::{Rig, plain, waiting};
+use crate::rig::{Rig, options, plain, waiting};
 
 #[tokio::test]
 async fn a_key_that_was_used_answers_the_same_run() {
@@ -291,4 +294,28 @@ async fn a_definition_can_be_sent_again() {
     }
     let (_, again) = rig.member.complete(&definition["request"]).await.unwrap();
     assert_eq!(again.output, run.output);
+}
+
+#[tokio::test]
+async fn a_head_does_not_use_up_an_output_that_is_handed_out_once() {
+    let memory = tempfile::Builder::new()
+        .prefix("sortie-test-")
+        .tempdir_in("/dev/shm")
+        .unwrap();
+    let engine = sortie_engine::Options {
+        memory_dir: Some(memory.path().join("work")),
+        ..sortie_engine::Options::default()
+    };
+    let rig = Rig::start_engine(Mode::SelfHosted, options(), engine).await;
+    let mut request = plain("only once");
+    request["zero_data_retention"] = json!(true);
+    let (_, done) = rig.member.complete(&request).await.unwrap();
+    let id = done.id.to_string();
+    for path in [format!("/v1/runs/{id}"), format!("/v1/runs/{id}?wait=1")] {
+        let head = rig.member.send(Method::HEAD, &path, Bytes::new()).await.unwrap();
+        head.expect(200).unwrap();
+    }
+    let run = rig.member.run(&id).await.unwrap();
+    assert_eq!(run.output.as_deref(), Some("only once"));
+    assert_eq!(rig.member.run(&id).await.unwrap().output, None);
 }

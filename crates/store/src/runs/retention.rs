@@ -1,7 +1,7 @@
 //! System: `delete_expired_runs`, the end of finished runs whose time is over, with everything that belongs to them.
 //!
 //! This is the one place that names every table with rows of a run; a test holds it against the schema. Only settled runs
-//! go: nobody writes to them any more. Runs are found by the index of lists, so that nothing is paid for this when a run
+//! go, and only once their callback was delivered or given up: nobody writes to them any more. Runs are found by the index of lists, so that nothing is paid for this when a run
 //! ends. The run is deleted first, which locks it: two nodes at once share the work, and what hangs on a run goes with
 //! the one that deleted it.
 
@@ -90,7 +90,9 @@ fn delete_expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<Delet
     let ids = serde_json::to_string(&ids).map_err(|error| Error::Corrupt(error.to_string()))?;
     let deleted = tx.query_all(
         "DELETE FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND org_id = $2 \
-         AND outcome IS NOT NULL AND billing_pending = 0 AND finished_at < $3 RETURNING id, created_at, tags",
+         AND outcome IS NOT NULL AND billing_pending = 0 AND finished_at < $3 \
+         AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL) IS NULL \
+         RETURNING id, created_at, tags",
         vals![ids.as_str(), expiry.org, expiry.finished_before],
     )?;
     let ids = json_ids(&deleted)?;
@@ -113,7 +115,9 @@ fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<(Vec<String>
         .map(|outcome| {
             Stmt::new(
                 "SELECT id, last_event FROM run WHERE org_id = $1 AND outcome = $2 AND created_at >= 0 \
-                 AND created_at < $3 AND finished_at < $4 AND billing_pending = 0 ORDER BY created_at, id LIMIT $5",
+                 AND created_at < $3 AND finished_at < $4 AND billing_pending = 0 \
+                 AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL) IS NULL \
+                 ORDER BY created_at, id LIMIT $5",
                 vals![
                     expiry.org,
                     outcome,

@@ -88,8 +88,12 @@ macro_rules! lost_runs {
     };
 }
 
-/// Those that come to their end.
-const TO_END: &str = lost_runs!("r.zero_data_retention = 0 AND (r.status = $2 OR r.resumes >= $3)");
+/// Those that come to their end. One without retention does so with its content, see [`GONE`]; here only where that was
+/// forgotten before.
+const TO_END: &str = lost_runs!(
+    "CASE WHEN r.zero_data_retention = 0 THEN r.status = $2 OR r.resumes >= $3 \
+     ELSE (SELECT u.run_id FROM unretained u WHERE u.run_id = r.id) IS NULL END"
+);
 
 /// Those that go on.
 const TO_TAKE: &str = lost_runs!("r.zero_data_retention = 0 AND r.status <> $2 AND r.resumes < $3");

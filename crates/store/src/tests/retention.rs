@@ -5,10 +5,11 @@ use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
 
 use super::{
     both,
+    deliveries::made,
     fixture::{Fixture, entries},
 };
 use crate::{
-    Append, Batch, Deleted, Error, Expiry, InlineCredentials, NodeId,
+    AfterAttempt, Append, Batch, Deleted, Error, Expiry, InlineCredentials, NodeId,
     db::{Dialect, vals},
     runs::retention,
 };
@@ -97,6 +98,23 @@ both! {
         // A settled run has left these; the history of a schedule goes with the schedule.
         known.extend(["queue", "budget_hold", "fire"].map(str::to_owned));
         assert_eq!(tables_of_runs(fixture).await, known);
+    }
+
+    async fn a_run_stays_until_its_callback_was_delivered_or_given_up(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        for (host, after) in [("a:1", AfterAttempt::Delivered), ("b:1", AfterAttempt::Abandoned)] {
+            let (run, due_at) = fixture.due(org, node, host).await;
+            assert_eq!(delete(fixture, past(fixture, org), MANY).await.runs, 0);
+            let claimed = fixture.claim_due("n", host, due_at).await.remove(0);
+            let again_at = fixture.now();
+            fixture.store.record_attempt(made(&claimed, again_at, AfterAttempt::RetryAt(again_at))).await.unwrap();
+            assert_eq!(delete(fixture, past(fixture, org), MANY).await.runs, 0);
+            let claimed = fixture.claim_due("n", host, again_at).await.remove(0);
+            assert_eq!(delete(fixture, past(fixture, org), MANY).await.runs, 0, "under way");
+            fixture.store.record_attempt(made(&claimed, fixture.now(), after)).await.unwrap();
+            assert_eq!(delete(fixture, past(fixture, org), MANY).await.runs, 1);
+            assert_eq!(rows_of(fixture, "delivery", run).await, 0);
+        }
     }
 
     async fn nothing_is_left_of_a_run_whose_time_is_over(fixture: &Fixture) {

@@ -154,6 +154,32 @@ both! {
         fixture.check().await;
     }
 
+    async fn one_that_was_cancelled_is_settled_once_when_its_content_was_forgotten_before_its_node_was_lost(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (lost, other) = (fixture.node().await, fixture.node().await);
+        let fence = at_work(fixture, org, lost).await;
+        fixture.store.append_unretained(fence, counted(1, 100)).await.unwrap();
+        fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
+        fixture.store.forget_content(vec![fence.run]).await.unwrap();
+        assert!(fixture.get(org, fence.run).await.billing_pending);
+        fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
+        let sweep = Sweep {
+            node: other,
+            at: fixture.now(),
+            limit: 2,
+            places: 10,
+            expired: Expired::Leave,
+            compute_micros_per_second: Micros::ZERO,
+        };
+        for _ in 0..2 {
+            let swept = fixture.store.sweep(sweep).await.unwrap();
+            assert!(swept.ended.is_empty() && swept.taken.is_empty());
+            let run = fixture.get(org, fence.run).await;
+            assert_eq!((run.status, run.billing_pending, run.cost_micros.get()), (RunStatus::Cancelled, false, 120));
+            fixture.check().await;
+        }
+    }
+
     async fn one_that_its_node_holds_without_a_task_is_ended(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let fence = at_work(fixture, org, node).await;
