@@ -147,6 +147,7 @@ fn delete(tx: &mut dyn Tx, scope: &BudgetScope, audit: &Audit) -> Result<()> {
 struct Limit {
     scope: BudgetScope,
     micros: Micros,
+    period: BudgetPeriod,
     since: i64,
     /// The window that the run is in, and when the next one begins.
     window: (Timestamp, Timestamp),
@@ -194,7 +195,7 @@ pub(crate) fn hold(tx: &mut dyn Tx, run: &NewRun, found: &[Row]) -> Result<()> {
             None => return Err(refusal(tx, run, limit)?),
             // The first run of a window.
             Some(row) if row.micros(0)? == run.max_cost && row.int(1)? == 0 => {
-                begun.extend(forget(run, limit));
+                begun.push(forget(run, limit)?);
             }
             Some(_) => {}
         }
@@ -241,10 +242,11 @@ fn take<'a>(run: &NewRun, limit: &Limit) -> Stmt<'a> {
 }
 
 /// Forgets what is before the window before this one: a node whose clock is behind may still count in that one.
-fn forget<'a>(run: &NewRun, limit: &Limit) -> Option<Stmt<'a>> {
-    let (start, next) = limit.window;
-    let before = start.as_micros() - i64::try_from(next.since(start).as_micros()).ok()?;
-    Some(Stmt::new(
+fn forget<'a>(run: &NewRun, limit: &Limit) -> Result<Stmt<'a>> {
+    // By the calendar: months are of different lengths.
+    let end = Timestamp::from_micros(limit.window.0.as_micros().saturating_sub(1));
+    let before = starts(limit.period, end)?;
+    Ok(Stmt::new(
         "DELETE FROM budget_window WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at < $4 \
          AND held_micros = 0",
         vals![run.org, limit.scope.to_string(), limit.since, before],
@@ -341,11 +343,13 @@ fn starts(period: BudgetPeriod, at: Timestamp) -> Result<Timestamp> {
 }
 
 fn limit_from(row: &Row, at: Timestamp) -> Result<Limit> {
+    let period = row.parse(2)?;
     Ok(Limit {
         scope: row.parse(0)?,
         micros: row.micros(1)?,
+        period,
         since: row.int(3)?,
-        window: window(row.parse(2)?, at)?,
+        window: window(period, at)?,
     })
 }
 

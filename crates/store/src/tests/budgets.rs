@@ -277,6 +277,28 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_window").await, 3, "the first is still held");
     }
 
+    async fn the_month_before_the_last_one_is_forgotten_and_never_the_last_one(fixture: &Fixture) {
+        let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
+        let put = PutBudget { limit_micros: micros(100), period: BudgetPeriod::Month };
+        store.put_budget(ORG, put, 5, fixture.audit_at(org, "budget.put", fixture.now())).await.unwrap();
+        let spent = async |at| store.get_budget(org, ORG, at).await.unwrap().spent_micros;
+        let mut month = fixture.now();
+        let mut last = None;
+        for _ in 0..13 {
+            let (_, next) = BudgetPeriod::Month.window(month).unwrap();
+            fixture.created(NewRun { created_at: month, ..fixture.costing(org, 80) }).await;
+            let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+            store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+            assert_eq!(spent(month).await, micros(42));
+            if let Some(last) = last {
+                assert_eq!(spent(last).await, micros(42), "what was spent before {month}");
+                assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_window").await, 2);
+            }
+            last = Some(month);
+            month = next;
+        }
+    }
+
     async fn what_a_run_holds_goes_back_to_where_it_was_taken_also_when_the_budget_is_another(fixture: &Fixture) {
         let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
         fixture.budget(org, &ORG, 100).await;
