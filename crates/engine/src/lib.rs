@@ -132,7 +132,8 @@ impl Engine {
     ) -> Result<Self, Error> {
         let options = Arc::new(options);
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
-        let (active, work) = (Active::default(), Arc::new(Notify::new()));
+        let (active, tracker) = (Active::default(), TaskTracker::new());
+        let (work, schedules) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let records = Records {
             store: store.clone(),
             unretained: Unretained::new(
@@ -148,12 +149,10 @@ impl Engine {
             .map(|backend| backend.capabilities().level)
             .map_err(Clone::clone);
         let (models, web) = (Arc::new(Models::new(&options.models)?), NodeWeb::new(&options)?);
-        let tracker = TaskTracker::new();
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let due = Hints::default();
         let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let contents = Contents::open(&options, store.clone()).await?;
-        let schedules = Arc::new(Notify::new());
         let worker = Arc::new(Worker {
             records: records.clone(),
             hub: hub.clone(),
