@@ -150,9 +150,9 @@ impl Engine {
             .map_err(Clone::clone);
         let (models, web) = (Arc::new(Models::new(&options.models)?), NodeWeb::new(&options)?);
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
-        let due = Hints::default();
-        let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let contents = Contents::open(&options, store.clone()).await?;
+        let (due, memory_dir) = (Hints::default(), MemoryDir::cleared(options.memory_dir()).await);
+        let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let worker = Arc::new(Worker {
             records: records.clone(),
             hub: hub.clone(),
@@ -177,7 +177,6 @@ impl Engine {
             places: places.clone(),
             callbacks: due.clone(),
         };
-        let memory_dir = MemoryDir::cleared(options.memory_dir()).await;
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
             connections,
