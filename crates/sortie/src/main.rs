@@ -1,7 +1,8 @@
 //! `sortie`: the node and the command line in one binary.
 //!
-//! `main` does three things before any command: it becomes a sandbox where it is started as one, it installs the TLS
-//! provider, and it reads the environment. Commands live in `commands`; a node is put together in `node`.
+//! `main` does four things before any command: it becomes a sandbox where it is started as one, it sees to it that panics
+//! do not print what was worked on, it installs the TLS provider, and it reads the environment. Commands live in `commands`; a
+//! node is put together in `node`.
 
 mod args;
 mod client;
@@ -15,6 +16,7 @@ mod follow;
 mod logging;
 mod node;
 mod open_files;
+mod panics;
 mod prompt;
 mod terminal;
 mod transcript;
@@ -31,6 +33,7 @@ use crate::{
 
 fn main() -> ExitCode {
     sortie_sandbox::launcher_main();
+    panics::install();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
