@@ -109,6 +109,8 @@ impl Engine {
             Verdict::Skip(Skip::quietly("disabled"))
         } else if row.spec.paused_until.is_some_and(|until| now < until) {
             Verdict::Skip(Skip::quietly("paused"))
+        } else if let Some(skip) = self.failures(row).await? {
+            Verdict::Skip(skip)
         } else {
             self.run_of(row).await?
         };

@@ -60,3 +60,21 @@ async fn a_schedule_is_stopped_also_while_what_is_due_of_it_cannot_be_dealt_with
     let off = rig.patch(id, json!({"enabled": false})).await.unwrap();
     assert_eq!((off.enabled, off.next_run_at), (false, None));
 }
+
+#[tokio::test]
+async fn an_instant_that_waited_starts_nothing_after_too_many_failures() {
+    let rig = Rig::sqlite().await;
+    let id = rig
+        .create(json!({"overlap": "queue_one", "max_consecutive_failures": 1}))
+        .await
+        .unwrap()
+        .id;
+    rig.go("2026-01-01T00:10:00Z").await;
+    rig.go("2026-01-01T00:20:00Z").await;
+    assert_eq!(rig.told(id).await, ["00:10 started", "00:20 waiting"]);
+    rig.end_last(id, RunStatus::Failed).await;
+    rig.go("2026-01-01T00:21:00Z").await;
+    assert_eq!(rig.told(id).await, ["00:10 started", "00:20 failures"]);
+    let off = rig.get(id).await;
+    assert_eq!((off.enabled, off.next_run_at), (false, None));
+}
