@@ -1,5 +1,7 @@
 //! Schedules whose runs are refused: they can be stopped all the same, and what is refused takes nothing's place.
 
+use sortie_api::{BudgetPeriod, BudgetScope, Micros, PutBudget};
+
 use super::*;
 
 #[tokio::test]
@@ -77,4 +79,34 @@ async fn an_instant_that_waited_starts_nothing_after_too_many_failures() {
     assert_eq!(rig.told(id).await, ["00:10 started", "00:20 failures"]);
     let off = rig.get(id).await;
     assert_eq!((off.enabled, off.next_run_at), (false, None));
+}
+
+#[tokio::test]
+async fn cancel_other_leaves_the_run_alone_whose_budget_has_no_room_for_another() {
+    let rig = Rig::sqlite().await;
+    let id = rig
+        .create(json!({"overlap": "cancel_other", "max_cost_micros": 60}))
+        .await
+        .unwrap()
+        .id;
+    let limit = async |limit| {
+        let put = PutBudget {
+            limit_micros: Micros::new(limit).unwrap(),
+            period: BudgetPeriod::Day,
+        };
+        rig.engine()
+            .put_budget(&rig.caller, BudgetScope::Schedule(id), put)
+            .await
+            .unwrap();
+    };
+    limit(100).await;
+    rig.go("2026-01-01T00:10:00Z").await;
+    let first = rig.get(id).await.last_run_id.unwrap();
+    rig.go("2026-01-01T00:20:00Z").await;
+    assert_eq!(rig.told(id).await, ["00:10 started", "00:20 budget"]);
+    assert_eq!(rig.run(first).await.status, RunStatus::Queued);
+    limit(120).await;
+    rig.go("2026-01-01T00:30:00Z").await;
+    assert_eq!(rig.told(id).await[2], "00:30 started");
+    assert_eq!(rig.run(first).await.status, RunStatus::Cancelled);
 }
