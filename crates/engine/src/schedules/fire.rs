@@ -57,27 +57,31 @@ impl Engine {
             };
             let timetable = form::timetable(&row.spec)?;
             let now = self.0.options.clock.now();
-            let fires = if let Some(released) = self.released(&row, now).await? {
-                released
+            let (fires, replaced) = if let Some(released) = self.released(&row, now).await? {
+                (released, Vec::new())
             } else if let Some(plan) = plan(&row, &timetable, now) {
                 self.fires(&row, plan, now).await?
             } else {
                 return Ok(());
             };
-            self.record(&row, fires).await?;
+            // Not before it is certain that there is another: a node that is killed in between leaves both.
+            if self.record(&row, fires).await? {
+                self.cancel_all(row.org, replaced).await?;
+            }
         }
     }
 
-    /// Records what became of instants, unless somebody else has written to the schedule since it was read.
-    async fn record(&self, row: &ScheduleRow, fires: Fires) -> Result<(), Error> {
+    /// Records what became of instants, unless somebody else has written to the schedule since it was read. Whether a run
+    /// was started.
+    async fn record(&self, row: &ScheduleRow, fires: Fires) -> Result<bool, Error> {
         let refused = match self.0.store.record_fires(fires.clone()).await {
             Ok(run) => {
                 if run.is_some() {
                     self.0.work.notify_one();
                 }
-                return Ok(());
+                return Ok(run.is_some());
             }
-            Err(StoreError::Fenced) => return Ok(()),
+            Err(StoreError::Fenced) => return Ok(false),
             Err(error) => Error::from(error),
         };
         // Only a run can be refused, by what it may cost.
@@ -91,7 +95,7 @@ impl Engine {
             .record_fires(without_run(row, fires, run, skip))
             .await
         {
-            Ok(_) | Err(StoreError::Fenced) => Ok(()),
+            Ok(_) | Err(StoreError::Fenced) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -109,6 +113,8 @@ impl Engine {
             Verdict::Skip(Skip::quietly("disabled"))
         } else if row.spec.paused_until.is_some_and(|until| now < until) {
             Verdict::Skip(Skip::quietly("paused"))
+        } else if let Some(skip) = self.failures(row).await? {
+            Verdict::Skip(skip)
         } else {
             self.run_of(row).await?
         };
@@ -121,23 +127,31 @@ impl Engine {
         Ok(Some(fires))
     }
 
-    /// What becomes of the instants that are due.
-    async fn fires(&self, row: &ScheduleRow, plan: Plan, now: Timestamp) -> Result<Fires, Error> {
+    /// What becomes of the instants that are due, and the runs to cancel once a run is started.
+    async fn fires(
+        &self,
+        row: &ScheduleRow,
+        plan: Plan,
+        now: Timestamp,
+    ) -> Result<(Fires, Vec<RunId>), Error> {
         let mut fires = unchanged(row);
+        let mut replaced = Vec::new();
         fires.rows = plan.skipped;
         fires.state.handled = plan.handled;
         fires.state.next = plan.next;
         if let Some(instant) = plan.start {
-            let verdict = self.verdict(row).await?;
+            let verdict;
+            (verdict, replaced) = self.verdict(row).await?;
             self.settle(&mut fires, (instant, verdict), now)?;
         }
-        Ok(fires)
+        Ok((fires, replaced))
     }
 
-    /// Whether an instant starts a run, by what the schedule says of the runs before it.
-    async fn verdict(&self, row: &ScheduleRow) -> Result<Verdict, Error> {
+    /// Whether an instant starts a run, by what the schedule says of the runs before it; and those of them that the new one
+    /// takes the place of.
+    async fn verdict(&self, row: &ScheduleRow) -> Result<(Verdict, Vec<RunId>), Error> {
         if let Some(skip) = self.failures(row).await? {
-            return Ok(Verdict::Skip(skip));
+            return Ok((Verdict::Skip(skip), Vec::new()));
         }
         let seen = (row.id, row.revision);
         let open = match row.spec.overlap {
@@ -146,20 +160,14 @@ impl Engine {
             Overlap::CancelOther => self.0.store.open_runs(row.org, seen, CANCELLED).await?,
         };
         let is_waiting = row.state.waiting.is_some();
-        match row.spec.overlap {
-            Overlap::Skip if !open.is_empty() => Ok(Verdict::Skip(Skip::quietly("overlap"))),
-            Overlap::QueueOne if is_waiting => Ok(Verdict::Skip(Skip::quietly("overlap"))),
-            Overlap::QueueOne if !open.is_empty() => Ok(Verdict::Wait),
-            Overlap::Allow | Overlap::Skip | Overlap::QueueOne => self.run_of(row).await,
-            Overlap::CancelOther => {
-                let verdict = self.run_of(row).await?;
-                // Not before it is known that there will be another.
-                if matches!(verdict, Verdict::Start(_)) {
-                    self.cancel_all(row.org, open).await?;
-                }
-                Ok(verdict)
-            }
-        }
+        let verdict = match row.spec.overlap {
+            Overlap::Skip if !open.is_empty() => Verdict::Skip(Skip::quietly("overlap")),
+            Overlap::QueueOne if is_waiting => Verdict::Skip(Skip::quietly("overlap")),
+            Overlap::QueueOne if !open.is_empty() => Verdict::Wait,
+            Overlap::Allow | Overlap::Skip | Overlap::QueueOne => self.run_of(row).await?,
+            Overlap::CancelOther => return Ok((self.run_of(row).await?, open)),
+        };
+        Ok((verdict, Vec::new()))
     }
 
     async fn cancel_all(&self, org: OrgId, runs: Vec<RunId>) -> Result<(), Error> {

@@ -61,8 +61,9 @@ impl From<CreateSchedule> for Wanted {
 }
 
 impl Wanted {
-    /// A schedule as it stands, under what is sent: `null` puts a field back to its default.
-    pub(super) fn patched(old: &ScheduleRow, callback: Option<Callback>, sent: UpdateSchedule) -> Self {
+    /// A schedule as it stands, under what is sent: `null` puts a field back to its default. Its callback is only one that
+    /// is sent: that of a schedule stays sealed.
+    pub(super) fn patched(old: &ScheduleRow, sent: UpdateSchedule) -> Self {
         let spec = old.spec.clone();
         Self {
             name: sent.name.unwrap_or(spec.name),
@@ -93,9 +94,40 @@ impl Wanted {
                 .max_consecutive_failures
                 .unwrap_or(spec.max_consecutive_failures),
             max_cost_micros: sent.max_cost_micros.unwrap_or(spec.max_cost.map(Micros::get)),
-            callback: sent.callback.unwrap_or(callback),
+            callback: sent.callback.flatten(),
         }
     }
+}
+
+/// Whether a change does nothing but switch a schedule off or pause it.
+pub(super) fn only_stops(sent: &UpdateSchedule) -> bool {
+    let UpdateSchedule {
+        enabled,
+        paused_until,
+        name: None,
+        workflow: None,
+        cron: None,
+        timezone: None,
+        input: None,
+        overlap: None,
+        catch_up_window_seconds: None,
+        jitter_seconds: None,
+        max_consecutive_failures: None,
+        max_cost_micros: None,
+        callback: None,
+    } = sent
+    else {
+        return false;
+    };
+    matches!(
+        (enabled, paused_until),
+        (Some(Some(false)), _) | (None, Some(Some(_)))
+    )
+}
+
+/// Whether a run of `new` is another than one of `old`, but for its callback.
+pub(super) fn runs_differ(old: &ScheduleSpec, new: &ScheduleSpec) -> bool {
+    (&old.workflow, &old.input, old.max_cost) != (&new.workflow, &new.input, new.max_cost)
 }
 
 /// The timetable of a schedule as it was saved.

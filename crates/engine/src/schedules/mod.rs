@@ -22,7 +22,7 @@ use sortie_store::{
 };
 
 use self::{
-    form::{Wanted, checked},
+    form::{Wanted, checked, only_stops, runs_differ},
     plan::next_instant,
 };
 use crate::{Caller, Engine, Error, clock::random, sealing::Place};
@@ -69,7 +69,8 @@ impl Engine {
         self.get_schedule(caller.org, id).await
     }
 
-    /// Changes a schedule: what is absent stays. What is due of it is dealt with first, as it was.
+    /// Changes a schedule: what is absent stays. What is due of it is dealt with first, as it was. Its run is checked where it
+    /// becomes another one, or the schedule is switched on; nothing keeps anybody from stopping a schedule.
     pub async fn update_schedule(
         &self,
         caller: &Caller,
@@ -78,15 +79,28 @@ impl Engine {
     ) -> Result<Schedule, Error> {
         let (node, clock) = (&self.0, &self.0.options.clock);
         for _ in 0..UPDATE_TRIES {
-            self.deal_with(caller.org, id).await?;
+            if let Err(error) = self.deal_with(caller.org, id).await {
+                if !only_stops(&patch) {
+                    return Err(error);
+                }
+                tracing::warn!(schedule = %id, %error, "a schedule is stopped with instants that could not be dealt with");
+            }
             let old = node.store.get_schedule(caller.org, id).await?;
             let revision = old.revision;
-            let callback = self.opened_callback(&old)?;
-            let wanted = checked(Wanted::patched(&old, callback, patch.clone()))?;
+            let wanted = checked(Wanted::patched(&old, patch.clone()))?;
             let mut spec = wanted.spec;
-            self.check_run(caller, (id, &spec), wanted.callback.as_ref())
-                .await?;
-            spec.callback = self.sealed_callback((caller.org, id), wanted.callback).await?;
+            let is_another = runs_differ(&old.spec, &spec) || wanted.callback.is_some();
+            if is_another || (wanted.enabled && !old.state.enabled) {
+                let callback = match patch.callback {
+                    Some(_) => wanted.callback.clone(),
+                    None => self.opened_callback(&old)?,
+                };
+                self.check_run(caller, (id, &spec), callback.as_ref()).await?;
+            }
+            spec.callback = match patch.callback {
+                Some(_) => self.sealed_callback((caller.org, id), wanted.callback).await?,
+                None => old.spec.callback.clone(),
+            };
             let now = clock.now();
             let next = next_instant(&wanted.timetable, (id, &spec), now.max(old.state.handled));
             let new = SaveSchedule {

@@ -86,7 +86,7 @@ pub(super) fn plan(row: &ScheduleRow, timetable: &Timetable, now: Timestamp) -> 
     let window = u64::try_from(row.spec.catch_up_window_seconds).unwrap_or(0);
     let window = Duration::from_secs(window).max(ON_TIME);
     let skip = |next: &NextInstant| {
-        if row.spec.paused_until.is_some_and(|until| next.due_at < until) {
+        if row.spec.paused_until.is_some_and(|until| next.instant < until) {
             Some(Skip::Paused)
         } else if now.since(next.due_at) > window {
             Some(Skip::Missed)

@@ -1,7 +1,7 @@
 //! What becomes of instants that are due, case by case and for any.
 
 use proptest::prelude::*;
-use sortie_api::{OrgId, schedule::Overlap};
+use sortie_api::{OrgId, limits, schedule::Overlap};
 use sortie_store::ScheduleState;
 
 use super::*;
@@ -117,6 +117,26 @@ fn instants_in_a_pause_are_skipped_and_those_after_it_are_not() {
     assert_eq!(due.start, Some(at(4)));
     row.spec.paused_until = Some(at(100));
     assert_eq!(plan(&row, &timetable, at(4)).unwrap().start, None);
+}
+
+#[test]
+fn a_pause_holds_for_instants_whatever_their_jitter() {
+    let (mut row, timetable) = row("0 * * * *", 3_600);
+    row.spec.jitter_seconds = limits::JITTER_SECONDS;
+    row.state.next = next_instant(&timetable, (id(), &row.spec), at(0));
+    let next = row.state.next.unwrap();
+    row.spec.paused_until = Some(next.instant + Duration::from_micros(1));
+    assert!(
+        row.spec.paused_until.unwrap() < next.due_at,
+        "or it shows nothing"
+    );
+    let due = plan(&row, &timetable, next.due_at).unwrap();
+    assert_eq!((due.start, told(&due.skipped)), (None, vec![(60, 1, "paused")]));
+    row.spec.paused_until = Some(next.instant);
+    assert_eq!(
+        plan(&row, &timetable, next.due_at).unwrap().start,
+        Some(next.instant)
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! are, and whose timers the test winds itself.
 
 mod many_nodes;
+mod refusals;
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,0 +1,112 @@
+//! Schedules whose runs are refused: they can be stopped all the same, and what is refused takes nothing's place.
+
+use sortie_api::{BudgetPeriod, BudgetScope, Micros, PutBudget};
+
+use super::*;
+
+#[tokio::test]
+async fn a_schedule_whose_run_would_be_refused_can_be_paused_renamed_and_switched_off_but_not_on() {
+    let rig = Rig::sqlite().await;
+    let callback = json!({"url": "https://example.com/hook", "secret": "s"});
+    let made = rig.create(json!({"callback": callback})).await.unwrap();
+    let stricter = json!({"type": "object", "required": ["week"]});
+    rig.put(
+        "w",
+        json!({"prompt": "x", "shell": false, "input_schema": stricter}),
+    )
+    .await;
+    let told = "input: required by input_schema";
+    let paused = rig
+        .patch(made.id, json!({"paused_until": "2026-01-02T00:00:00Z"}))
+        .await
+        .unwrap();
+    assert_eq!(paused.paused_until, Some(at("2026-01-02T00:00:00Z")));
+    rig.patch(made.id, json!({"name": "n", "workflow": "w", "input": null}))
+        .await
+        .unwrap();
+    let refused = rig.patch(made.id, json!({"max_cost_micros": 5})).await;
+    assert_eq!(invalid(refused), told);
+    let refused = rig.patch(made.id, json!({"callback": callback})).await;
+    assert_eq!(invalid(refused), told);
+    let off = rig.patch(made.id, json!({"enabled": false})).await.unwrap();
+    assert_eq!((off.enabled, off.next_run_at), (false, None));
+    assert_eq!(off.callback.unwrap().url, "https://example.com/hook");
+    assert_eq!(invalid(rig.patch(made.id, json!({"enabled": true})).await), told);
+    let on = json!({"enabled": true, "input": {"week": 1}});
+    assert!(rig.patch(made.id, on).await.unwrap().enabled);
+    // The callback is still the one that was sealed.
+    rig.engine().trigger_schedule(&rig.caller, made.id).await.unwrap();
+}
+
+/// A node that lacks the master key can't read the callback: the instant stays due, which is no reason to go on.
+#[tokio::test]
+async fn a_schedule_is_stopped_also_while_what_is_due_of_it_cannot_be_dealt_with() {
+    let mut rig = Rig::sqlite().await;
+    let callback = json!({"url": "https://example.com/hook", "secret": "s"});
+    let id = rig.create(json!({"callback": callback})).await.unwrap().id;
+    let first = rig.engine();
+    first.shutdown().await;
+    let options = Options {
+        master_keys: vec![MasterKey::new([2; 32])],
+        ..(*first.0.options).clone()
+    };
+    let sandbox = Err("this test has none.".to_owned());
+    let other = Engine::start(options, first.store().clone(), sandbox).await;
+    rig.engines[0] = other.unwrap();
+    rig.clock.set(at("2026-01-01T00:10:05Z"));
+    let refused = rig.patch(id, json!({"name": "other"})).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    let until = json!({"paused_until": "2026-01-02T00:00:00Z"});
+    rig.patch(id, until).await.unwrap();
+    assert_eq!(rig.told(id).await, [""; 0]);
+    let off = rig.patch(id, json!({"enabled": false})).await.unwrap();
+    assert_eq!((off.enabled, off.next_run_at), (false, None));
+}
+
+#[tokio::test]
+async fn an_instant_that_waited_starts_nothing_after_too_many_failures() {
+    let rig = Rig::sqlite().await;
+    let id = rig
+        .create(json!({"overlap": "queue_one", "max_consecutive_failures": 1}))
+        .await
+        .unwrap()
+        .id;
+    rig.go("2026-01-01T00:10:00Z").await;
+    rig.go("2026-01-01T00:20:00Z").await;
+    assert_eq!(rig.told(id).await, ["00:10 started", "00:20 waiting"]);
+    rig.end_last(id, RunStatus::Failed).await;
+    rig.go("2026-01-01T00:21:00Z").await;
+    assert_eq!(rig.told(id).await, ["00:10 started", "00:20 failures"]);
+    let off = rig.get(id).await;
+    assert_eq!((off.enabled, off.next_run_at), (false, None));
+}
+
+#[tokio::test]
+async fn cancel_other_leaves_the_run_alone_whose_budget_has_no_room_for_another() {
+    let rig = Rig::sqlite().await;
+    let id = rig
+        .create(json!({"overlap": "cancel_other", "max_cost_micros": 60}))
+        .await
+        .unwrap()
+        .id;
+    let limit = async |limit| {
+        let put = PutBudget {
+            limit_micros: Micros::new(limit).unwrap(),
+            period: BudgetPeriod::Day,
+        };
+        rig.engine()
+            .put_budget(&rig.caller, BudgetScope::Schedule(id), put)
+            .await
+            .unwrap();
+    };
+    limit(100).await;
+    rig.go("2026-01-01T00:10:00Z").await;
+    let first = rig.get(id).await.last_run_id.unwrap();
+    rig.go("2026-01-01T00:20:00Z").await;
+    assert_eq!(rig.told(id).await, ["00:10 started", "00:20 budget"]);
+    assert_eq!(rig.run(first).await.status, RunStatus::Queued);
+    limit(120).await;
+    rig.go("2026-01-01T00:30:00Z").await;
+    assert_eq!(rig.told(id).await[2], "00:30 started");
+    assert_eq!(rig.run(first).await.status, RunStatus::Cancelled);
+}
