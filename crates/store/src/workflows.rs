@@ -81,30 +81,36 @@ impl Store {
 
     /// The names of the organization's workflows, in order.
     pub async fn workflow_names(&self, org: OrgId) -> Result<Vec<String>> {
-        self.texts(
-            org,
-            "SELECT name FROM workflow WHERE org_id = $1 ORDER BY org_id, name",
-        )
-        .await
-    }
-
-    /// The summaries of the organization's workflows, each as it was saved, by name.
-    pub async fn workflow_summaries(&self, org: OrgId) -> Result<Vec<String>> {
-        self.texts(
-            org,
-            "SELECT summary FROM workflow WHERE org_id = $1 ORDER BY org_id, name",
-        )
-        .await
-    }
-
-    /// The texts in the only column that `sql` finds for an organization.
-    async fn texts(&self, org: OrgId, sql: &'static str) -> Result<Vec<String>> {
         self.db
             .read(move |tx| {
-                tx.query_all(sql, vals![org])?
-                    .iter()
-                    .map(|row| row.text(0).map(str::to_owned))
-                    .collect()
+                tx.query_all(
+                    "SELECT name FROM workflow WHERE org_id = $1 ORDER BY org_id, name",
+                    vals![org],
+                )?
+                .iter()
+                .map(|row| row.text(0).map(str::to_owned))
+                .collect()
+            })
+            .await
+    }
+
+    /// The summaries of the organization's workflows, each with its name and as it was saved: those behind the name `after`
+    /// (an empty text: all), in order, at most `limit`.
+    pub async fn workflow_summaries(
+        &self,
+        org: OrgId,
+        after: String,
+        limit: u32,
+    ) -> Result<Vec<(String, String)>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT name, summary FROM workflow WHERE org_id = $1 AND name > $2 ORDER BY org_id, name LIMIT $3",
+                    vals![org, after.as_str(), limit],
+                )?
+                .iter()
+                .map(|row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned())))
+                .collect()
             })
             .await
     }

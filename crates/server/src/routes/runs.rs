@@ -7,10 +7,14 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderName, Method, StatusCode, request::Parts};
-use sortie_api::{Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, limits};
-use sortie_store::Created;
+use sortie_api::{Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, Timestamp, limits};
+use sortie_engine::Error;
+use sortie_store::{Created, RunFilter, Store};
 
-use super::{cursor::List, run_list::Listing};
+use super::{
+    cursor::List,
+    listing::{Form, Listing, Source},
+};
 use crate::{
     app::App,
     kit::{
@@ -171,8 +175,44 @@ pub(crate) async fn list_runs(
         .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
     let paged = query.limit.is_some() || query.cursor.is_some();
     let limit = query.limit.unwrap_or(limits::PAGE);
-    let store = app.engine.store().clone();
-    Listing::new(store, list, before, (limit, paged)).respond().await
+    let form = if paged { Form::Page } else { Form::Array };
+    let runs = Runs {
+        store: app.engine.store().clone(),
+        list,
+    };
+    Listing::new(runs, before, limit, form).respond().await
+}
+
+/// The runs of a list.
+struct Runs {
+    store: Store,
+    list: List,
+}
+
+impl Source for Runs {
+    type Item = Run;
+    type Position = (Timestamp, RunId);
+
+    const STRETCH: u32 = 20;
+
+    async fn read(&self, before: Option<Self::Position>, limit: u32) -> Result<Vec<Run>, Error> {
+        let filter = RunFilter {
+            status: self.list.status,
+            schedule: self.list.schedule,
+            tag: self.list.tag.clone(),
+            before,
+            limit,
+        };
+        Ok(self.store.list_runs(self.list.org, filter).await?)
+    }
+
+    fn position(run: &Run) -> Self::Position {
+        (run.created_at, run.id)
+    }
+
+    fn cursor_after(&self, last: Self::Position) -> String {
+        self.list.cursor_after(last)
+    }
 }
 
 /// The parameter `wait`: how long an answer may wait for the end of the run.

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::{extract::State, response::Response};
 use http::StatusCode;
 use sortie_api::{
     OrgId, Run, Schedule, ScheduleId, Timestamp, limits,
     schedule::{CreateSchedule, SchedulePage, UpdateSchedule},
 };
+use sortie_engine::{Engine, Error};
 
-use super::cursor;
+use super::{
+    cursor,
+    listing::{Form, Listing, Source},
+};
 use crate::{
     app::App,
     kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query},
@@ -50,6 +54,11 @@ impl Pages {
         Ok((before, query.limit.unwrap_or(limits::PAGE)))
     }
 
+    /// The cursor of the page behind this position.
+    fn cursor_after(&self, last: (Timestamp, String)) -> String {
+        cursor::cursor_after(&self.0, last)
+    }
+
     /// Cuts what was read with one more than the limit; the cursor of the page behind it, empty where there is none.
     pub(super) fn cut<T>(
         &self,
@@ -63,7 +72,7 @@ impl Pages {
         let next = items
             .last()
             .filter(|_| !is_last)
-            .map(|last| cursor::cursor_after(&self.0, position(last)));
+            .map(|last| self.cursor_after(position(last)));
         (items, next.unwrap_or_default())
     }
 }
@@ -92,18 +101,45 @@ pub(crate) async fn list_schedules(
     State(app): State<Arc<App>>,
     who: Member,
     Query(query): Query<PageQuery>,
-) -> ApiResult<Json<SchedulePage>> {
+) -> ApiResult<Response> {
     let pages = Pages::of(who.org, "schedules");
     let (before, limit) = pages.asked(&query)?;
     let before = before
         .map(|(at, id)| id.parse().map(|id| (at, id)))
         .transpose()
         .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
-    let items = app.engine.list_schedules(who.org, before, limit + 1).await?;
-    let (items, next_cursor) = pages.cut(items, limit, |last: &Schedule| {
-        (last.created_at, last.id.to_string())
-    });
-    Ok(Json(SchedulePage { items, next_cursor }))
+    let schedules = Schedules {
+        engine: app.engine.clone(),
+        org: who.org,
+        pages,
+    };
+    Listing::new(schedules, before, limit, Form::Page).respond().await
+}
+
+/// The schedules of an organization.
+struct Schedules {
+    engine: Engine,
+    org: OrgId,
+    pages: Pages,
+}
+
+impl Source for Schedules {
+    type Item = Schedule;
+    type Position = (Timestamp, ScheduleId);
+
+    const STRETCH: u32 = 10;
+
+    async fn read(&self, before: Option<Self::Position>, limit: u32) -> Result<Vec<Schedule>, Error> {
+        self.engine.list_schedules(self.org, before, limit).await
+    }
+
+    fn position(schedule: &Schedule) -> Self::Position {
+        (schedule.created_at, schedule.id)
+    }
+
+    fn cursor_after(&self, (at, id): Self::Position) -> String {
+        self.pages.cursor_after((at, id.to_string()))
+    }
 }
 
 /// Create a schedule

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Value, json, value::RawValue};
 use sortie_api::{
-    limits,
+    OrgId, limits,
     workflow::{NOT_SAVED, Workflow, WorkflowDefinition, WorkflowSummary},
 };
-use sortie_engine::Put;
+use sortie_engine::{Error, Put};
+use sortie_store::Store;
 
+use super::listing::{Form, Listing, Source};
 use crate::{
     app::App,
     kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query, json_response},
@@ -55,18 +58,59 @@ pub(crate) async fn list_workflows(
     Query(detail): Query<Detail>,
 ) -> ApiResult<Response> {
     let store = app.engine.store();
-    let items = match detail {
+    match detail {
         Detail::Name => {
             let names = store.workflow_names(who.org).await?;
-            names
-                .iter()
-                .map(|name| json!({"name": name}).to_string())
-                .collect()
+            let items: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+            Ok(json_response(Value::Array(items).to_string()))
         }
-        // As they are stored, which is as they were written for this answer.
-        Detail::Summary => store.workflow_summaries(who.org).await?,
-    };
-    Ok(json_response(format!("[{}]", items.join(","))))
+        Detail::Summary => {
+            let summaries = Summaries {
+                store: store.clone(),
+                org: who.org,
+            };
+            let list = Listing::new(summaries, None, limits::SAVED_WORKFLOWS, Form::Array);
+            list.respond().await
+        }
+    }
+}
+
+/// What an organization's workflows are chosen by.
+struct Summaries {
+    store: Store,
+    org: OrgId,
+}
+
+/// A summary as it is stored, which is as it was written for this answer.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Summary {
+    #[serde(skip)]
+    name: String,
+    text: Box<RawValue>,
+}
+
+impl Source for Summaries {
+    type Item = Summary;
+    type Position = String;
+
+    const STRETCH: u32 = 20;
+
+    async fn read(&self, after: Option<String>, limit: u32) -> Result<Vec<Summary>, Error> {
+        let after = after.unwrap_or_default();
+        let stored = self.store.workflow_summaries(self.org, after, limit).await?;
+        let summary = |(name, text)| match RawValue::from_string(text) {
+            Ok(text) => Ok(Summary { name, text }),
+            Err(error) => Err(Error::Internal(format!(
+                "the stored summary of a workflow cannot be read: {error}"
+            ))),
+        };
+        stored.into_iter().map(summary).collect()
+    }
+
+    fn position(summary: &Summary) -> String {
+        summary.name.clone()
+    }
 }
 
 /// Get a saved workflow

@@ -89,6 +89,22 @@ async fn a_list_has_names_alone_unless_it_is_asked_for_more() {
 }
 
 #[tokio::test]
+async fn a_list_of_several_stretches_shows_each_workflow_once_and_in_order() {
+    let rig = Rig::start().await;
+    let name = |at: usize| format!("w{at:02}");
+    for at in 0..45 {
+        let workflow = json!({"prompt": "x", "description": at.to_string()});
+        put(&rig.member, &name(at), &workflow).await.expect(201).unwrap();
+        if [1, 20, 21, 40, 45].contains(&(at + 1)) {
+            let all: Vec<_> = (0..=at)
+                .map(|at| json!({"name": name(at), "description": at.to_string()}))
+                .collect();
+            assert_eq!(get(&rig.member, "/v1/workflows?detail=true").await, json!(all));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_deleted_workflow_is_gone_and_its_runs_are_not() {
     let rig = Rig::start().await;
     put(&rig.member, "daily", &json!({"prompt": "x", "shell": false}))

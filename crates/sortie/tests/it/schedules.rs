@@ -149,10 +149,11 @@ async fn lists_come_page_by_page_and_a_cursor_is_of_its_list() -> Checked {
     let node = node(Database::Sqlite).await?;
     let client = node.client()?;
     let mut made = Vec::new();
-    for _ in 0..3 {
+    // More than are read at once, on the first page and in all.
+    for _ in 0..25 {
         made.push(schedule(&client, &json!({"enabled": false})).await?["id"].clone());
     }
-    let first = client.get("/v1/schedules?limit=2").await?.expect(200)?.json()?;
+    let first = client.get("/v1/schedules?limit=22").await?.expect(200)?.json()?;
     let cursor = text(&first["next_cursor"]).to_owned();
     let second = client
         .get(&format!("/v1/schedules?cursor={cursor}"))
@@ -164,6 +165,7 @@ async fn lists_come_page_by_page_and_a_cursor_is_of_its_list() -> Checked {
         items.map(|item| item["id"].clone()).collect()
     };
     made.reverse();
+    assert_eq!(ids(&first).len(), 22);
     assert_eq!([ids(&first), ids(&second)].concat(), made);
     assert_eq!(second["next_cursor"], "");
     let id = text(&made[0]);

@@ -348,7 +348,11 @@ async fn use_workflows(fixture: &Fixture, org: OrgId) {
     }
     fixture.store.get_workflow(org, "a").await.unwrap();
     fixture.store.workflow_names(org).await.unwrap();
-    fixture.store.workflow_summaries(org).await.unwrap();
+    fixture
+        .store
+        .workflow_summaries(org, "a".to_owned(), 10)
+        .await
+        .unwrap();
     fixture.delete_workflow(org, "a").await.unwrap();
 }
 

@@ -85,6 +85,12 @@ fn row(
     }
 }
 
+/// A workflow in a list.
+fn summary(name: &str, description: &str) -> (String, String) {
+    let text = format!(r#"{{"name":"{name}","description":"{description}"}}"#);
+    (name.to_owned(), text)
+}
+
 both! {
     async fn a_workflow_is_saved_found_listed_and_deleted(fixture: &Fixture) {
         let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
@@ -94,9 +100,12 @@ both! {
         }
         assert_eq!(store.workflow_names(org).await.unwrap(), ["a", "b"]);
         assert_eq!(
-            store.workflow_summaries(org).await.unwrap(),
-            [r#"{"name":"a","description":"x"}"#, r#"{"name":"b","description":"x"}"#]
+            store.workflow_summaries(org, String::new(), 10).await.unwrap(),
+            [summary("a", "x"), summary("b", "x")]
         );
+        assert_eq!(store.workflow_summaries(org, String::new(), 1).await.unwrap(), [summary("a", "x")]);
+        assert_eq!(store.workflow_summaries(org, "a".into(), 1).await.unwrap(), [summary("b", "x")]);
+        assert_eq!(store.workflow_summaries(org, "b".into(), 1).await.unwrap(), []);
         assert_eq!(store.get_workflow(org, "b").await.unwrap().definition, r#"{"prompt":"x"}"#);
         assert_eq!(store.get_workflow(other, "b").await.unwrap_err(), Error::NotFound);
         assert_eq!(fixture.delete_workflow(other, "b").await.unwrap_err(), Error::NotFound);
@@ -126,7 +135,7 @@ both! {
         let (saved, second) = put("y").await;
         assert_eq!(saved, SavedWorkflow::Replaced(row("a", "y", 2, (first, second))));
         assert_eq!(store.get_workflow(org, "a").await.unwrap(), row("a", "y", 2, (first, second)));
-        assert_eq!(store.workflow_summaries(org).await.unwrap(), [r#"{"name":"a","description":"y"}"#]);
+        assert_eq!(store.workflow_summaries(org, String::new(), 10).await.unwrap(), [summary("a", "y")]);
         assert_eq!(fixture.audited(org).await.len(), 2);
     }
 
