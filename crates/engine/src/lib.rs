@@ -17,6 +17,7 @@ mod hub;
 mod intake;
 mod keys;
 mod models;
+mod news;
 mod no_sandbox;
 mod node;
 mod options;
@@ -43,8 +44,8 @@ use sortie_api::{
     secret::Secret,
 };
 use sortie_sandbox::{Backend, Level};
-use sortie_store::{Actor, Expired, KeyRecord, Store};
-use tokio::sync::Notify;
+use sortie_store::{Actor, Expired, Heard, KeyRecord, Speaker, Store};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use caller::Caller;
@@ -66,8 +67,9 @@ use crate::{
     hub::Hub,
     keys::{CheckedKey, Keys},
     models::Models,
+    news::{News, TimerBell, Wake},
     no_sandbox::NoSandbox,
-    node::{Identity, Lifeline},
+    node::{Identity, Lifeline, Watch},
     peers::{Peers, Signer},
     run_log::Records,
     unretained::{Keeper, MemoryDir, Unretained},
@@ -75,8 +77,14 @@ use crate::{
     worker::{Active, Collecting, Dispatcher, Own, Places, Source, StopReason, Worker},
 };
 
+/// How long a stopping node waits for its last words to other nodes.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// How long a stopping node waits for the database to take its last writes.
 const LAST_WRITES: Duration = Duration::from_secs(10);
+
+/// What is said to other nodes, and heard of them.
+type Channel = (Speaker, mpsc::Receiver<Heard>);
 
 /// A node's engine.
 #[derive(Clone)]
@@ -110,7 +118,15 @@ struct Inner {
     /// Wakes the dispatcher.
     work: Arc<Notify>,
     /// Wakes the timer of the schedules.
-    schedules: Arc<Notify>,
+    schedules: TimerBell,
+    /// What other nodes are told.
+    news: News,
+    /// What other nodes wake.
+    wake: Wake,
+    /// The exchange with other nodes, which ends last.
+    exchanges: TaskTracker,
+    /// The last news were told.
+    told: CancellationToken,
     tracker: TaskTracker,
     /// The courier, which ends before the content that it delivers goes.
     couriers: TaskTracker,
@@ -133,7 +149,8 @@ impl Engine {
         let options = Arc::new(options);
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
         let (active, tracker) = (Active::default(), TaskTracker::new());
-        let (work, schedules) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (work, wake, news) = (Arc::new(Notify::new()), Wake::default(), News::of(options.serves));
+        let schedules = TimerBell::new(news.clone());
         let records = Records {
             store: store.clone(),
             unretained: Unretained::new(
@@ -143,7 +160,7 @@ impl Engine {
                 Arc::clone(&work),
             ),
         };
-        let hub = Hub::new(records.clone(), closed.clone());
+        let hub = Hub::new(records.clone(), news.clone(), closed.clone());
         let commands = sandbox
             .as_ref()
             .map(|backend| backend.capabilities().level)
@@ -151,7 +168,10 @@ impl Engine {
         let (models, web) = (Arc::new(Models::new(&options.models)?), NodeWeb::new(&options)?);
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let contents = Contents::open(&options, store.clone()).await?;
-        let (due, memory_dir) = (Hints::default(), MemoryDir::cleared(options.memory_dir()).await);
+        let (due, memory_dir) = (
+            Hints::new(news.clone()),
+            MemoryDir::cleared(options.memory_dir()).await,
+        );
         let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let worker = Arc::new(Worker {
             records: records.clone(),
@@ -161,7 +181,7 @@ impl Engine {
             connections: connections.clone(),
             callbacks: due.clone(),
             contents: contents.clone(),
-            schedules: Arc::clone(&schedules),
+            schedules: schedules.clone(),
             collecting: Collecting::default(),
             active: active.clone(),
             options: Arc::clone(&options),
@@ -176,6 +196,7 @@ impl Engine {
             hub: hub.clone(),
             places: places.clone(),
             callbacks: due.clone(),
+            wake: wake.clone(),
         };
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
@@ -190,6 +211,10 @@ impl Engine {
             own: Own::default(),
             work,
             schedules,
+            news,
+            wake,
+            exchanges: TaskTracker::new(),
+            told: CancellationToken::new(),
             identity: lifeline.identity.clone(),
             peers: Peers::new(Signer::new(&options.master_keys), options.clock.clone())?,
             records,
@@ -206,12 +231,13 @@ impl Engine {
             store,
             options,
         }));
-        engine.begin(lifeline);
+        let channel = engine.0.store.channel()?;
+        engine.begin(lifeline, channel);
         Ok(engine)
     }
 
     /// Starts the node's tasks.
-    fn begin(&self, lifeline: Lifeline) {
+    fn begin(&self, lifeline: Lifeline, channel: Option<Channel>) {
         let node = &self.0;
         let source = match node.options.serves {
             Serves::Everyone => Source::Queue,
@@ -225,6 +251,8 @@ impl Engine {
             unretained: node.records.unretained.clone(),
             identity: lifeline.identity.clone(),
             work: Arc::clone(&node.work),
+            wake: node.wake.clone(),
+            news: node.news.clone(),
             stop: node.closing.clone(),
         };
         node.tracker.spawn(dispatcher.run());
@@ -273,11 +301,19 @@ impl Engine {
                 node.closed.clone(),
             ));
         }
-        node.tracker.spawn(node::watch(
-            node.store.clone(),
-            node.hub.clone(),
-            node.closed.clone(),
-        ));
+        let watch = Watch {
+            store: node.store.clone(),
+            options: Arc::clone(&node.options),
+            hub: node.hub.clone(),
+            active: node.active.clone(),
+            identity: node.identity.clone(),
+            wake: node.wake.clone(),
+        };
+        node.tracker.spawn(watch.run(node.closed.clone()));
+        if let Some(channel) = channel {
+            node.exchanges
+                .spawn(news::exchange(self.clone(), channel, node.told.clone()));
+        }
     }
 
     /// The node's store, for handlers that only read.
@@ -371,6 +407,7 @@ impl Engine {
     /// of its own runs ends them as `interrupted`), then ends every stream. Returns when all of it is written down.
     pub async fn shutdown(&self) {
         let node = &self.0;
+        node.news.leave_jobs();
         node.places.close();
         // Whoever was just bringing runs is done with it.
         drop(node.places.turn().await);
@@ -408,6 +445,23 @@ impl Engine {
         {
             tracing::error!("the node's tasks did not end in time and are left behind");
         }
+        self.say_goodbye().await;
+    }
+
+    /// Tells other nodes that this one is gone, so that what it has left goes on at once.
+    async fn say_goodbye(&self) {
+        let node = &self.0;
+        node.news.nodes();
+        node.told.cancel();
+        node.exchanges.close();
+        if tokio::time::timeout(GOODBYE, node.exchanges.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "other nodes could not be told that this one is gone; they find out by themselves"
+            );
+        }
     }
 
     /// Lets callbacks under way end. As long as the store says that this node has the content of a run, no other delivers its
@@ -422,6 +476,7 @@ impl Engine {
         {
             tracing::error!("callbacks under way did not end in time and are left behind");
         }
+        node.news.callbacks();
     }
 
     /// What only this node has goes with it: such runs that are not final end, answers that nobody has read are gone.
