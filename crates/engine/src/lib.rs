@@ -20,6 +20,7 @@ mod models;
 mod news;
 mod no_sandbox;
 mod node;
+mod nodes;
 mod options;
 mod peers;
 mod retention;
@@ -77,6 +78,9 @@ use crate::{
     worker::{Active, Collecting, Dispatcher, Own, Places, Source, StopReason, Worker},
 };
 
+/// How long a node that is about to stop waits for the database to take that it is.
+const DRAIN_WRITE: Duration = Duration::from_secs(2);
+
 /// How long a stopping node waits for its last words to other nodes.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -132,10 +136,16 @@ struct Inner {
     couriers: TaskTracker,
     /// No more callbacks are delivered.
     delivered: CancellationToken,
+    /// The node is about to stop.
+    draining: CancellationToken,
     /// No more runs are taken.
     closing: CancellationToken,
     /// Everything ends.
     closed: CancellationToken,
+}
+
+fn stopping() -> Error {
+    Error::Unavailable("this node is stopping, retry on another or later".to_owned())
 }
 
 impl Engine {
@@ -222,6 +232,7 @@ impl Engine {
             tracker,
             couriers: TaskTracker::new(),
             delivered: CancellationToken::new(),
+            draining: CancellationToken::new(),
             closing,
             closed,
             commands,
@@ -387,20 +398,42 @@ impl Engine {
         self.0.options.mode
     }
 
-    /// Whether the node can take runs: database and storage answer and the node is not stopping.
+    /// Whether the node can take runs: database and storage answer and the node is not about to stop.
     pub async fn ready(&self) -> Result<(), Error> {
-        self.open()?;
+        if self.is_draining() {
+            return Err(stopping());
+        }
         self.0.store.ping().await?;
         self.0.contents.check().await
     }
 
     fn open(&self) -> Result<(), Error> {
         if self.0.closing.is_cancelled() {
-            return Err(Error::Unavailable(
-                "this node is stopping, retry on another or later".to_owned(),
-            ));
+            return Err(stopping());
         }
         Ok(())
+    }
+
+    /// Whether the node is about to stop, or stopping.
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.is_cancelled() || self.0.closing.is_cancelled()
+    }
+
+    /// Says that the node is about to stop: it is not ready any more, for load balancers to send new clients elsewhere, and
+    /// does all else as before.
+    pub async fn drain(&self) {
+        let node = &self.0;
+        node.draining.cancel();
+        let told = node
+            .store
+            .drain_node(node.identity.get(), node.options.clock.now());
+        match tokio::time::timeout(DRAIN_WRITE, told).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the list of nodes does not show that this one is draining")
+            }
+            Err(_elapsed) => tracing::warn!("the list of nodes does not show that this one is draining"),
+        }
     }
 
     /// Stops in good order: takes no more runs, lets those at work finish within the grace, hands the rest over (an engine

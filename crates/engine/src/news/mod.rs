@@ -189,9 +189,10 @@ impl News {
         self.topic(Topic::Callbacks);
     }
 
-    /// This node has signed off.
+    /// This node has signed off. That is said to whoever listens: one that has just begun may not have been heard yet.
     pub(crate) fn nodes(&self) {
-        self.topic(Topic::Nodes);
+        self.next().topics.insert(Topic::Nodes);
+        self.0.arrived.notify_one();
     }
 
     /// From here on schedules and callbacks are left to other nodes.

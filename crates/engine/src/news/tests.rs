@@ -54,6 +54,9 @@ fn nothing_is_gathered_for_nobody() {
     news.ended(run(1));
     news.work();
     assert!(news.take().is_none());
+    // But for the goodbye: somebody may just have begun to listen.
+    news.nodes();
+    assert_eq!(sent(&news).topics, BTreeSet::from([Topic::Nodes]));
 }
 
 #[test]
