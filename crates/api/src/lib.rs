@@ -19,6 +19,7 @@ pub mod license;
 pub mod limits;
 pub mod model;
 pub mod money;
+pub mod node;
 mod object;
 pub mod organization;
 pub mod request;

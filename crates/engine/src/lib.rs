@@ -17,8 +17,10 @@ mod hub;
 mod intake;
 mod keys;
 mod models;
+mod news;
 mod no_sandbox;
 mod node;
+mod nodes;
 mod options;
 mod peers;
 mod retention;
@@ -43,8 +45,8 @@ use sortie_api::{
     secret::Secret,
 };
 use sortie_sandbox::{Backend, Level};
-use sortie_store::{Actor, Expired, KeyRecord, Store};
-use tokio::sync::Notify;
+use sortie_store::{Actor, Expired, Heard, KeyRecord, Speaker, Store};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use caller::Caller;
@@ -66,8 +68,9 @@ use crate::{
     hub::Hub,
     keys::{CheckedKey, Keys},
     models::Models,
+    news::{News, TimerBell, Wake},
     no_sandbox::NoSandbox,
-    node::{Identity, Lifeline},
+    node::{Identity, Lifeline, Watch},
     peers::{Peers, Signer},
     run_log::Records,
     unretained::{Keeper, MemoryDir, Unretained},
@@ -75,8 +78,17 @@ use crate::{
     worker::{Active, Collecting, Dispatcher, Own, Places, Source, StopReason, Worker},
 };
 
+/// How long a node that is about to stop waits for the database to take that it is.
+const DRAIN_WRITE: Duration = Duration::from_secs(2);
+
+/// How long a stopping node waits for its last words to other nodes.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// How long a stopping node waits for the database to take its last writes.
 const LAST_WRITES: Duration = Duration::from_secs(10);
+
+/// What is said to other nodes, and heard of them.
+type Channel = (Speaker, mpsc::Receiver<Heard>);
 
 /// A node's engine.
 #[derive(Clone)]
@@ -110,16 +122,30 @@ struct Inner {
     /// Wakes the dispatcher.
     work: Arc<Notify>,
     /// Wakes the timer of the schedules.
-    schedules: Arc<Notify>,
+    schedules: TimerBell,
+    /// What other nodes are told.
+    news: News,
+    /// What other nodes wake.
+    wake: Wake,
+    /// The exchange with other nodes, which ends last.
+    exchanges: TaskTracker,
+    /// The last news were told.
+    told: CancellationToken,
     tracker: TaskTracker,
     /// The courier, which ends before the content that it delivers goes.
     couriers: TaskTracker,
     /// No more callbacks are delivered.
     delivered: CancellationToken,
+    /// The node is about to stop.
+    draining: CancellationToken,
     /// No more runs are taken.
     closing: CancellationToken,
     /// Everything ends.
     closed: CancellationToken,
+}
+
+fn stopping() -> Error {
+    Error::Unavailable("this node is stopping, retry on another or later".to_owned())
 }
 
 impl Engine {
@@ -133,7 +159,8 @@ impl Engine {
         let options = Arc::new(options);
         let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
         let (active, tracker) = (Active::default(), TaskTracker::new());
-        let (work, schedules) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (work, wake, news) = (Arc::new(Notify::new()), Wake::default(), News::of(options.serves));
+        let schedules = TimerBell::new(news.clone());
         let records = Records {
             store: store.clone(),
             unretained: Unretained::new(
@@ -143,7 +170,7 @@ impl Engine {
                 Arc::clone(&work),
             ),
         };
-        let hub = Hub::new(records.clone(), closed.clone());
+        let hub = Hub::new(records.clone(), news.clone(), closed.clone());
         let commands = sandbox
             .as_ref()
             .map(|backend| backend.capabilities().level)
@@ -151,7 +178,10 @@ impl Engine {
         let (models, web) = (Arc::new(Models::new(&options.models)?), NodeWeb::new(&options)?);
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let contents = Contents::open(&options, store.clone()).await?;
-        let (due, memory_dir) = (Hints::default(), MemoryDir::cleared(options.memory_dir()).await);
+        let (due, memory_dir) = (
+            Hints::new(news.clone()),
+            MemoryDir::cleared(options.memory_dir()).await,
+        );
         let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let worker = Arc::new(Worker {
             records: records.clone(),
@@ -161,7 +191,7 @@ impl Engine {
             connections: connections.clone(),
             callbacks: due.clone(),
             contents: contents.clone(),
-            schedules: Arc::clone(&schedules),
+            schedules: schedules.clone(),
             collecting: Collecting::default(),
             active: active.clone(),
             options: Arc::clone(&options),
@@ -176,6 +206,7 @@ impl Engine {
             hub: hub.clone(),
             places: places.clone(),
             callbacks: due.clone(),
+            wake: wake.clone(),
         };
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
@@ -190,6 +221,10 @@ impl Engine {
             own: Own::default(),
             work,
             schedules,
+            news,
+            wake,
+            exchanges: TaskTracker::new(),
+            told: CancellationToken::new(),
             identity: lifeline.identity.clone(),
             peers: Peers::new(Signer::new(&options.master_keys), options.clock.clone())?,
             records,
@@ -197,6 +232,7 @@ impl Engine {
             tracker,
             couriers: TaskTracker::new(),
             delivered: CancellationToken::new(),
+            draining: CancellationToken::new(),
             closing,
             closed,
             commands,
@@ -206,12 +242,13 @@ impl Engine {
             store,
             options,
         }));
-        engine.begin(lifeline);
+        let channel = engine.0.store.channel()?;
+        engine.begin(lifeline, channel);
         Ok(engine)
     }
 
     /// Starts the node's tasks.
-    fn begin(&self, lifeline: Lifeline) {
+    fn begin(&self, lifeline: Lifeline, channel: Option<Channel>) {
         let node = &self.0;
         let source = match node.options.serves {
             Serves::Everyone => Source::Queue,
@@ -225,6 +262,8 @@ impl Engine {
             unretained: node.records.unretained.clone(),
             identity: lifeline.identity.clone(),
             work: Arc::clone(&node.work),
+            wake: node.wake.clone(),
+            news: node.news.clone(),
             stop: node.closing.clone(),
         };
         node.tracker.spawn(dispatcher.run());
@@ -273,11 +312,19 @@ impl Engine {
                 node.closed.clone(),
             ));
         }
-        node.tracker.spawn(node::watch(
-            node.store.clone(),
-            node.hub.clone(),
-            node.closed.clone(),
-        ));
+        let watch = Watch {
+            store: node.store.clone(),
+            options: Arc::clone(&node.options),
+            hub: node.hub.clone(),
+            active: node.active.clone(),
+            identity: node.identity.clone(),
+            wake: node.wake.clone(),
+        };
+        node.tracker.spawn(watch.run(node.closed.clone()));
+        if let Some(channel) = channel {
+            node.exchanges
+                .spawn(news::exchange(self.clone(), channel, node.told.clone()));
+        }
     }
 
     /// The node's store, for handlers that only read.
@@ -351,26 +398,49 @@ impl Engine {
         self.0.options.mode
     }
 
-    /// Whether the node can take runs: database and storage answer and the node is not stopping.
+    /// Whether the node can take runs: database and storage answer and the node is not about to stop.
     pub async fn ready(&self) -> Result<(), Error> {
-        self.open()?;
+        if self.is_draining() {
+            return Err(stopping());
+        }
         self.0.store.ping().await?;
         self.0.contents.check().await
     }
 
     fn open(&self) -> Result<(), Error> {
         if self.0.closing.is_cancelled() {
-            return Err(Error::Unavailable(
-                "this node is stopping, retry on another or later".to_owned(),
-            ));
+            return Err(stopping());
         }
         Ok(())
+    }
+
+    /// Whether the node is about to stop, or stopping.
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.is_cancelled() || self.0.closing.is_cancelled()
+    }
+
+    /// Says that the node is about to stop: it is not ready any more, for load balancers to send new clients elsewhere, and
+    /// does all else as before.
+    pub async fn drain(&self) {
+        let node = &self.0;
+        node.draining.cancel();
+        let told = node
+            .store
+            .drain_node(node.identity.get(), node.options.clock.now());
+        match tokio::time::timeout(DRAIN_WRITE, told).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the list of nodes does not show that this one is draining")
+            }
+            Err(_elapsed) => tracing::warn!("the list of nodes does not show that this one is draining"),
+        }
     }
 
     /// Stops in good order: takes no more runs, lets those at work finish within the grace, hands the rest over (an engine
     /// of its own runs ends them as `interrupted`), then ends every stream. Returns when all of it is written down.
     pub async fn shutdown(&self) {
         let node = &self.0;
+        node.news.leave_jobs();
         node.places.close();
         // Whoever was just bringing runs is done with it.
         drop(node.places.turn().await);
@@ -408,6 +478,23 @@ impl Engine {
         {
             tracing::error!("the node's tasks did not end in time and are left behind");
         }
+        self.say_goodbye().await;
+    }
+
+    /// Tells other nodes that this one is gone, so that what it has left goes on at once.
+    async fn say_goodbye(&self) {
+        let node = &self.0;
+        node.news.nodes();
+        node.told.cancel();
+        node.exchanges.close();
+        if tokio::time::timeout(GOODBYE, node.exchanges.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "other nodes could not be told that this one is gone; they find out by themselves"
+            );
+        }
     }
 
     /// Lets callbacks under way end. As long as the store says that this node has the content of a run, no other delivers its
@@ -422,6 +509,7 @@ impl Engine {
         {
             tracing::error!("callbacks under way did not end in time and are left behind");
         }
+        node.news.callbacks();
     }
 
     /// What only this node has goes with it: such runs that are not final end, answers that nobody has read are gone.

@@ -21,6 +21,7 @@ use crate::{
     callbacks::Hints,
     clock::random,
     hub::Hub,
+    news::Wake,
     worker::{Active, Places, StopReason, Turn},
 };
 
@@ -54,6 +55,7 @@ async fn register(store: &Store, options: &Options) -> Result<NodeId, Error> {
             started_at: now,
             lease_until: now + options.lease,
             address: options.node_address.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
         })
         .await?;
     Ok(id)
@@ -66,6 +68,7 @@ pub(crate) struct Lifeline {
     pub(crate) places: Places,
     pub(crate) identity: Identity,
     pub(crate) callbacks: Hints,
+    pub(crate) wake: Wake,
 }
 
 /// What the last look at the store found unlike this node's own registry.
@@ -88,6 +91,10 @@ impl Lifeline {
         loop {
             tokio::select! {
                 _ = beat.tick() => {}
+                () = self.wake.nodes.notified() => {
+                    self.sweep_declared().await;
+                    continue;
+                }
                 () = stop.cancelled() => break,
             }
             match self.beat(in_touch_since, &mut suspects).await {
@@ -101,6 +108,13 @@ impl Lifeline {
         let now = self.options.clock.now();
         if let Err(error) = self.store.deregister_node(self.identity.get(), now).await {
             tracing::warn!(%error, "the node could not sign off; its lease will run out");
+        }
+    }
+
+    /// Takes over what a node has left behind that has just signed off.
+    async fn sweep_declared(&self) {
+        if let Err(error) = self.sweep(Expired::Leave).await {
+            tracing::warn!(%error, "runs that another node has left behind are taken over at the next heartbeat");
         }
     }
 
@@ -183,7 +197,7 @@ impl Lifeline {
                 found.without_task.insert(run);
             } else if status.is_final() {
                 self.places.active().stop(run, StopReason::NotOurs);
-                self.hub.ended(run);
+                self.hub.ended_elsewhere(run);
             }
         }
         found
@@ -288,30 +302,60 @@ async fn in_background<T: Send + 'static>(
         .map_err(|error| internal(&error))
 }
 
-/// How often runs that are followed here are looked up, in case that another node works on them.
+/// How often the watch looks by itself, at least: other nodes tell what is new, so this is for what was not heard. With the
+/// jitter, with which nodes that started together drift apart, it is short enough for a run that was cancelled through
+/// another node to stop within a second all the same.
 const WATCH: std::time::Duration = std::time::Duration::from_millis(500);
+const WATCH_JITTER_MS: i64 = 250;
 
-/// Tells readers here what other nodes have written: one query for all followed runs.
-pub(crate) async fn watch(store: Store, hub: Hub, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(WATCH);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = tick.tick() => {}
-            () = stop.cancelled() => return,
-        }
-        let watched = hub.watched();
-        if watched.is_empty() {
-            continue;
-        }
-        match store.last_events(watched).await {
-            Ok(positions) => {
-                for (run, last) in positions {
-                    hub.hint(run, last);
-                }
+/// Two looks of the watch are at least so far apart, however much other nodes tell.
+const WATCH_APART: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// The watch over what other nodes do to runs that are followed, or at work, here.
+pub(crate) struct Watch {
+    pub(crate) store: Store,
+    pub(crate) options: Arc<Options>,
+    pub(crate) hub: Hub,
+    pub(crate) active: Active,
+    pub(crate) identity: Identity,
+    pub(crate) wake: Wake,
+}
+
+impl Watch {
+    /// Looks until the node has stopped: one query for all runs.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        loop {
+            let jitter = self.options.clock.now().as_micros().rem_euclid(WATCH_JITTER_MS);
+            let pause = WATCH + std::time::Duration::from_millis(jitter.unsigned_abs());
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.wake.watch.notified() => {}
+                () = stop.cancelled() => return,
             }
-            Err(error) => tracing::warn!(%error, "followed runs could not be looked up"),
+            if let Err(error) = self.look().await {
+                tracing::warn!(%error, "runs that are followed or at work could not be looked up");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(WATCH_APART) => {}
+                () = stop.cancelled() => return,
+            }
         }
+    }
+
+    async fn look(&self) -> Result<(), Error> {
+        let followed = self.hub.watched();
+        if followed.is_empty() && self.active.count() == 0 {
+            return Ok(());
+        }
+        let found = self.store.watch(self.identity.get(), followed).await?;
+        for (run, last) in found.positions {
+            self.hub.hint(run, last);
+        }
+        for run in found.cancelled {
+            self.active.stop(run, StopReason::NotOurs);
+            self.hub.ended_elsewhere(run);
+        }
+        Ok(())
     }
 }
 
@@ -345,7 +389,11 @@ mod tests {
             ..Options::default()
         });
         let records = crate::testing::records(&store);
-        let hub = Hub::new(records.clone(), CancellationToken::new());
+        let hub = Hub::new(
+            records.clone(),
+            crate::news::News::default(),
+            CancellationToken::new(),
+        );
         let worker = Worker {
             records,
             hub: hub.clone(),
@@ -362,7 +410,7 @@ mod tests {
             collecting: Collecting::default(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             web: NodeWeb::new(&options).unwrap(),
-            schedules: Arc::default(),
+            schedules: crate::news::TimerBell::default(),
             active: Active::default(),
             callbacks: Hints::default(),
             options: Arc::clone(&options),
@@ -375,6 +423,7 @@ mod tests {
             hub,
             places,
             callbacks: Hints::default(),
+            wake: Wake::default(),
         };
         (lifeline, claim.org, claim.fence.run, dir)
     }

@@ -60,8 +60,19 @@ impl Engine {
         let node = &self.0;
         if node.options.serves == Serves::OwnRuns {
             node.own.add(run);
+            node.work.notify_one();
+        } else {
+            self.wake_dispatchers();
         }
+    }
+
+    /// Tells the dispatcher of a run that any node may work on; those of other nodes where this one serves no such runs.
+    pub(crate) fn wake_dispatchers(&self) {
+        let node = &self.0;
         node.work.notify_one();
+        if node.options.serves != Serves::Everyone {
+            node.news.work();
+        }
     }
 
     /// Checks a request against every rule: the run that it makes, not recorded yet. The content of one without retention
@@ -195,8 +206,12 @@ impl Engine {
                 }
                 self.0.hub.ended(id);
                 self.0.due.look();
+                if run.zero_data_retention {
+                    // Its callback is for the node that has its content.
+                    self.0.news.callbacks();
+                }
                 if run.schedule_id.is_some() {
-                    self.0.schedules.notify_one();
+                    self.0.schedules.ring();
                 }
                 Ok(run)
             }

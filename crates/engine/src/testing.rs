@@ -86,6 +86,7 @@ pub(crate) async fn held() -> Held {
         started_at: now,
         lease_until: now + options.lease,
         address: None,
+        version: String::new(),
     };
     store.register_node(start).await.unwrap();
     let mut claims = store.claim_named(node, vec![run.id], None, now).await.unwrap();

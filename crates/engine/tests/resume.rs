@@ -124,6 +124,7 @@ impl Left {
             started_at: at,
             lease_until: at + Duration::from_hours(1),
             address: None,
+            version: String::new(),
         };
         store.register_node(node).await.unwrap();
         let claim = store

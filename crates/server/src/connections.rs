@@ -1,14 +1,16 @@
 //! Connections: accepted, served over HTTP/1.1, and closed in good order.
 //!
-//! A client that sends its header too slowly, or keeps an idle connection for too long, is let go. At the stop
+//! A client that sends its header too slowly, or keeps an idle connection for too long, is let go. Once the node is about
+//! to stop, each connection is closed behind the answer it is at. At the stop
 //! no connection is accepted, each one finishes the request it is at, and what is not done after a short grace is cut.
 
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::body::Body;
-use http::Request;
+use http::{HeaderValue, Request, header::CONNECTION};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sortie_engine::Engine;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -24,7 +26,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop`; returns when every connection is closed.
-pub(crate) async fn serve(listener: TcpListener, gate: Arc<Gate>, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, gate: Arc<Gate>, engine: Engine, stop: CancellationToken) {
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -33,7 +35,8 @@ pub(crate) async fn serve(listener: TcpListener, gate: Arc<Gate>, stop: Cancella
         };
         match accepted {
             Ok((stream, peer)) => {
-                connections.spawn(serve_connection(stream, peer, Arc::clone(&gate), stop.clone()));
+                let served = (Arc::clone(&gate), engine.clone());
+                connections.spawn(serve_connection(stream, peer, served, stop.clone()));
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
@@ -55,13 +58,27 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-async fn serve_connection(stream: TcpStream, peer: SocketAddr, gate: Arc<Gate>, stop: CancellationToken) {
+async fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    (gate, engine): (Arc<Gate>, Engine),
+    stop: CancellationToken,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let service = service_fn(move |request: Request<Incoming>| {
-        let gate = Arc::clone(&gate);
-        async move { Ok::<_, Infallible>(gate.handle(peer.ip(), request.map(Body::new)).await) }
+        let (gate, engine) = (Arc::clone(&gate), engine.clone());
+        async move {
+            let mut response = gate.handle(peer.ip(), request.map(Body::new)).await;
+            if engine.is_draining() {
+                // The next request of this client comes by a connection that it makes then, to another node.
+                response
+                    .headers_mut()
+                    .insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

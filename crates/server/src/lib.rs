@@ -50,8 +50,8 @@ pub async fn serve(
         document: document.into(),
         stop: stop.clone(),
     });
-    let gate = Gate::new(engine, routes::router(app), &options, seed);
-    connections::serve(listener, Arc::new(gate), stop).await;
+    let gate = Gate::new(engine.clone(), routes::router(app), &options, seed);
+    connections::serve(listener, Arc::new(gate), engine, stop).await;
     Ok(())
 }
 

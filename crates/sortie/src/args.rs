@@ -14,10 +14,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sortie_api::{KeyId, Role, RunId, RunStatus, ScheduleId};
+use sortie_api::{Role, RunId, RunStatus, ScheduleId};
 
 pub(crate) use self::{
-    administration::{AuditArgs, Expiry, Grace, UsageArgs},
+    administration::{AuditArgs, Grace, KeysCommand, NodesCommand, UsageArgs},
     budgets::BudgetsCommand,
     connections::{ConnectionsCommand, PutArgs},
     files::{FileRef, FilesCommand},
@@ -82,6 +82,9 @@ pub(crate) enum Command {
     /// Make, list, rotate and revoke API keys
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// List the nodes of the engine
+    #[command(subcommand)]
+    Nodes(NodesCommand),
     /// Show who changed what, when and from where
     Audit(AuditArgs),
     /// Show what runs have cost and used
@@ -286,41 +289,6 @@ pub(crate) enum RunsCommand {
     /// Print the definition that a run used, as JSON
     Definition {
         run: RunId,
-        #[command(flatten)]
-        engine: EngineArgs,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum KeysCommand {
-    /// Make a key and print it, this once
-    Create {
-        /// What it is for
-        name: String,
-        /// What it may do
-        #[arg(long, value_enum, default_value_t = KeyRole::Member)]
-        role: KeyRole,
-        #[command(flatten)]
-        expiry: Expiry,
-        #[command(flatten)]
-        list: ListArgs,
-    },
-    /// List the keys, without their secrets
-    List(ListArgs),
-    /// Give a key a new secret and print it, this once
-    ///
-    /// The secret before it works on for the grace. Where the data folder holds the key, its file is replaced.
-    Rotate {
-        key: KeyId,
-        /// How long the secret before it works: 0s to 7d [default: 1h]
-        #[arg(long, value_name = "DURATION")]
-        grace: Option<Grace>,
-        #[command(flatten)]
-        list: ListArgs,
-    },
-    /// Revoke a key
-    Revoke {
-        key: KeyId,
         #[command(flatten)]
         engine: EngineArgs,
     },

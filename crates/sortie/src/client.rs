@@ -18,6 +18,7 @@ use sortie_api::{
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     limits,
     model::ModelCatalog,
+    node::Node,
     usage::Usage,
 };
 use sortie_net::{EngineClient, Timeouts, read_body};
@@ -279,6 +280,10 @@ impl Client {
 
     pub(crate) async fn license(&self) -> Result<License> {
         self.get("v1/admin/license").await
+    }
+
+    pub(crate) async fn list_nodes(&self) -> Result<Vec<Node>> {
+        self.get("v1/admin/nodes").await
     }
 
     pub(crate) async fn delete_key(&self, id: KeyId) -> Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! Nothing here is global. A node has one stop signal for its server and one tracker for its tasks.
 
-use std::{future::Future, net::SocketAddr, path::Path, process, sync::Arc};
+use std::{future::Future, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
 use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
 use sortie_engine::{Engine, Serves};
@@ -27,6 +27,8 @@ pub(crate) struct Node {
     first_key: Option<FirstKey>,
     stop: CancellationToken,
     tasks: TaskTracker,
+    /// How long it serves on once it is told to stop.
+    drain: Duration,
     /// Held until the node is gone: the data folder is this node's.
     owner: Owner,
 }
@@ -82,6 +84,11 @@ impl Node {
             first_key,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            drain: match purpose {
+                Purpose::Serve => config.drain,
+                // Nobody else uses them.
+                Purpose::OneRun | Purpose::OneCommand => Duration::ZERO,
+            },
             owner,
         };
         node.serve(listener, config);
@@ -136,8 +143,10 @@ impl Node {
         self.stop.clone().cancelled_owned()
     }
 
-    /// Stops in good order: takes no more runs, gives those at work their grace, ends streams and connections.
+    /// Stops in good order: is not ready any more and serves on until load balancers know, then takes no more runs, gives
+    /// those at work their grace, ends streams and connections.
     pub(crate) async fn shutdown(self) {
+        tokio::join!(self.engine.drain(), tokio::time::sleep(self.drain));
         self.engine.shutdown().await;
         self.stop.cancel();
         self.tasks.close();

@@ -214,6 +214,7 @@ async fn main() -> Result<()> {
             started_at: start,
             lease_until: start + Duration::from_hours(1),
             address: None,
+            version: String::new(),
         })
         .await?;
     let bench = Arc::new(Bench {

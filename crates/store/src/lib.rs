@@ -9,6 +9,7 @@ mod audit;
 mod authorizations;
 mod blobs;
 mod budgets;
+mod channel;
 mod connections;
 mod db;
 mod deliveries;
@@ -27,6 +28,7 @@ mod workflows;
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
 pub use blobs::{DoomedBlob, NewBlob};
+pub use channel::{Heard, LONGEST_SAID, Speaker};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use files::{FileRow, NewFile};
@@ -39,8 +41,8 @@ pub use schedules::{
 pub use types::{
     Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Expired,
     Fence, Finish, Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent,
-    NewKey, NewNode, NewRun, NodeId, Origin, OverBudget, Progress, Receiver, Result, Retention, Rotation,
-    RunFilter, StoredDefinition, Sweep, Swept, Unretained,
+    NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention,
+    Rotation, RunFilter, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
 pub use usage::{UsageDue, UsageQuery};
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};

@@ -5,8 +5,8 @@ use sortie_api::Timestamp;
 
 use crate::{
     Store,
-    db::{Stmt, Tx, batch, vals},
-    types::{Error, NewNode, NodeId, Result},
+    db::{Row, Stmt, Tx, batch, vals},
+    types::{Error, NewNode, NodeId, NodeRow, Result},
 };
 
 /// Takes the lock under which runs are handed out and nodes come and go.
@@ -33,11 +33,59 @@ impl Store {
             .await
     }
 
+    /// System: says that a node is about to stop. No error where it is not known any more.
+    pub async fn drain_node(&self, node: NodeId, at: Timestamp) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE node SET draining_since = $2 WHERE id = $1 AND draining_since IS NULL",
+                    vals![node, at],
+                )
+                .map(drop)
+            })
+            .await
+    }
+
+    /// System: the nodes that are known, by name: those at work, and lost ones that still hold runs.
+    pub async fn list_nodes(&self) -> Result<Vec<NodeRow>> {
+        // Every id is positive; said so, the index serves it.
+        let rows = self
+            .db
+            .read(|tx| {
+                tx.query_all(
+                    "SELECT n.id, n.name, n.started_at, n.lease_until, n.address, n.version, n.draining_since, \
+                     n.ended_at, (SELECT COUNT(*) FROM queue q WHERE q.node_id = n.id) FROM node n WHERE n.id >= 0 \
+                     ORDER BY n.id",
+                    vals![],
+                )
+            })
+            .await?;
+        let mut nodes: Vec<NodeRow> = rows.iter().map(node_row).collect::<Result<_>>()?;
+        nodes.sort_by(|a, b| (&a.node.name, a.node.started_at).cmp(&(&b.node.name, b.node.started_at)));
+        Ok(nodes)
+    }
+
     /// System: signs a node off that has stopped in good order. Runs that it still holds are lost from here on: the next
     /// sweep takes them over. No error where it is not known any more.
     pub async fn deregister_node(&self, node: NodeId, at: Timestamp) -> Result<()> {
         self.db.write(move |tx| deregister(tx, node, at)).await
     }
+}
+
+fn node_row(row: &Row) -> Result<NodeRow> {
+    Ok(NodeRow {
+        node: NewNode {
+            id: NodeId(row.int(0)?),
+            name: row.text(1)?.to_owned(),
+            started_at: row.time(2)?,
+            lease_until: row.time(3)?,
+            address: row.opt_text(4)?.map(str::to_owned),
+            version: row.opt_text(5)?.unwrap_or_default().to_owned(),
+        },
+        draining_since: row.opt_time(6)?,
+        ended_at: row.opt_time(7)?,
+        runs: row.int(8)?,
+    })
 }
 
 fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
@@ -50,13 +98,15 @@ fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
                 vals![node.name.as_str(), node.started_at],
             ),
             Stmt::new(
-                "INSERT INTO node (id, name, started_at, lease_until, address) VALUES ($1, $2, $3, $4, $5)",
+                "INSERT INTO node (id, name, started_at, lease_until, address, version) \
+                 VALUES ($1, $2, $3, $4, $5, $6)",
                 vals![
                     node.id,
                     node.name.as_str(),
                     node.started_at,
                     node.lease_until,
-                    node.address.as_deref()
+                    node.address.as_deref(),
+                    node.version.as_str()
                 ],
             ),
         ],

@@ -71,7 +71,7 @@ pub(crate) fn unless(reason: &Error, done: Result<()>) -> Result<bool> {
 pub struct NodeId(pub i64);
 
 /// A node that starts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewNode {
     /// Random, positive.
     pub id: NodeId,
@@ -83,6 +83,30 @@ pub struct NewNode {
     pub lease_until: Timestamp,
     /// Where other nodes reach it, as `http://host:port`; none where they cannot.
     pub address: Option<String>,
+    /// The version of its program.
+    pub version: String,
+}
+
+/// A node as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRow {
+    /// What it was made known as.
+    pub node: NewNode,
+    /// Since when it is about to stop.
+    pub draining_since: Option<Timestamp>,
+    /// When it was declared lost, where it still holds runs.
+    pub ended_at: Option<Timestamp>,
+    /// Runs that it holds.
+    pub runs: i64,
+}
+
+/// What the watch over runs finds in the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// Followed runs, with the number of their last event.
+    pub positions: Vec<(RunId, i64)>,
+    /// Runs of the node that were cancelled and whose worker has not reported its cost yet.
+    pub cancelled: Vec<RunId>,
 }
 
 /// A run that a node holds.

@@ -5,6 +5,7 @@
 //! is for an event, a line of the log or the end of a process, never for a length of time.
 
 pub mod anthropic;
+pub mod balancer;
 pub mod callback;
 pub mod client;
 pub mod database;
@@ -18,6 +19,7 @@ pub mod serve;
 pub mod service;
 pub mod sse;
 
+pub use balancer::Balancer;
 pub use bytes::Bytes;
 pub use http;
 

@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use url::Url;
 
 pub(crate) use self::courier::Courier;
-use crate::{Engine, Error, Options, connections::Connections, sealing::Place};
+use crate::{Engine, Error, Options, connections::Connections, news::News, sealing::Place};
 
 /// How long one attempt may take, from the resolution of the name to the answer.
 const ATTEMPT: Duration = Duration::from_secs(15);
@@ -136,9 +136,12 @@ fn target_at(row: &str, org: OrgId) -> Place<'_> {
     }
 }
 
-/// What wakes the courier of this node. Cheap to clone.
+/// What wakes the courier of this node, or those of others where it has none. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Hints(Arc<Waiting>);
+pub(crate) struct Hints {
+    waiting: Arc<Waiting>,
+    news: News,
+}
 
 #[derive(Default)]
 struct Waiting {
@@ -153,20 +156,41 @@ struct Hinted {
 }
 
 impl Hints {
+    pub(crate) fn new(news: News) -> Self {
+        Self {
+            waiting: Arc::default(),
+            news,
+        }
+    }
+
     fn hinted(&self) -> MutexGuard<'_, Hinted> {
-        self.0.hinted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.hinted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A delivery to this host is due.
     pub(crate) fn due(&self, host: &str) {
         self.hinted().hosts.insert(host.to_owned());
-        self.0.woken.notify_one();
+        self.waiting.woken.notify_one();
+        self.leave_to_others();
     }
 
     /// Some delivery may be due.
     pub(crate) fn look(&self) {
+        self.look_here();
+        self.leave_to_others();
+    }
+
+    /// Some delivery may be due, as another node says.
+    pub(crate) fn look_here(&self) {
         self.hinted().look = true;
-        self.0.woken.notify_one();
+        self.waiting.woken.notify_one();
+    }
+
+    /// Where this node delivers nothing, others are to.
+    fn leave_to_others(&self) {
+        if self.news.leaves_jobs() {
+            self.news.callbacks();
+        }
     }
 
     /// The hosts since the last time, and whether anything else may be due.
@@ -176,7 +200,7 @@ impl Hints {
 
     /// Waits until there are any.
     async fn given(&self) {
-        self.0.woken.notified().await;
+        self.waiting.woken.notified().await;
     }
 }
 

@@ -25,7 +25,7 @@ use self::{
     reader::Reader,
     tail::{Chunk, Tail},
 };
-use crate::{Error, run_log::Records};
+use crate::{Error, news::News, run_log::Records};
 
 /// One message of a run's stream, serialized once for all its readers.
 #[derive(Clone, Debug)]
@@ -48,6 +48,7 @@ pub enum Deltas {
 #[derive(Clone)]
 pub(crate) struct Hub {
     records: Records,
+    news: News,
     live: Arc<Mutex<HashMap<RunId, Weak<Live>>>>,
     stop: CancellationToken,
 }
@@ -79,9 +80,10 @@ impl Live {
 }
 
 impl Hub {
-    pub(crate) fn new(records: Records, stop: CancellationToken) -> Self {
+    pub(crate) fn new(records: Records, news: News, stop: CancellationToken) -> Self {
         Self {
             records,
+            news,
             live: Arc::default(),
             stop,
         }
@@ -95,8 +97,10 @@ impl Hub {
         self.runs().get(&run).and_then(Weak::upgrade)
     }
 
-    /// Hands over events that have just been committed. Costs nothing when nobody follows the run.
+    /// Hands over events that have just been committed, and tells other nodes of them. Costs nothing when nobody follows the
+    /// run and there is no other node.
     pub(crate) fn publish(&self, run: RunId, events: &[EventRow]) {
+        self.tell(run, events);
         if let Some(live) = self.followed(run)
             && let Some(chunk) = Chunk::of(events)
         {
@@ -106,6 +110,7 @@ impl Hub {
 
     /// Hands over the end of a run: its last events and the final run.
     pub(crate) fn publish_final(&self, run: &Run, events: &[EventRow]) -> Result<(), Error> {
+        self.tell(run.id, events);
         let Some(live) = self.followed(run.id) else {
             return Ok(());
         };
@@ -137,8 +142,20 @@ impl Hub {
         }
     }
 
-    /// Tells readers that a run was ended by somebody else than its worker: what comes after the tail is in the store.
+    fn tell(&self, run: RunId, events: &[EventRow]) {
+        if let Some(last) = events.last() {
+            self.news.events(run, last.seq);
+        }
+    }
+
+    /// Tells readers on all nodes that a run was ended here by somebody else than its worker.
     pub(crate) fn ended(&self, run: RunId) {
+        self.news.ended(run);
+        self.ended_elsewhere(run);
+    }
+
+    /// Tells readers here that a run was ended by somebody else than its worker: what comes after the tail is in the store.
+    pub(crate) fn ended_elsewhere(&self, run: RunId) {
         if let Some(live) = self.followed(run) {
             live.tail().end_elsewhere();
             live.changed.send_replace(());
@@ -232,7 +249,11 @@ mod tests {
             panic!("the run is new")
         };
         (
-            Hub::new(crate::testing::records(&store), CancellationToken::new()),
+            Hub::new(
+                crate::testing::records(&store),
+                News::default(),
+                CancellationToken::new(),
+            ),
             org,
             run.id,
         )

@@ -65,7 +65,7 @@ impl Engine {
             .store
             .create_schedule(new, limits::SCHEDULES, audit)
             .await?;
-        self.0.schedules.notify_one();
+        self.0.schedules.ring();
         self.get_schedule(caller.org, id).await
     }
 
@@ -112,7 +112,7 @@ impl Engine {
             };
             let audit = caller.audit(clock, "schedule.update", id.to_string())?;
             if node.store.update_schedule(new, revision, audit).await? {
-                node.schedules.notify_one();
+                node.schedules.ring();
                 return self.get_schedule(caller.org, id).await;
             }
         }

@@ -161,6 +161,7 @@ impl Rig {
                 started_at: now,
                 lease_until: now + Duration::from_hours(24 * 365 * 9),
                 address: None,
+                version: String::new(),
             })
             .await;
         let claims = store.claim_named(node, vec![id], None, now).await.unwrap();

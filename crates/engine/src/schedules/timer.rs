@@ -25,7 +25,7 @@ pub(crate) async fn run(engine: Engine, stop: CancellationToken) {
         let wait = engine.look().await;
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = engine.0.schedules.notified() => {}
+            () = engine.0.schedules.rung() => {}
             () = stop.cancelled() => return,
         }
     }

@@ -1,7 +1,8 @@
 //! Dispatch: claims as many waiting runs as there are free places, as soon as there are any.
 //!
-//! A hint wakes it (a run was created, a place became free). The slow, jittered look is the safety net for hints
-//! that another node could not give.
+//! A hint wakes it (a run was created, a place became free, another node has no place for what waits). The slow,
+//! jittered look is the safety net for hints of other nodes that were lost. A run that was created here stays here
+//! while there is a place: other nodes are told only where there is none, so that they do not all reach for each run.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::places::Places;
 use crate::{
     Options,
+    news::{News, Wake},
     node::Identity,
     unretained::{Share, Unretained},
 };
@@ -61,6 +63,8 @@ pub(crate) struct Dispatcher {
     pub(crate) unretained: Unretained,
     pub(crate) identity: Identity,
     pub(crate) work: Arc<Notify>,
+    pub(crate) wake: Wake,
+    pub(crate) news: News,
     pub(crate) stop: CancellationToken,
 }
 
@@ -68,13 +72,20 @@ impl Dispatcher {
     /// Runs until the node stops taking runs.
     pub(crate) async fn run(self) {
         let mut first = First::Unretained;
+        // Whether runs may have come through this node since it last had no place.
+        let mut has_own = false;
         while !self.stop.is_cancelled() {
             first = first.next();
             // Listening before claiming, so that a run created in between is not missed.
             let work = self.work.notified();
             tokio::pin!(work);
             work.as_mut().enable();
-            let (pause, is_full) = match self.claim(first).await {
+            let claimed = self.claim(first).await;
+            if matches!(claimed, Ok(Claimed::Full)) && has_own {
+                has_own = false;
+                self.leave_to_others();
+            }
+            let (pause, is_full) = match claimed {
                 Ok(Claimed::More) => continue,
                 Ok(Claimed::All) => (self.look(), false),
                 Ok(Claimed::Full) => (self.look(), true),
@@ -84,11 +95,20 @@ impl Dispatcher {
                 }
             };
             tokio::select! {
-                () = work => {}
+                () = work => has_own = true,
+                () = self.wake.work.notified() => {}
                 () = self.places.active().left(), if is_full || self.options.organization_concurrency.is_some() => {}
                 () = tokio::time::sleep(pause) => {}
                 () = self.stop.cancelled() => {}
             }
+        }
+        self.leave_to_others();
+    }
+
+    /// Tells other nodes of runs that wait and that any node may work on.
+    fn leave_to_others(&self) {
+        if matches!(self.source, Source::Queue) {
+            self.news.work();
         }
     }
 

@@ -465,7 +465,11 @@ mod tests {
     impl Rig {
         async fn new() -> Self {
             let held = held().await;
-            let hub = Hub::new(held.records(), CancellationToken::new());
+            let hub = Hub::new(
+                held.records(),
+                crate::news::News::default(),
+                CancellationToken::new(),
+            );
             let run = held.claim.fence.run;
             let log = RunLog::new(held.records(), run, held.claim.retention());
             Self {

@@ -10,7 +10,7 @@ use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventTyp
 use sortie_connect::Opened;
 use sortie_sandbox::Backend;
 use sortie_store::{Brought, Claim, Error as StoreError, Fence, Finish, NewEvent, Origin, Retention};
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     active::{Active, Place, StopReason},
@@ -29,6 +29,7 @@ use crate::{
     contents::Contents,
     hub::Hub,
     models::Models,
+    news::TimerBell,
     run_log::{Records, RunLog},
     web::NodeWeb,
 };
@@ -48,7 +49,7 @@ pub(crate) struct Worker {
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) web: NodeWeb,
     /// Wakes the timer of the schedules.
-    pub(crate) schedules: Arc<Notify>,
+    pub(crate) schedules: TimerBell,
     pub(crate) active: Active,
     pub(crate) options: Arc<Options>,
 }
@@ -383,7 +384,7 @@ impl Attempt<'_> {
                     tracing::error!(run = %run.id, %error, "the end of a run could not be told to its readers");
                 }
                 if run.schedule_id.is_some() {
-                    self.worker.schedules.notify_one();
+                    self.worker.schedules.ring();
                 }
             }
             // Stored, and the answer lost: readers find it in the store.

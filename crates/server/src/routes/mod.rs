@@ -23,6 +23,7 @@ mod keys;
 mod license;
 mod listing;
 mod models;
+mod nodes;
 mod operations;
 mod organization;
 mod runs;
@@ -89,6 +90,7 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(audit::list_audit))
         .routes(routes!(usage::get_usage))
         .routes(routes!(license::get_license))
+        .routes(routes!(nodes::list_nodes))
         .routes(routes!(operations::get_health))
         .routes(routes!(operations::get_readiness))
         .routes(routes!(operations::get_description))

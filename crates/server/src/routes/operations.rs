@@ -36,7 +36,8 @@ pub(crate) async fn get_health() -> Json<Health> {
 
 /// Readiness
 ///
-/// Answers 200 while the node can take runs, and 503 while its database is away or it is about to stop. Needs no
+/// Answers 200 while the node can take runs, and 503 while its database is away or it is about to stop: then load balancers
+/// send it no new clients, and those it has are served on for `drain_seconds`. Needs no
 /// key and is not counted against the rate limit.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations",

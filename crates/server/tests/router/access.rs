@@ -296,7 +296,7 @@ async fn an_idempotency_key_and_a_cursor_are_of_one_organization() {
 }
 
 #[tokio::test]
-async fn a_hosted_engine_has_no_administration_of_keys_and_licenses() {
+async fn a_hosted_engine_has_no_administration_of_keys_licenses_and_nodes() {
     let rig = Rig::start_with(Mode::Hosted, options()).await;
     let id = KeyId::new(Timestamp::from_micros(0), [1; 10]);
     for (method, path, body) in [
@@ -305,6 +305,7 @@ async fn a_hosted_engine_has_no_administration_of_keys_and_licenses() {
         (Method::DELETE, format!("/v1/admin/keys/{id}"), ""),
         (Method::POST, format!("/v1/admin/keys/{id}/rotate"), "{}"),
         (Method::GET, "/v1/admin/license".to_owned(), ""),
+        (Method::GET, "/v1/admin/nodes".to_owned(), ""),
     ] {
         let answer = rig.admin.send(method, &path, Bytes::from(body)).await.unwrap();
         answer.failure(404, "not_found").unwrap();

@@ -2,14 +2,55 @@
 
 use std::{str::FromStr, time::Duration};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use jiff::{Span, SpanRelativeTo};
 use sortie_api::{
     KeyId, Timestamp,
     usage::{Day, UsageDimension},
 };
 
-use super::ListArgs;
+use super::{EngineArgs, KeyRole, ListArgs};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Make a key and print it, this once
+    Create {
+        /// What it is for
+        name: String,
+        /// What it may do
+        #[arg(long, value_enum, default_value_t = KeyRole::Member)]
+        role: KeyRole,
+        #[command(flatten)]
+        expiry: Expiry,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// List the keys, without their secrets
+    List(ListArgs),
+    /// Give a key a new secret and print it, this once
+    ///
+    /// The secret before it works on for the grace. Where the data folder holds the key, its file is replaced.
+    Rotate {
+        key: KeyId,
+        /// How long the secret before it works: 0s to 7d [default: 1h]
+        #[arg(long, value_name = "DURATION")]
+        grace: Option<Grace>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Revoke a key
+    Revoke {
+        key: KeyId,
+        #[command(flatten)]
+        engine: EngineArgs,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodesCommand {
+    /// List the nodes, what state each is in and how many runs it has
+    List(ListArgs),
+}
 
 /// When a key stops working.
 #[derive(Clone, Copy, Debug, Args)]

@@ -10,6 +10,7 @@ mod doctor;
 mod files;
 mod keys;
 mod models;
+mod nodes;
 mod replay;
 mod run;
 mod runs;
@@ -55,6 +56,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Budgets(command) => budgets::execute(&context, command).await,
         Command::Files(command) => files::execute(&context, command).await,
         Command::Keys(command) => keys::execute(&context, command).await,
+        Command::Nodes(command) => nodes::execute(&context, command).await,
         Command::Audit(args) => administration::audit(&context, &args).await,
         Command::Usage(args) => administration::usage(&context, &args).await,
         Command::License(args) => administration::license(&context, &args).await,

@@ -36,6 +36,7 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     };
     told_to_stop.set(interruption());
     tracing::info!(
+        drain_seconds = config.drain.as_secs(),
         grace_seconds = config.shutdown_grace.as_secs(),
         "stopping; a second signal stops at once"
     );

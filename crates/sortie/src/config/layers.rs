@@ -39,6 +39,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("anonymous_rate_limit_per_minute", Kind::Integer),
     ("trusted_proxies", Kind::List),
     ("private_addresses", Kind::List),
+    ("drain_seconds", Kind::Integer),
     ("shutdown_grace_seconds", Kind::Integer),
     ("retention_days", Kind::Integer),
     ("default_model", Kind::Text),

@@ -85,6 +85,7 @@ pub(crate) struct Config {
     pub(crate) rate_limit_per_minute: u32,
     pub(crate) anonymous_rate_limit_per_minute: u32,
     pub(crate) trusted_proxies: Vec<IpAddr>,
+    pub(crate) drain: Duration,
     pub(crate) shutdown_grace: Duration,
     /// What a run without retention costs more, in percent.
     pub(crate) surcharge_percent: u32,
@@ -196,6 +197,7 @@ impl Config {
             rate_limit_per_minute: read.at_least_one("rate_limit_per_minute")?,
             anonymous_rate_limit_per_minute: read.at_least_one("anonymous_rate_limit_per_minute")?,
             trusted_proxies: read.addresses("trusted_proxies")?,
+            drain: Duration::from_secs(read.integer("drain_seconds", 0, 3_600)?),
             shutdown_grace: Duration::from_secs(read.integer("shutdown_grace_seconds", 0, 86_400)?),
             surcharge_percent: read.integer("surcharge_percent", 0, 1_000)?,
             memory_bytes: read.integer("zero_data_retention.memory_bytes", 1 << 20, i64::MAX)?,

@@ -8,6 +8,7 @@
 mod administration;
 mod budgets;
 mod cli;
+mod cluster;
 mod connections;
 mod documentation;
 mod errors;

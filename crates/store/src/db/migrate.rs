@@ -85,6 +85,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "budgets",
         text: include_str!("../../../../migrations/0012_budgets.sql"),
     },
+    Migration {
+        version: 15,
+        name: "cluster",
+        text: include_str!("../../../../migrations/0015_cluster.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.
@@ -215,6 +220,97 @@ mod tests {
     fn a_newer_database_is_refused() {
         let message = versions(&TWO, &[(1, "a"), (2, "b"), (3, "c")]).unwrap_err();
         assert!(message.contains("newer than this program"), "{message}");
+    }
+
+    /// Statements of a migration, without comments, their words apart by one space.
+    fn statements(text: &str) -> Vec<String> {
+        let code: Vec<&str> = text
+            .lines()
+            .map(|line| line.split_once("--").map_or(line, |(code, _)| code))
+            .collect();
+        code.join("\n")
+            .split(';')
+            .map(|statement| statement.split_whitespace().collect::<Vec<_>>().join(" "))
+            .filter(|statement| !statement.is_empty())
+            .collect()
+    }
+
+    /// What a node of the version before could stumble over, in a statement of a migration that has made these tables and
+    /// columns itself.
+    fn breaks_older_nodes(statement: &str, made: &[String]) -> Option<&'static str> {
+        let words: Vec<&str> = statement.split(' ').collect();
+        let is_new = |table: &str| made.iter().any(|made| made == table);
+        match &words[..] {
+            ["CREATE", "TABLE", ..] | ["CREATE", "INDEX", ..] => None,
+            ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] => {
+                // On a column that older nodes leave empty it holds nothing against them.
+                let on_new_column = made.iter().any(|made| {
+                    made.strip_prefix(&format!("{table}."))
+                        .is_some_and(|column| statement.ends_with(&format!("WHERE {column} IS NOT NULL")))
+                });
+                (!is_new(table) && !on_new_column).then_some("what older nodes write may break the index")
+            }
+            ["ALTER", "TABLE", _, "ADD", "COLUMN", _, rest @ ..] => {
+                let rest = rest.join(" ");
+                (rest.contains("NOT NULL") && !rest.contains("DEFAULT"))
+                    .then_some("older nodes insert rows without the column")
+            }
+            ["INSERT", "INTO", table, ..] => {
+                (!is_new(table)).then_some("rows that older nodes do not expect")
+            }
+            _ => Some("not an expansion"),
+        }
+    }
+
+    fn broken(text: &str) -> Vec<(String, &'static str)> {
+        let statements = statements(text);
+        let made: Vec<String> = statements
+            .iter()
+            .filter_map(|statement| match &statement.split(' ').collect::<Vec<_>>()[..] {
+                ["CREATE", "TABLE", table, ..] => Some((*table).to_owned()),
+                ["ALTER", "TABLE", table, "ADD", "COLUMN", column, ..] => Some(format!("{table}.{column}")),
+                _ => None,
+            })
+            .collect();
+        statements
+            .into_iter()
+            .filter_map(|statement| breaks_older_nodes(&statement, &made).map(|why| (statement, why)))
+            .collect()
+    }
+
+    #[test]
+    fn every_migration_leaves_older_nodes_their_tables() {
+        for migration in MIGRATIONS {
+            assert_eq!(broken(migration.text), [], "{}", migration.name);
+        }
+    }
+
+    #[test]
+    fn what_would_break_older_nodes_is_seen() {
+        for text in [
+            "DROP TABLE run;",
+            "ALTER TABLE run RENAME COLUMN status TO state;",
+            "ALTER TABLE run RENAME TO runs;",
+            "ALTER TABLE run ALTER COLUMN status TYPE BIGINT;",
+            "ALTER TABLE run DROP COLUMN status;",
+            "ALTER TABLE run ADD COLUMN more BIGINT NOT NULL;",
+            "ALTER TABLE run ADD COLUMN more BIGINT, ADD COLUMN most BIGINT NOT NULL;",
+            "CREATE UNIQUE INDEX one_each ON run (org_id);",
+            "DROP INDEX run_list;",
+            "UPDATE run SET status = 'gone';",
+            "DELETE FROM run;",
+            "INSERT INTO run (id) VALUES ('x');",
+        ] {
+            assert_eq!(broken(text).len(), 1, "{text}");
+        }
+        for text in [
+            "-- DROP nothing\nALTER TABLE run ADD COLUMN more {TEXT};",
+            "ALTER TABLE run ADD COLUMN more BIGINT NOT NULL DEFAULT 0;",
+            "CREATE TABLE new (id BIGINT NOT NULL);\nCREATE UNIQUE INDEX new_id ON new (id); INSERT INTO new (id) VALUES (1);",
+            "ALTER TABLE run ADD COLUMN more BIGINT;\nCREATE UNIQUE INDEX m ON run (more) WHERE more IS NOT NULL;",
+        ] {
+            assert_eq!(broken(text), [], "{text}");
+        }
     }
 
     #[test]

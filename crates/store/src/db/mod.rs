@@ -17,12 +17,12 @@ mod value;
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
     time::Duration,
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use self::job::{Access, Job, Queue, Task};
 pub(crate) use self::{
@@ -30,7 +30,10 @@ pub(crate) use self::{
     tx::{Stmt, Tx, batch},
     value::{Row, Val, vals},
 };
-use crate::types::{Error, Result};
+use crate::{
+    channel::{Heard, Said},
+    types::{Error, Result},
+};
 
 /// How long an urgent command may take.
 const URGENT: Duration = Duration::from_secs(2);
@@ -46,6 +49,8 @@ struct Inner {
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Where the channel between nodes goes; none where there is one node alone.
+    link: Option<postgres::Link>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
 }
@@ -56,6 +61,7 @@ struct Backend {
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
+    link: Option<postgres::Link>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
 }
@@ -80,6 +86,7 @@ impl Db {
                 urgent: backend.urgent,
                 reads: backend.reads,
                 threads: Mutex::new(backend.threads),
+                link: backend.link,
                 #[cfg(test)]
                 faults: backend.faults,
             }),
@@ -136,6 +143,21 @@ impl Db {
         let (job, answer) = job(Access::Read, 0, work);
         self.inner.reads.push(job)?;
         answered(answer).await
+    }
+
+    /// Opens a channel between nodes. Its thread ends once the sender is dropped, which has to be before the last handle.
+    #[expect(clippy::type_complexity, reason = "the two ends of one channel")]
+    pub(crate) fn channel(&self) -> Result<Option<(mpsc::Sender<Said>, mpsc::Receiver<Heard>)>> {
+        let Some(link) = &self.inner.link else {
+            return Ok(None);
+        };
+        let ends = postgres::open_channel(link.clone())?;
+        self.inner
+            .threads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(ends.thread);
+        Ok(Some((ends.say, ends.heard)))
     }
 
     /// `work` on a transaction that fails on order.

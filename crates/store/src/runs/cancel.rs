@@ -37,13 +37,18 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     let mut change = vals![org, id, RunStatus::Cancelled, event.at];
     change.extend([a, b, c, d]);
     change.extend(held()?);
-    let [_, changed, _, _, _, released, found] = batch(
+    let [_, _, changed, _, _, _, released, found] = batch(
         tx,
         &[
             // Nobody can claim it any more, so it stays as free or as held as this statement finds it. Said in this
             // way, the index of the waiting runs cannot serve it, which would walk those of the organization.
             Stmt::new(
                 "DELETE FROM queue WHERE run_id = $2 AND org_id = $1 AND COALESCE(node_id, -1) < 0",
+                vals![org, id],
+            ),
+            // Of a run that a worker holds: the watch of its node finds it.
+            Stmt::new(
+                "UPDATE queue SET stopping = 1 WHERE run_id = $2 AND org_id = $1 AND COALESCE(node_id, -1) >= 0",
                 vals![org, id],
             ),
             Stmt::new(

@@ -5,8 +5,8 @@ use sortie_api::RunId;
 use super::moves::held;
 use crate::{
     Store,
-    db::vals,
-    types::{Error, Result},
+    db::{Stmt, batch, vals},
+    types::{Error, NodeId, Result, Watched},
 };
 
 impl Store {
@@ -42,18 +42,40 @@ impl Store {
         rows.iter().map(|row| row.parse(0)).collect()
     }
 
-    /// System: the last event of each of `runs` that exists, in no particular order.
-    pub async fn last_events(&self, runs: Vec<RunId>) -> Result<Vec<(RunId, i64)>> {
-        let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
-        let rows = self
+    /// System: the last event of each of `followed` that exists, and which of the runs that `node` holds were cancelled; both
+    /// in no particular order.
+    pub async fn watch(&self, node: NodeId, followed: Vec<RunId>) -> Result<Watched> {
+        let ids = serde_json::to_string(&followed).map_err(|error| Error::Corrupt(error.to_string()))?;
+        let [positions, cancelled] = self
             .db
             .read(move |tx| {
-                tx.query_all(
-                    "SELECT id, last_event FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
-                    vals![ids.as_str()],
+                batch(
+                    tx,
+                    &[
+                        Stmt::new(
+                            "SELECT id, last_event FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                            vals![ids.as_str()],
+                        ),
+                        Stmt::new(
+                            "SELECT run_id FROM queue WHERE node_id = $1 AND stopping IS NOT NULL \
+                             ORDER BY node_id, run_id",
+                            vals![node],
+                        ),
+                    ],
                 )
             })
             .await?;
-        rows.iter().map(|row| Ok((row.parse(0)?, row.int(1)?))).collect()
+        Ok(Watched {
+            positions: positions
+                .rows
+                .iter()
+                .map(|row| Ok((row.parse(0)?, row.int(1)?)))
+                .collect::<Result<_>>()?,
+            cancelled: cancelled
+                .rows
+                .iter()
+                .map(|row| row.parse(0))
+                .collect::<Result<_>>()?,
+        })
     }
 }

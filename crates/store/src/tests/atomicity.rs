@@ -19,7 +19,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT id, name, usage_until FROM organization ORDER BY id",
         "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until FROM api_key ORDER BY id",
         "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
-        "SELECT id, name, lease_until, ended_at, address FROM node ORDER BY id",
+        "SELECT id, name, lease_until, ended_at, address, draining_since FROM node ORDER BY id",
         "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
          error, resumes, surcharge_micros, output_expires_at FROM run ORDER BY id",
         "SELECT run_id, node_id FROM unretained ORDER BY run_id",
@@ -35,7 +35,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT run_id, output FROM run_output ORDER BY run_id",
         "SELECT run_id, seq, kind, data, created_at FROM event ORDER BY run_id, seq",
         "SELECT run_id, seq, data FROM journal ORDER BY run_id, seq",
-        "SELECT run_id, org_id, enqueued_at, node_id FROM queue ORDER BY run_id",
+        "SELECT run_id, org_id, enqueued_at, node_id, stopping FROM queue ORDER BY run_id",
         "SELECT turn, last_org FROM dispatch",
         "SELECT org_id, name, revision, updated_at, summary, definition FROM workflow ORDER BY org_id, name",
         "SELECT org_id, scope, limit_micros, period, since, updated_at FROM budget ORDER BY org_id, scope",
@@ -352,8 +352,9 @@ both! {
         let at = fixture.now();
         let later = at + std::time::Duration::from_hours(5);
         proves_atomic(fixture, async || fixture.store.heartbeat(node, later).await).await;
-        let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at, address: None };
+        let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at, address: None, version: "1".to_owned() };
         proves_atomic(fixture, async || fixture.store.register_node(new.clone()).await).await;
+        proves_atomic(fixture, async || fixture.store.drain_node(new.id, at).await).await;
         proves_atomic(fixture, async || fixture.store.deregister_node(new.id, at).await).await;
         let tired = fixture.tired(org, node).await.run;
         proves_atomic(fixture, async || fixture.store.deregister_node(node, at).await).await;

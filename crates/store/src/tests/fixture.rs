@@ -191,6 +191,7 @@ impl Fixture {
             started_at,
             lease_until: started_at + Duration::from_hours(1),
             address: Some(format!("http://{name}")),
+            version: "1.2.3".to_owned(),
         };
         let id = node.id;
         self.store.register_node(node).await.expect("a node");

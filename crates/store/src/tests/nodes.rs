@@ -12,6 +12,56 @@ fn runs(claims: &[Claim]) -> Vec<RunId> {
 }
 
 both! {
+    async fn operators_see_the_nodes_and_what_each_holds(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (second, first) = (fixture.node_named("b").await, fixture.node_named("a").await);
+        fixture.running(org, second).await;
+        let since = fixture.now();
+        fixture.store.drain_node(second, since).await.unwrap();
+        // Told again, it has been going since the first time.
+        fixture.store.drain_node(second, fixture.now()).await.unwrap();
+        let listed = fixture.store.list_nodes().await.unwrap();
+        let seen: Vec<_> = listed
+            .iter()
+            .map(|row| (row.node.id, &*row.node.name, row.draining_since, row.ended_at, row.runs))
+            .collect();
+        assert_eq!(seen, [(first, "a", None, None, 0), (second, "b", Some(since), None, 1)]);
+        assert_eq!(listed[0].node.address.as_deref(), Some("http://a"));
+        assert_eq!(listed[0].node.version, "1.2.3");
+        let at = fixture.now();
+        fixture.store.deregister_node(first, at).await.unwrap();
+        fixture.store.deregister_node(second, at).await.unwrap();
+        let left = fixture.store.list_nodes().await.unwrap();
+        assert_eq!(left.iter().map(|row| (row.node.id, row.ended_at)).collect::<Vec<_>>(), [(second, Some(at))]);
+    }
+
+    async fn the_watch_finds_what_was_cancelled_under_the_node_and_how_far_followed_runs_are(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, other) = (fixture.node().await, fixture.node().await);
+        let (kept, stopped) = (fixture.running(org, node).await, fixture.running(org, node).await);
+        let elsewhere = fixture.running(org, other).await;
+        let waiting = fixture.queued(org).await;
+        let unknown = fixture.run_id();
+        let nothing = fixture.store.watch(node, vec![]).await.unwrap();
+        assert_eq!(nothing, crate::Watched::default());
+        for run in [stopped.run, elsewhere.run, waiting] {
+            fixture.store.cancel_run(org, run, fixture.now()).await.unwrap();
+        }
+        let mut watched = fixture.store.watch(node, vec![kept.run, waiting, unknown]).await.unwrap();
+        watched.positions.sort_unstable();
+        assert_eq!(watched.positions, [(kept.run, kept.last_event), (waiting, 2)]);
+        assert_eq!(watched.cancelled, [stopped.run]);
+        // Another organization's cancel says nothing.
+        fixture.store.cancel_run(fixture.org().await, kept.run, fixture.now()).await.unwrap_err();
+        assert_eq!(fixture.store.watch(node, vec![]).await.unwrap().cancelled, [stopped.run]);
+        fixture
+            .store
+            .settle_run(stopped.run, stopped.attempt, Micros::ZERO, sortie_api::RunUsage::default())
+            .await
+            .unwrap();
+        assert_eq!(fixture.store.watch(node, vec![]).await.unwrap().cancelled, []);
+    }
+
     async fn runs_that_were_resumed_too_often_end_with_their_node(fixture: &Fixture) {
         let org = fixture.org().await;
         let (node, alive) = (fixture.node().await, fixture.node().await);

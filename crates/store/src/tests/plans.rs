@@ -69,7 +69,9 @@ async fn use_everything(fixture: &Fixture) {
         .unwrap();
     fixture.store.find_idempotent(org, "once").await.unwrap();
     fixture.store.position(fence.run, 1).await.unwrap_err();
-    fixture.store.last_events(vec![run]).await.unwrap();
+    fixture.store.watch(node, vec![run]).await.unwrap();
+    fixture.store.drain_node(node, fixture.now()).await.unwrap();
+    fixture.store.list_nodes().await.unwrap();
     fixture.store.held_runs(node).await.unwrap();
     fixture.store.progress(org, run).await.unwrap();
     fixture

@@ -359,6 +359,14 @@ pub(super) const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         Foreign::ItsOwn,
     ),
     (
+        "list_nodes",
+        Method::GET,
+        "/v1/admin/nodes",
+        "",
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
         "delete_key",
         Method::DELETE,
         "/v1/admin/keys/{key}",

@@ -5,13 +5,16 @@ use std::{sync::Arc, time::Duration};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{
-    Client, Config, Connection, NoTls,
+    Client, Config, Connection, NoTls, Socket,
     config::SslMode,
     tls::{MakeTlsConnect, TlsConnect},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::session::{Session, failure};
+use super::{
+    channel::{Ears, Line},
+    session::{Session, failure},
+};
 use crate::types::{Error, Result};
 
 /// How long making a connection may take, from the socket to the settings of the session. `connect_timeout` in the URL
@@ -31,7 +34,7 @@ const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '4s'; \
 
 /// Where the server is and how to speak to it.
 #[derive(Clone)]
-pub(super) struct Link {
+pub(in crate::db) struct Link {
     config: Config,
     timeout: Duration,
     tls: Option<MakeRustlsConnect>,
@@ -71,21 +74,47 @@ impl Link {
         Ok(Session::new(client))
     }
 
-    async fn client<T>(&self, runtime: &Runtime, tls: T) -> Result<Client>
+    /// A connection whose messages go to `ears`, on this runtime.
+    pub(super) async fn listening(&self, runtime: &Runtime, ears: &Ears) -> Result<Line> {
+        let line = async {
+            match &self.tls {
+                Some(tls) => {
+                    let (client, connection) = self.dial(tls.clone()).await?;
+                    Ok(Line::new(client, runtime.spawn(ears.clone().listen(connection))))
+                }
+                None => {
+                    let (client, connection) = self.dial(NoTls).await?;
+                    Ok(Line::new(client, runtime.spawn(ears.clone().listen(connection))))
+                }
+            }
+        };
+        tokio::time::timeout(self.timeout, line)
+            .await
+            .map_err(|_| Error::Unavailable("the database does not answer".to_owned()))?
+    }
+
+    async fn dial<T>(&self, tls: T) -> Result<(Client, Connection<Socket, T::Stream>)>
     where
-        T: MakeTlsConnect<tokio_postgres::Socket>,
-        T::Stream: Send + 'static,
-        <T::TlsConnect as TlsConnect<tokio_postgres::Socket>>::Future: Send,
+        T: MakeTlsConnect<Socket>,
     {
         // A wrong password or database is for the operator; to the caller the database is away.
         let away = |error: tokio_postgres::Error| Error::Unavailable(failure(&error).to_string());
-        let (client, connection): (Client, Connection<_, T::Stream>) =
-            self.config.connect(tls).await.map_err(away)?;
+        self.config.connect(tls).await.map_err(away)
+    }
+
+    async fn client<T>(&self, runtime: &Runtime, tls: T) -> Result<Client>
+    where
+        T: MakeTlsConnect<Socket>,
+        T::Stream: Send + 'static,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        let (client, connection) = self.dial(tls).await?;
         runtime.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(error = %describe(&error), "a database connection ended");
             }
         });
+        let away = |error: tokio_postgres::Error| Error::Unavailable(failure(&error).to_string());
         client.batch_execute(SETTINGS).await.map_err(away)?;
         Ok(client)
     }

@@ -5,19 +5,22 @@
 //! row locks, never by a value they read before. Commands that meet a deadlock or lose their connection before
 //! the commit are run again; only a commit whose answer was lost is reported as unknown.
 
+mod channel;
 mod connect;
 mod session;
 mod worker;
 
 use std::sync::Arc;
 
-use self::{connect::Link, session::Pipeline};
+use self::session::Pipeline;
+pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
     db::{Backend, Dialect, job::Queue, migrate, spawn, tx::Tx, value::vals},
     types::{Error, Result},
 };
 
-/// Threads, each with its connection. One more is for urgent jobs, so that they do not wait for a lock behind others.
+/// Threads, each with its connection. One more is for urgent jobs, so that they do not wait for a lock behind others;
+/// one for the channel between nodes, where it is opened.
 const CONNECTIONS: usize = 8;
 
 /// The advisory lock under which migrations run, across all nodes of the database.
@@ -50,6 +53,7 @@ pub(super) fn open(url: &str) -> Result<Backend> {
         writes: Arc::clone(&queue),
         reads: queue,
         threads,
+        link: Some(link),
         #[cfg(test)]
         faults,
     })

@@ -76,6 +76,7 @@ pub(super) fn open(path: &Path) -> Result<Backend> {
         writes,
         reads,
         threads,
+        link: None,
         #[cfg(test)]
         faults,
     })

@@ -1,0 +1,31 @@
+//! `GET /v1/admin/nodes`: the nodes of a self-hosted engine. Hosted, they are nobody's but the operator's: 404 here.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use sortie_api::{Mode, node::Node};
+
+use crate::{
+    app::App,
+    kit::{Admin, ApiError, ApiResult, Json},
+};
+
+/// List nodes
+///
+/// The processes of the engine, by name: those at work, and lost ones whose runs nobody has taken over yet. Self-hosted
+/// engines only.
+#[utoipa::path(
+    get, path = "/v1/admin/nodes", tag = "administration",
+    responses((status = 200, description = "The nodes.", body = [Node], example = json!([{
+        "id": "4316709281746219841", "name": "node-a", "address": "http://10.0.0.5:8080", "version": "0.1.0",
+        "state": "ready", "started_at": "2026-11-20T21:30:00.000Z", "lease_until": "2026-11-20T22:04:12.000Z",
+        "runs_at_work": 12
+    }]))),
+    security(("api_key" = ["admin"])),
+)]
+pub(crate) async fn list_nodes(State(app): State<Arc<App>>, _who: Admin) -> ApiResult<Json<Vec<Node>>> {
+    match app.engine.mode() {
+        Mode::SelfHosted => Ok(Json(app.engine.list_nodes().await?)),
+        Mode::Hosted => Err(ApiError::not_found("nodes are the operator's affair")),
+    }
+}

@@ -1,0 +1,236 @@
+//! Several nodes on one PostgreSQL: whatever a client does through one of them holds on all, at once.
+
+mod rolling;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use serde_json::json;
+use sortie_api::{Event, RunStatus, Timestamp, node::NodeState};
+use sortie_testkit::{Client, Database, Node, NodeOptions, client::Next};
+
+use crate::{
+    Checked,
+    kit::{at_work, exits, finals, plain, settled, text},
+    node_with,
+};
+
+/// So many measurements have a median that one late one does not move.
+const TIMES: usize = 9;
+
+/// Two nodes that share a database.
+async fn two(options: NodeOptions) -> anyhow::Result<(Node, Node)> {
+    let first = node_with(Database::Postgres, options).await?;
+    let second = first.beside().await?;
+    Ok((first, second))
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// How long ago an event was made.
+fn age(event: &Event) -> Duration {
+    since(event.created_at)
+}
+
+fn since(at: Timestamp) -> Duration {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the time of the nodes is that of the host"
+    )]
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    let made = u64::try_from(at.as_micros()).unwrap_or_default();
+    now.saturating_sub(Duration::from_micros(made))
+}
+
+/// The watch alone would show an event a quarter of a second late, as a median.
+#[tokio::test]
+async fn a_stream_through_another_node_is_hardly_behind() -> Checked {
+    let (first, second) = two(NodeOptions::default()).await?;
+    let prompt = "```wait 200\n```\n```sh\necho one\n```\n".repeat(TIMES);
+    let run = first.client()?.create(&json!({"prompt": prompt})).await?;
+    let mut stream = second.client()?.follow(&run.id.to_string(), None).await?;
+    let mut ages = Vec::new();
+    let done = loop {
+        match stream.next().await? {
+            Next::Event(event) if event.kind == "tool_start" => ages.push(age(&event)),
+            Next::Event(_) => {}
+            Next::Done(run) => break run,
+            Next::Closed => anyhow::bail!("the stream ended without done"),
+        }
+    };
+    assert_eq!(done["status"], "succeeded");
+    ensure!(ages.len() == TIMES, "{ages:?}");
+    ensure!(median(ages.clone()) < Duration::from_millis(150), "{ages:?}");
+    Ok(())
+}
+
+/// A read that waits on another node is answered when the run ends, not at the next look of the watch.
+#[tokio::test]
+async fn a_read_that_waits_on_another_node_is_answered_at_the_end() -> Checked {
+    let (first, second) = two(NodeOptions::default()).await?;
+    let (here, there) = (first.client()?, second.client()?);
+    let mut late = Vec::new();
+    for _ in 0..TIMES {
+        let run = here.create(&json!({"prompt": "```wait 150\n```\ndone"})).await?;
+        let answer = there
+            .get(&format!("/v1/runs/{}?wait=30", run.id))
+            .await?
+            .expect(200)?;
+        let run: sortie_api::Run = answer.read()?;
+        assert_eq!(run.status, RunStatus::Succeeded);
+        let ended = run.finished_at.context("it is final")?;
+        late.push(since(ended));
+    }
+    ensure!(median(late.clone()) < Duration::from_millis(150), "{late:?}");
+    Ok(())
+}
+
+/// Contract: through any node, within a second.
+#[tokio::test]
+async fn a_cancel_through_another_node_stops_the_worker_within_a_second() -> Checked {
+    let (first, second) = two(NodeOptions::default()).await?;
+    let (here, there) = (first.client()?, second.client()?);
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let id = at_work(&here).await?.id.to_string();
+        let begun = Instant::now();
+        let cancelled = there.cancel(&id).await?;
+        assert_eq!(cancelled.status, RunStatus::Cancelled);
+        // Its worker has stopped once it has said what the run cost.
+        settled(&there, &id).await?;
+        times.push(begun.elapsed());
+        let (events, run) = here.finished(&id).await?;
+        assert_eq!((run.status, finals(&events)), (RunStatus::Cancelled, 1));
+    }
+    ensure!(
+        times.iter().all(|took| *took < Duration::from_secs(1)),
+        "{times:?}"
+    );
+    Ok(())
+}
+
+/// A node that has no place leaves its runs to the others without waiting for their next look, which is a second away.
+#[tokio::test]
+async fn what_a_full_node_cannot_take_starts_on_another_at_once() -> Checked {
+    let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
+    let mut first = node_with(Database::Postgres, options).await?;
+    let here = first.client()?;
+    let blocking = at_work(&here).await?;
+    first.options_mut().environment.clear();
+    let second = first.beside().await?;
+    let there = second.client()?;
+    let mut times = Vec::new();
+    for _ in 0..TIMES {
+        let begun = Instant::now();
+        let run = here.create(&plain("quick")).await?;
+        let (_, done) = there.finished(&run.id.to_string()).await?;
+        assert_eq!(done.status, RunStatus::Succeeded);
+        times.push(begun.elapsed());
+    }
+    ensure!(median(times.clone()) < Duration::from_millis(300), "{times:?}");
+    assert_eq!(
+        here.run(&blocking.id.to_string()).await?.status,
+        RunStatus::Running
+    );
+    Ok(())
+}
+
+/// What a node leaves behind is taken over when it says goodbye, not at the next heartbeat of another.
+#[tokio::test]
+async fn runs_of_a_node_that_stops_go_on_at_once_on_another() -> Checked {
+    let options = NodeOptions::default().env("SORTIE_SHUTDOWN_GRACE_SECONDS", "0");
+    let (mut first, second) = two(options).await?;
+    let client = second.client()?;
+    let run = at_work(&first.client()?).await?;
+    let mut stream = client.follow(&run.id.to_string(), None).await?;
+    stream.until_status(RunStatus::Running).await?;
+    first.stop().await?;
+    let stopped = Instant::now();
+    stream.until(|event| event.kind == "resumed").await?;
+    let took = stopped.elapsed();
+    ensure!(
+        took < Duration::from_secs(1),
+        "{took:?} after the other node had stopped"
+    );
+    Ok(())
+}
+
+/// The name, state and runs of each node that `client` is shown.
+async fn nodes(client: &Client) -> anyhow::Result<Vec<(String, NodeState, i64)>> {
+    let listed: Vec<sortie_api::node::Node> = client.get("/v1/admin/nodes").await?.expect(200)?.read()?;
+    Ok(listed
+        .into_iter()
+        .map(|node| (node.name, node.state, node.runs_at_work))
+        .collect())
+}
+
+/// What administrators see of the nodes: those that are ready, one that is about to stop, and none that has stopped.
+#[tokio::test]
+async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
+    let options = NodeOptions::default()
+        .env("SORTIE_DRAIN_SECONDS", "3")
+        .env("SORTIE_SHUTDOWN_GRACE_SECONDS", "0")
+        .env("SORTIE_NODE_NAME", "a");
+    let mut first = node_with(Database::Postgres, options).await?;
+    "b".clone_into(&mut first.options_mut().environment[2].1);
+    let second = first.beside().await?;
+    let (here, there) = (first.client()?, second.client()?);
+    at_work(&here).await?;
+    let name = |name: &str, state, runs| (name.to_owned(), state, runs);
+    assert_eq!(
+        nodes(&there).await?,
+        [name("a", NodeState::Ready, 1), name("b", NodeState::Ready, 0)]
+    );
+    let command = |arguments: &[&str]| {
+        // Only the first node has the key in its folder.
+        let mut command = second.sortie(arguments);
+        command.env("SORTIE_API_KEY", second.key());
+        Ok::<_, anyhow::Error>(text(&exits(command, 0)?.stdout))
+    };
+    let table = command(&["nodes", "list"])?;
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[0][..4], ["NODE", "STATE", "RUNS", "VERSION"]);
+    assert_eq!(rows[1][..4], ["a", "ready", "1", env!("CARGO_PKG_VERSION")]);
+    assert_eq!(rows[2][..3], ["b", "ready", "0"]);
+    let listed: serde_json::Value = serde_json::from_str(&command(&["nodes", "list", "--json"])?)?;
+    assert_eq!(listed[0]["address"], first.url()?);
+
+    first.terminate()?;
+    let begun = Instant::now();
+    loop {
+        let listed = nodes(&there).await?;
+        if listed[0] == name("a", NodeState::Draining, 1) {
+            break;
+        }
+        ensure!(begun.elapsed() < Duration::from_secs(10), "{listed:?}");
+        // Nothing tells of the signal's arrival.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // It is not ready, and serves on.
+    here.get("/readyz").await?.failure(503, "unavailable")?;
+    let answer = here.get("/healthz").await?.expect(200)?;
+    assert_eq!(answer.header("connection")?, "close");
+    assert_eq!(
+        here.complete(&plain("still here")).await?.1.status,
+        RunStatus::Succeeded
+    );
+    ensure!(first.ended().await?.success());
+    let begun = Instant::now();
+    loop {
+        let listed = nodes(&there).await?;
+        if listed == [name("b", NodeState::Ready, 1)] {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < Duration::from_secs(10), "{listed:?}");
+        // Nothing tells of the takeover.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

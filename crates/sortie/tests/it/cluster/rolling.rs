@@ -1,0 +1,149 @@
+//! Nodes behind a load balancer that are stopped and started again, one after the other, under their clients' work.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use sortie_api::{Run, RunStatus};
+use sortie_testkit::{Balancer, Client, Database, NodeOptions, client::Next};
+use tokio::task::JoinSet;
+
+use crate::{Checked, kit::finals, node_with};
+
+const NODES: usize = 3;
+
+/// Clients of each kind, at work all the time.
+const CLIENTS: usize = 3;
+
+/// What one client does with each of its runs.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Follows it, and comes back where it was when its stream is closed.
+    Follows,
+    /// Asks for it with `?wait=` until it is final.
+    Waits,
+}
+
+/// Follows a run to its end: the events it was sent, over as many streams as it took.
+async fn follow(client: &Client, id: &str) -> Result<(usize, Run)> {
+    let (mut events, mut last) = (Vec::new(), None);
+    loop {
+        let mut stream = client.follow(id, last).await?;
+        loop {
+            match stream.next().await? {
+                Next::Event(event) => {
+                    last = Some(event.id);
+                    events.push(event);
+                }
+                Next::Done(run) => return Ok((finals(&events), serde_json::from_value(run)?)),
+                Next::Closed => break,
+            }
+        }
+    }
+}
+
+async fn wait(client: &Client, id: &str) -> Result<(usize, Run)> {
+    loop {
+        let answer = client.get(&format!("/v1/runs/{id}?wait=20")).await?;
+        let run: Run = answer.expect(200)?.read()?;
+        if run.status.is_final() {
+            return Ok((1, run));
+        }
+    }
+}
+
+/// Runs one after the other until it is told to stop: their ids.
+async fn work(client: Client, kind: Kind, request: Value, stop: Arc<AtomicBool>) -> Result<Vec<String>> {
+    let mut runs = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let id = client.create(&request).await.context("a create")?.id.to_string();
+        let ended = match kind {
+            Kind::Follows => follow(&client, &id).await,
+            Kind::Waits => wait(&client, &id).await,
+        };
+        let (finals, run) = ended.with_context(|| format!("run {} of a client that {kind:?}", runs.len()))?;
+        ensure!(
+            (finals, run.status) == (1, RunStatus::Succeeded),
+            "{finals} ends of {run:?}"
+        );
+        runs.push(id);
+    }
+    Ok(runs)
+}
+
+/// No request fails, and every run that was acknowledged succeeds exactly once: also those that take longer than the
+/// grace of a node that stops.
+#[tokio::test]
+async fn a_rolling_restart_fails_no_request_and_loses_no_run() -> Checked {
+    let options = NodeOptions::default()
+        .env("SORTIE_DRAIN_SECONDS", "2")
+        .env("SORTIE_SHUTDOWN_GRACE_SECONDS", "1");
+    let mut nodes = vec![node_with(Database::Postgres, options).await?];
+    while nodes.len() < NODES {
+        nodes.push(nodes[0].beside().await?);
+    }
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address()).collect::<Result<_>>()?;
+    let mut balancer = Balancer::start(addresses).await?;
+    balancer.until_ready(NODES).await?;
+    let client = Client::new(balancer.address(), Some(nodes[0].key().to_owned()));
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    let short = json!({"prompt": "```wait 40\n```\n```wait 40\n```\ndone"});
+    // Longer than a grace, and than a node is away.
+    let long = json!({"prompt": "```wait 1500\n```\n```wait 1500\n```\n```wait 1500\n```\ndone"});
+    for request in [short, long] {
+        for kind in [Kind::Follows, Kind::Waits] {
+            for _ in 0..CLIENTS {
+                clients.spawn(work(client.clone(), kind, request.clone(), Arc::clone(&stop)));
+            }
+        }
+    }
+    for node in &mut nodes {
+        let before = node.address()?;
+        node.terminate()?;
+        ensure!(node.ended().await?.success());
+        node.restart().await?;
+        balancer.replace(before, node.address()?);
+        balancer.until_ready(NODES).await?;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut runs = Vec::new();
+    while let Some(ended) = clients.join_next().await {
+        runs.extend(ended??);
+    }
+    ensure!(runs.len() > 4 * CLIENTS, "{} runs", runs.len());
+    let mut resumed = 0;
+    for id in &runs {
+        let (events, run) = client.finished(id).await?;
+        assert_eq!((run.status, finals(&events)), (RunStatus::Succeeded, 1), "{id}");
+        resumed += usize::from(events.iter().any(|event| event.kind == "resumed"));
+    }
+    ensure!(resumed > 0, "no run was handed over");
+    Ok(())
+}
+
+/// Without the time to find out, a load balancer still sends clients to a node that is about to stop: what the drain is for.
+#[tokio::test]
+async fn a_node_that_drains_serves_new_clients_until_it_stops() -> Checked {
+    let options = NodeOptions::default().env("SORTIE_DRAIN_SECONDS", "2");
+    let mut node = node_with(Database::Sqlite, options).await?;
+    let client = node.client()?;
+    let begun = std::time::Instant::now();
+    node.terminate()?;
+    let mut refused = 0;
+    while begun.elapsed() < Duration::from_millis(1_500) {
+        client.complete(&json!({"prompt": "x"})).await?;
+        refused += usize::from(client.get("/readyz").await?.status == 503);
+    }
+    ensure!(refused > 0, "it never said that it is not ready");
+    ensure!(node.ended().await?.success());
+    ensure!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+    Ok(())
+}

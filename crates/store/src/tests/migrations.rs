@@ -1,0 +1,105 @@
+//! What a newer version may do to a database on which nodes of an older one work.
+
+use super::{both, fixture::Fixture};
+use crate::db::{Tx, vals};
+
+/// Every table that nodes write to while they work.
+const TABLES: &[&str] = &[
+    "organization",
+    "api_key",
+    "audit",
+    "node",
+    "run",
+    "run_definition",
+    "run_output",
+    "run_tag",
+    "event",
+    "journal",
+    "queue",
+    "dispatch",
+    "delivery",
+    "budget",
+    "budget_window",
+    "budget_hold",
+    "unretained",
+    "usage_day",
+];
+
+/// Does to every table what a later version may do: `expand`, in the words of `docs/STORAGE.md`.
+async fn expand(fixture: &Fixture) {
+    fixture
+        .store
+        .db
+        .write(|tx: &mut dyn Tx| {
+            for table in TABLES {
+                // A statement is known by its address, so it is never freed.
+                let text = |sql: String| -> &'static str { Box::leak(sql.into_boxed_str()) };
+                tx.exec(
+                    text(format!("ALTER TABLE {table} ADD COLUMN later_text TEXT")),
+                    vals![],
+                )?;
+                tx.exec(
+                    text(format!(
+                        "ALTER TABLE {table} ADD COLUMN later_number BIGINT NOT NULL DEFAULT 7"
+                    )),
+                    vals![],
+                )?;
+                tx.exec(
+                    text(format!("CREATE INDEX later_{table} ON {table} (later_number)")),
+                    vals![],
+                )?;
+            }
+            tx.exec("CREATE TABLE later (id BIGINT NOT NULL PRIMARY KEY)", vals![])?;
+            tx.exec(
+                "INSERT INTO migration (version, name, checksum) VALUES (9999, 'later', 'x')",
+                vals![],
+            )
+            .map(drop)
+        })
+        .await
+        .unwrap();
+}
+
+/// A run through its whole life, and one that is cancelled under its worker.
+async fn work(fixture: &Fixture) {
+    let org = fixture.org().await;
+    let node = fixture.node().await;
+    let fence = fixture.running(org, node).await;
+    let done = fixture
+        .store
+        .finish_run(fence, fixture.succeeded("done"))
+        .await
+        .unwrap();
+    assert_eq!(fixture.get(org, fence.run).await, done);
+    let fence = fixture.running(org, node).await;
+    fixture
+        .store
+        .cancel_run(org, fence.run, fixture.now())
+        .await
+        .unwrap();
+    let (run, attempt) = (fence.run, fence.attempt);
+    assert_eq!(fixture.store.watch(node, vec![]).await.unwrap().cancelled, [run]);
+    fixture
+        .store
+        .settle_run(
+            run,
+            attempt,
+            sortie_api::Micros::ZERO,
+            sortie_api::RunUsage::default(),
+        )
+        .await
+        .unwrap();
+    fixture.store.heartbeat(node, fixture.now()).await.unwrap();
+    fixture.take_over(node, fixture.now(), 10).await;
+    fixture.store.list_nodes().await.unwrap();
+    fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+}
+
+both! {
+    async fn a_node_at_work_goes_on_while_a_newer_one_expands_its_tables(fixture: &Fixture) {
+        // Its statements are prepared by now, with the columns of before.
+        work(fixture).await;
+        expand(fixture).await;
+        work(fixture).await;
+    }
+}

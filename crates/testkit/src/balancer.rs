@@ -1,0 +1,141 @@
+//! A load balancer for tests: hands each connection to the next node that says that it is ready, and nothing else.
+//!
+//! It tries nothing again: what a node refuses, or breaks off, its client sees.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::client::{Client, PATIENCE};
+
+/// How often each node is asked whether it is ready.
+pub const PROBE: Duration = Duration::from_millis(50);
+
+/// A running balancer; dropping it stops it.
+#[derive(Debug)]
+pub struct Balancer {
+    address: SocketAddr,
+    nodes: Arc<Nodes>,
+    ready: watch::Receiver<usize>,
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Debug, Default)]
+struct Nodes {
+    /// Where each is, and whether it was ready when it was last asked.
+    known: Mutex<Vec<(SocketAddr, bool)>>,
+    turn: AtomicUsize,
+}
+
+impl Nodes {
+    fn known(&self) -> MutexGuard<'_, Vec<(SocketAddr, bool)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next one that is ready.
+    fn next(&self) -> Option<SocketAddr> {
+        let ready: Vec<SocketAddr> = self
+            .known()
+            .iter()
+            .filter(|node| node.1)
+            .map(|node| node.0)
+            .collect();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        ready.get(turn.checked_rem(ready.len())?).copied()
+    }
+
+    async fn probe(&self, told: &watch::Sender<usize>) {
+        let addresses: Vec<SocketAddr> = self.known().iter().map(|node| node.0).collect();
+        for address in addresses {
+            let answer = Client::new(address, None).get("/readyz").await;
+            let is_ready = answer.is_ok_and(|answer| answer.status == 200);
+            for node in self.known().iter_mut().filter(|node| node.0 == address) {
+                node.1 = is_ready;
+            }
+        }
+        told.send_replace(self.known().iter().filter(|node| node.1).count());
+    }
+}
+
+impl Balancer {
+    /// Listens on a free port, with these nodes behind it, none of them known to be ready.
+    pub async fn start(addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let nodes = Arc::new(Nodes::default());
+        nodes
+            .known()
+            .extend(addresses.into_iter().map(|address| (address, false)));
+        let (told, ready) = watch::channel(0);
+        let mut tasks = JoinSet::new();
+        let probed = Arc::clone(&nodes);
+        tasks.spawn(async move {
+            loop {
+                probed.probe(&told).await;
+                tokio::time::sleep(PROBE).await;
+            }
+        });
+        let served = Arc::clone(&nodes);
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                // Those that have ended are let go.
+                while connections.try_join_next().is_some() {}
+                connections.spawn(pass(client, served.next()));
+            }
+        });
+        Ok(Self {
+            address,
+            nodes,
+            ready,
+            _tasks: tasks,
+        })
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A node has another address from here on.
+    pub fn replace(&self, before: SocketAddr, after: SocketAddr) {
+        for node in self.nodes.known().iter_mut().filter(|node| node.0 == before) {
+            *node = (after, false);
+        }
+    }
+
+    /// Returns once so many nodes are ready, and have been asked since the call.
+    pub async fn until_ready(&mut self, count: usize) -> Result<()> {
+        self.ready.mark_unchanged();
+        loop {
+            timeout(PATIENCE, self.ready.changed())
+                .await
+                .context("the nodes do not become ready")??;
+            if *self.ready.borrow_and_update() >= count {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Carries the bytes of one connection both ways. Without a node the client sees its connection closed.
+async fn pass(mut client: TcpStream, node: Option<SocketAddr>) {
+    let Some(node) = node else { return };
+    if let Ok(mut node) = TcpStream::connect(node).await {
+        // Whichever side breaks off, the other sees it as the end of its connection.
+        let _ended = tokio::io::copy_bidirectional(&mut client, &mut node).await;
+    }
+}
