@@ -310,3 +310,20 @@ fn a_short_key_of_an_empty_text_takes_nothing_out() {
     let transport = Transport::new(client, url, headers, Some(Credential::new("")));
     assert_eq!(transport.clean("abc"), "abc");
 }
+
+#[tokio::test]
+async fn a_refusal_is_told_by_its_kind() {
+    for (status, said, kind) in [
+        (429, "slow down", ErrorKind::RateLimit),
+        (401, "who are you", ErrorKind::Credential),
+        (403, "not you", ErrorKind::Credential),
+        (408, "too slow", ErrorKind::Timeout),
+        (500, "broken", ErrorKind::Server),
+        (529, "overloaded", ErrorKind::Server),
+        (413, "too long", ErrorKind::TooLarge),
+        (400, "no such field", ErrorKind::Request),
+    ] {
+        let body = json!({"error": {"message": said}}).to_string();
+        assert_eq!(refusal(Answer::status(status, body)).await.kind, kind, "{status}");
+    }
+}

@@ -8,7 +8,7 @@
 mod dialect;
 #[cfg(test)]
 pub(crate) mod fault;
-mod job;
+pub(crate) mod job;
 mod migrate;
 mod postgres;
 mod sqlite;
@@ -19,9 +19,10 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use self::job::{Access, Job, Queue, Task};
@@ -30,7 +31,10 @@ pub(crate) use self::{
     tx::{Stmt, Tx, batch},
     value::{Row, Val, vals},
 };
-use crate::types::{Error, Result};
+use crate::{
+    metrics::{Looked, Metrics},
+    types::{Error, Result},
+};
 
 /// How long an urgent command may take.
 const URGENT: Duration = Duration::from_secs(2);
@@ -46,6 +50,8 @@ struct Inner {
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    metrics: Metrics,
+    wal: Option<PathBuf>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
 }
@@ -56,6 +62,8 @@ struct Backend {
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
+    /// The write-ahead log, where it is a file of this machine.
+    wal: Option<PathBuf>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
 }
@@ -63,12 +71,14 @@ struct Backend {
 impl Db {
     /// Opens `sqlite:PATH` or `postgres://…` and brings its tables to this version.
     pub(crate) async fn open(url: &str) -> Result<Self> {
+        let metrics = Metrics::default();
+        let measured = metrics.clone();
         let backend = if let Some(path) = url.strip_prefix("sqlite:") {
             let path = PathBuf::from(path);
-            off_runtime(move || sqlite::open(&path)).await?
+            off_runtime(move || sqlite::open(&path, &measured)).await?
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             let url = url.to_owned();
-            off_runtime(move || postgres::open(&url)).await?
+            off_runtime(move || postgres::open(&url, &measured)).await?
         } else {
             return Err(Error::Database(
                 "the database URL must start with sqlite: or postgres://".to_owned(),
@@ -80,6 +90,8 @@ impl Db {
                 urgent: backend.urgent,
                 reads: backend.reads,
                 threads: Mutex::new(backend.threads),
+                metrics,
+                wal: backend.wal,
                 #[cfg(test)]
                 faults: backend.faults,
             }),
@@ -104,7 +116,7 @@ impl Db {
         #[cfg(test)]
         let work = self.faulty(work);
         let (job, answer) = job(Access::Write, bytes, work);
-        self.inner.writes.push(job)?;
+        self.push(&self.inner.writes, job)?;
         answered(answer).await
     }
 
@@ -134,8 +146,35 @@ impl Db {
         #[cfg(test)]
         let work = self.faulty(work);
         let (job, answer) = job(Access::Read, 0, work);
-        self.inner.reads.push(job)?;
+        self.push(&self.inner.reads, job)?;
         answered(answer).await
+    }
+
+    fn push(&self, queue: &Queue, job: Box<dyn Job>) -> Result<()> {
+        queue
+            .push(job)
+            .inspect_err(|_| self.inner.metrics.refused())
+    }
+
+    /// Registers what is measured.
+    pub(crate) fn register_metrics(&self, registry: &mut Registry) {
+        let mut queues: Vec<Arc<Queue>> = Vec::with_capacity(3);
+        for queue in [&self.inner.writes, &self.inner.urgent, &self.inner.reads] {
+            // A back end may serve several kinds of commands from one.
+            if !queues.iter().any(|known| Arc::ptr_eq(known, queue)) {
+                queues.push(Arc::clone(queue));
+            }
+        }
+        let threads = match self.inner.threads.lock() {
+            Ok(threads) => threads.len(),
+            Err(poisoned) => poisoned.into_inner().len(),
+        };
+        let looked = Looked {
+            queues,
+            threads,
+            wal: self.inner.wal.clone(),
+        };
+        self.inner.metrics.register(looked, registry);
     }
 
     /// `work` on a transaction that fails on order.
@@ -182,6 +221,7 @@ where
     let task = Task {
         access,
         bytes,
+        queued_at: Instant::now(),
         work,
         value: None,
         reply,

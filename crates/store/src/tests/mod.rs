@@ -14,6 +14,7 @@ mod fixture;
 mod keys;
 mod model;
 mod nodes;
+mod observe;
 mod plans;
 mod races;
 mod read;

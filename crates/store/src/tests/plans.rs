@@ -71,6 +71,7 @@ async fn use_everything(fixture: &Fixture) {
     fixture.store.position(fence.run, 1).await.unwrap_err();
     fixture.store.last_events(vec![run]).await.unwrap();
     fixture.store.held_runs(node).await.unwrap();
+    fixture.store.observe(fixture.now()).await.unwrap();
     fixture.store.progress(org, run).await.unwrap();
     fixture
         .store

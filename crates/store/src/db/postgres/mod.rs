@@ -14,6 +14,7 @@ use std::sync::Arc;
 use self::{connect::Link, session::Pipeline};
 use crate::{
     db::{Backend, Dialect, job::Queue, migrate, spawn, tx::Tx, value::vals},
+    metrics::Metrics,
     types::{Error, Result},
 };
 
@@ -27,7 +28,7 @@ const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
 const OLDEST_SERVER: i64 = 140_000;
 
 /// Connects, migrates and starts the threads; each connects at its first job.
-pub(super) fn open(url: &str) -> Result<Backend> {
+pub(super) fn open(url: &str, metrics: &Metrics) -> Result<Backend> {
     let link = Link::new(url)?;
     apply_migrations(&link)?;
     let (queue, urgent) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
@@ -37,6 +38,7 @@ pub(super) fn open(url: &str) -> Result<Backend> {
     for number in 0..=CONNECTIONS {
         let worker = worker::Worker::new(
             link.clone(),
+            metrics.clone(),
             #[cfg(test)]
             Arc::clone(&faults),
         )?;
@@ -50,6 +52,7 @@ pub(super) fn open(url: &str) -> Result<Backend> {
         writes: Arc::clone(&queue),
         reads: queue,
         threads,
+        wal: None,
         #[cfg(test)]
         faults,
     })
