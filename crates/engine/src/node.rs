@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use sortie_api::{OrgId, RunId};
+use sortie_api::{OrgId, RunId, RunStatus};
 use sortie_sandbox::Workdir;
 use sortie_store::{Claim, Error as StoreError, Expired, NewNode, NodeId, Store, Sweep};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -21,6 +21,7 @@ use crate::{
     callbacks::Hints,
     clock::random,
     hub::Hub,
+    metrics::{Metrics, Renewal},
     worker::{Active, Places, StopReason, Turn},
 };
 
@@ -66,6 +67,7 @@ pub(crate) struct Lifeline {
     pub(crate) places: Places,
     pub(crate) identity: Identity,
     pub(crate) callbacks: Hints,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What the last look at the store found unlike this node's own registry.
@@ -117,7 +119,13 @@ impl Lifeline {
 
     async fn renew(&self) -> Result<(), Error> {
         let until = self.options.clock.now() + self.options.lease;
-        match self.store.heartbeat(self.identity.get(), until).await {
+        let renewed = self.store.heartbeat(self.identity.get(), until).await;
+        self.metrics.renewed(match &renewed {
+            Ok(()) => Renewal::Renewed,
+            Err(StoreError::Fenced) => Renewal::Lost,
+            Err(_) => Renewal::Failed,
+        });
+        match renewed {
             Err(StoreError::Fenced) => {
                 // Silent for longer than the lease: others may have taken this node's runs over.
                 tracing::warn!("this node was declared lost; its runs are given up and it starts afresh");
@@ -151,7 +159,7 @@ impl Lifeline {
             let all_ended = swept.ended.len() < SWEEP as usize;
             let all_taken = places == 0 || swept.taken.len() < places as usize;
             self.tell_ended(&swept.ended);
-            go_on(&turn, swept.taken);
+            self.go_on(&turn, swept.taken);
             if all_ended && all_taken {
                 return Ok(());
             }
@@ -164,6 +172,7 @@ impl Lifeline {
         }
         for (_, run) in ended {
             tracing::warn!(%run, "a run that cannot go on is ended as interrupted");
+            self.metrics.ended(RunStatus::Interrupted);
             self.hub.ended(*run);
         }
     }
@@ -214,16 +223,17 @@ impl Lifeline {
         let (at, price) = (self.options.clock.now(), self.options.compute_micros_per_second);
         let swept = self.store.retake_held(node, runs, at, price).await?;
         self.tell_ended(&swept.ended);
-        go_on(&turn, swept.taken);
+        self.go_on(&turn, swept.taken);
         Ok(())
     }
-}
 
-/// Works on runs that were taken over.
-fn go_on(turn: &Turn<'_>, taken: Vec<Claim>) {
-    for claim in taken {
-        tracing::warn!(run = %claim.fence.run, "a run whose worker was lost is taken over");
-        turn.start(claim);
+    /// Works on runs that were taken over.
+    fn go_on(&self, turn: &Turn<'_>, taken: Vec<Claim>) {
+        for claim in taken {
+            tracing::warn!(run = %claim.fence.run, "a run whose worker was lost is taken over");
+            self.metrics.took_over();
+            turn.start(claim);
+        }
     }
 }
 
@@ -317,7 +327,7 @@ pub(crate) async fn watch(store: Store, hub: Hub, stop: CancellationToken) {
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::{Micros, RunStatus};
+    use sortie_api::Micros;
     use tempfile::TempDir;
     use tokio_util::task::TaskTracker;
 
@@ -346,11 +356,13 @@ mod tests {
         });
         let records = crate::testing::records(&store);
         let hub = Hub::new(records.clone(), CancellationToken::new());
+        let metrics = Arc::new(Metrics::default());
         let worker = Worker {
             records,
+            metrics: Arc::clone(&metrics),
             hub: hub.clone(),
             clock: options.clock.clone(),
-            models: Arc::new(Models::new(&sortie_models::Settings::default()).unwrap()),
+            models: Arc::new(Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap()),
             connections: Connections::new(
                 &options,
                 store.clone(),
@@ -375,6 +387,7 @@ mod tests {
             hub,
             places,
             callbacks: Hints::default(),
+            metrics,
         };
         (lifeline, claim.org, claim.fence.run, dir)
     }
