@@ -3,16 +3,21 @@
 //! A client that sends its header too slowly, or keeps an idle connection for too long, is let go. At the stop
 //! no connection is accepted, each one finishes the request it is at, and what is not done after a short grace is cut.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
-use axum::body::Body;
+use axum::{body::Body, response::Response};
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-
-use crate::gate::Gate;
 
 /// Time for the header of a request, counted from the answer before it: also how long a connection may be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
@@ -23,8 +28,14 @@ const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// Pause after an accept that failed for want of resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What answers the requests of a listener.
+pub(crate) trait Answers: Send + Sync + 'static {
+    /// Answers one request of the client at `peer`. What goes wrong is an answer too.
+    fn answers(&self, peer: IpAddr, request: Request<Body>) -> impl Future<Output = Response> + Send;
+}
+
 /// Serves until `stop`; returns when every connection is closed.
-pub(crate) async fn serve(listener: TcpListener, gate: Arc<Gate>, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, answers: Arc<impl Answers>, stop: CancellationToken) {
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -33,7 +44,7 @@ pub(crate) async fn serve(listener: TcpListener, gate: Arc<Gate>, stop: Cancella
         };
         match accepted {
             Ok((stream, peer)) => {
-                connections.spawn(serve_connection(stream, peer, Arc::clone(&gate), stop.clone()));
+                connections.spawn(serve_connection(stream, peer, Arc::clone(&answers), stop.clone()));
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
@@ -55,13 +66,18 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-async fn serve_connection(stream: TcpStream, peer: SocketAddr, gate: Arc<Gate>, stop: CancellationToken) {
+async fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    answers: Arc<impl Answers>,
+    stop: CancellationToken,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let service = service_fn(move |request: Request<Incoming>| {
-        let gate = Arc::clone(&gate);
-        async move { Ok::<_, Infallible>(gate.handle(peer.ip(), request.map(Body::new)).await) }
+        let answers = Arc::clone(&answers);
+        async move { Ok::<_, Infallible>(answers.answers(peer.ip(), request.map(Body::new)).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,5 +1,10 @@
 //! The figures as they are shown.
 
+#![expect(
+    clippy::float_cmp,
+    reason = "what is compared are counts, which are whole numbers"
+)]
+
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;

@@ -151,9 +151,7 @@ impl Db {
     }
 
     fn push(&self, queue: &Queue, job: Box<dyn Job>) -> Result<()> {
-        queue
-            .push(job)
-            .inspect_err(|_| self.inner.metrics.refused())
+        queue.push(job).inspect_err(|_| self.inner.metrics.refused())
     }
 
     /// Registers what is measured.
