@@ -277,10 +277,61 @@ pub struct Usage {
 pub struct ModelError {
     /// What happened, for people, without secrets.
     pub message: String,
+    /// What kind of failure it is, for those who count them.
+    pub kind: ErrorKind,
     /// Whether it may help to try again.
     pub retry: Retry,
     /// What the provider charges all the same, as far as it is known.
     pub usage: Usage,
+}
+
+/// The kinds of failures of a model call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The provider limits how often it may be asked (429).
+    RateLimit,
+    /// The provider is overloaded or broken (5xx).
+    Server,
+    /// There was no answer in time.
+    Timeout,
+    /// There was no connection, or it broke.
+    Connection,
+    /// The provider does not take the key (401, 403).
+    Credential,
+    /// The request is larger than the model's window.
+    TooLarge,
+    /// The provider refuses the request for what it is.
+    Request,
+    /// What the provider sent is no whole answer.
+    Answer,
+}
+
+impl ErrorKind {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::RateLimit,
+        Self::Server,
+        Self::Timeout,
+        Self::Connection,
+        Self::Credential,
+        Self::TooLarge,
+        Self::Request,
+        Self::Answer,
+    ];
+
+    /// The name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RateLimit => "rate_limit",
+            Self::Server => "server",
+            Self::Timeout => "timeout",
+            Self::Connection => "connection",
+            Self::Credential => "credential",
+            Self::TooLarge => "too_large",
+            Self::Request => "request",
+            Self::Answer => "answer",
+        }
+    }
 }
 
 /// Whether a failed call is tried again.
@@ -302,6 +353,7 @@ impl ModelError {
     pub fn fatal(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
+            kind: ErrorKind::Request,
             retry: Retry::Never,
             usage: Usage::default(),
         }
@@ -311,6 +363,7 @@ impl ModelError {
     pub fn retryable(message: impl Into<String>, after: Option<Duration>) -> Self {
         Self {
             message: message.into(),
+            kind: ErrorKind::Answer,
             retry: Retry::Soon { after },
             usage: Usage::default(),
         }

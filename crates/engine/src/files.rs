@@ -114,6 +114,7 @@ impl Engine {
         let staged = upload.staging.finish().await.map_err(storage)?;
         let (size, sha256) = (staged.size(), staged.sha256());
         let blob = self.0.contents.keep(caller.org, staged).await?;
+        self.0.metrics.uploaded(size);
         let content = (blob, sha256, size);
         self.name_content(caller, content, name, content_type).await
     }

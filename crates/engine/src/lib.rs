@@ -16,6 +16,7 @@ mod files;
 mod hub;
 mod intake;
 mod keys;
+mod metrics;
 mod models;
 mod news;
 mod no_sandbox;
@@ -38,6 +39,7 @@ mod workflows;
 
 use std::{sync::Arc, time::Duration};
 
+use prometheus_client::registry::Registry;
 use sortie_api::{
     KeyId, Mode, OrgId, OrganizationInfo, Role, RunStatus,
     key::{CreateKey, CreatedKey, RotateKey},
@@ -67,6 +69,7 @@ use crate::{
     files::Uploads,
     hub::Hub,
     keys::{CheckedKey, Keys},
+    metrics::{MeasuredSandbox, Metrics, Watched},
     models::Models,
     news::{News, TimerBell, Wake},
     no_sandbox::NoSandbox,
@@ -105,6 +108,9 @@ struct Inner {
     identity: Identity,
     keys: Keys,
     models: Arc<Models>,
+    metrics: Arc<Metrics>,
+    /// What is looked up when somebody asks for metrics.
+    watched: Watched,
     web: NodeWeb,
     connections: Connections,
     callbacks: Callbacks,
@@ -175,7 +181,9 @@ impl Engine {
             .as_ref()
             .map(|backend| backend.capabilities().level)
             .map_err(Clone::clone);
-        let (models, web) = (Arc::new(Models::new(&options.models)?), NodeWeb::new(&options)?);
+        let metrics = Arc::new(Metrics::default());
+        let models = Arc::new(Models::new(&options.models, &metrics.models)?);
+        let web = NodeWeb::new(&options)?;
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let contents = Contents::open(&options, store.clone()).await?;
         let (due, memory_dir) = (
@@ -195,8 +203,12 @@ impl Engine {
             collecting: Collecting::default(),
             active: active.clone(),
             options: Arc::clone(&options),
-            sandbox: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
+            sandbox: Arc::new(MeasuredSandbox {
+                backend: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
+                metrics: Arc::clone(&metrics),
+            }),
             web: web.clone(),
+            metrics: Arc::clone(&metrics),
         });
         let places = Places::new(worker, tracker.clone(), closing.clone());
         let lifeline = Lifeline {
@@ -207,6 +219,7 @@ impl Engine {
             places: places.clone(),
             callbacks: due.clone(),
             wake: wake.clone(),
+            metrics: Arc::clone(&metrics),
         };
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
@@ -217,6 +230,8 @@ impl Engine {
             uploads: Uploads::default(),
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
+            metrics,
+            watched: Watched::default(),
             web,
             own: Own::default(),
             work,
@@ -273,6 +288,7 @@ impl Engine {
                 &node.options,
                 records,
                 node.callbacks.clone(),
+                Arc::clone(&node.metrics),
                 node.delivered.clone(),
             );
             node.couriers.spawn(courier.run());
@@ -396,6 +412,25 @@ impl Engine {
     /// The deployment mode.
     pub fn mode(&self) -> Mode {
         self.0.options.mode
+    }
+
+    /// Registers everything that this node and its store measure, for OpenMetrics.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        let node = &self.0;
+        node.metrics.register(registry);
+        let own = metrics::Node {
+            active: node.active.clone(),
+            places: node.options.concurrency,
+            sandbox: node.places.sandbox().clone(),
+        };
+        node.watched.register(own, registry);
+        node.store.register_metrics(registry);
+    }
+
+    /// Looks up what the metrics tell of the whole database, where the last look is older than a second. Returns within two
+    /// seconds: a database that does not answer has its figures left out.
+    pub async fn look_around(&self) {
+        self.0.watched.look(self).await;
     }
 
     /// Whether the node can take runs: database and storage answer and the node is not about to stop.

@@ -6,6 +6,8 @@ use sortie_agent::Model;
 use sortie_api::model::ModelCatalog;
 use sortie_models::{Catalog, InvalidSettings, Settings, catalog};
 
+use crate::metrics::{ModelFigures, measured};
+
 pub(crate) struct Models {
     by_id: BTreeMap<String, Arc<dyn Model>>,
     catalog: ModelCatalog,
@@ -13,11 +15,12 @@ pub(crate) struct Models {
 
 impl Models {
     /// The models that the operator's settings make usable, `runbook` among them.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, InvalidSettings> {
+    pub(crate) fn new(settings: &Settings, figures: &ModelFigures) -> Result<Self, InvalidSettings> {
         let Catalog {
             default_model,
             models,
         } = catalog(settings)?;
+        let models = measured(models, figures);
         Ok(Self {
             catalog: ModelCatalog {
                 default_model,

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use sortie_api::{OrgId, RunId};
+use sortie_api::{OrgId, RunId, RunStatus};
 use sortie_sandbox::Workdir;
 use sortie_store::{Claim, Error as StoreError, Expired, NewNode, NodeId, Store, Sweep};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -21,6 +21,7 @@ use crate::{
     callbacks::Hints,
     clock::random,
     hub::Hub,
+    metrics::{Metrics, Renewal},
     news::Wake,
     worker::{Active, Places, StopReason, Turn},
 };
@@ -69,6 +70,7 @@ pub(crate) struct Lifeline {
     pub(crate) identity: Identity,
     pub(crate) callbacks: Hints,
     pub(crate) wake: Wake,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What the last look at the store found unlike this node's own registry.
@@ -131,7 +133,13 @@ impl Lifeline {
 
     async fn renew(&self) -> Result<(), Error> {
         let until = self.options.clock.now() + self.options.lease;
-        match self.store.heartbeat(self.identity.get(), until).await {
+        let renewed = self.store.heartbeat(self.identity.get(), until).await;
+        self.metrics.renewed(match &renewed {
+            Ok(()) => Renewal::Renewed,
+            Err(StoreError::Fenced) => Renewal::Lost,
+            Err(_) => Renewal::Failed,
+        });
+        match renewed {
             Err(StoreError::Fenced) => {
                 // Silent for longer than the lease: others may have taken this node's runs over.
                 tracing::warn!("this node was declared lost; its runs are given up and it starts afresh");
@@ -165,7 +173,7 @@ impl Lifeline {
             let all_ended = swept.ended.len() < SWEEP as usize;
             let all_taken = places == 0 || swept.taken.len() < places as usize;
             self.tell_ended(&swept.ended);
-            go_on(&turn, swept.taken);
+            self.go_on(&turn, swept.taken);
             if all_ended && all_taken {
                 return Ok(());
             }
@@ -178,6 +186,7 @@ impl Lifeline {
         }
         for (_, run) in ended {
             tracing::warn!(%run, "a run that cannot go on is ended as interrupted");
+            self.metrics.ended(RunStatus::Interrupted);
             self.hub.ended(*run);
         }
     }
@@ -228,16 +237,17 @@ impl Lifeline {
         let (at, price) = (self.options.clock.now(), self.options.compute_micros_per_second);
         let swept = self.store.retake_held(node, runs, at, price).await?;
         self.tell_ended(&swept.ended);
-        go_on(&turn, swept.taken);
+        self.go_on(&turn, swept.taken);
         Ok(())
     }
-}
 
-/// Works on runs that were taken over.
-fn go_on(turn: &Turn<'_>, taken: Vec<Claim>) {
-    for claim in taken {
-        tracing::warn!(run = %claim.fence.run, "a run whose worker was lost is taken over");
-        turn.start(claim);
+    /// Works on runs that were taken over.
+    fn go_on(&self, turn: &Turn<'_>, taken: Vec<Claim>) {
+        for claim in taken {
+            tracing::warn!(run = %claim.fence.run, "a run whose worker was lost is taken over");
+            self.metrics.took_over();
+            turn.start(claim);
+        }
     }
 }
 
@@ -361,7 +371,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::{Micros, RunStatus};
+    use sortie_api::Micros;
     use tempfile::TempDir;
     use tokio_util::task::TaskTracker;
 
@@ -394,11 +404,13 @@ mod tests {
             crate::news::News::default(),
             CancellationToken::new(),
         );
+        let metrics = Arc::new(Metrics::default());
         let worker = Worker {
             records,
+            metrics: Arc::clone(&metrics),
             hub: hub.clone(),
             clock: options.clock.clone(),
-            models: Arc::new(Models::new(&sortie_models::Settings::default()).unwrap()),
+            models: Arc::new(Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap()),
             connections: Connections::new(
                 &options,
                 store.clone(),
@@ -424,6 +436,7 @@ mod tests {
             places,
             callbacks: Hints::default(),
             wake: Wake::default(),
+            metrics,
         };
         (lifeline, claim.org, claim.fence.run, dir)
     }

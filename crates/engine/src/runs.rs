@@ -10,6 +10,7 @@ use crate::{
     clock::random,
     connections::secrets::Secrets,
     intake::{Intake, idempotency_key},
+    metrics::Trigger,
     unretained::{Admission, Output, Reader, Request},
     worker::StopReason,
 };
@@ -44,7 +45,14 @@ impl Engine {
                 (run, admission)
             }
         };
-        let created = node.store.create_run(run).await;
+        let created = node
+            .store
+            .create_run(run)
+            .await
+            .inspect_err(|error| node.metrics.refused(error));
+        if let Ok(Created::New(_)) = &created {
+            node.metrics.created(Trigger::Api);
+        }
         if let Some(admission) = admission {
             return recorded(admission, created);
         }
@@ -199,6 +207,7 @@ impl Engine {
             .await?
         {
             Cancelled::Now(run) => {
+                self.0.metrics.ended(run.status);
                 self.0.active.stop(id, StopReason::NotOurs);
                 if run.zero_data_retention && !self.0.active.contains(id) {
                     // A worker that has it closes it itself, behind its last words.

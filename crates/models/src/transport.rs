@@ -12,7 +12,7 @@ use http::{
 use reqwest::{Method, Response};
 use serde::Serialize;
 use serde_json::Value;
-use sortie_agent::model::{ModelError, Retry, Usage};
+use sortie_agent::model::{ErrorKind, ModelError, Retry, Usage};
 use sortie_api::Credential;
 use sortie_net::{EngineClient, sse};
 use url::Url;
@@ -107,6 +107,11 @@ impl Transport {
     /// The connection failed or broke: it may be tried again, unless the request could not even be written.
     fn broken(&self, error: reqwest::Error) -> ModelError {
         let is_ours = error.is_builder();
+        let kind = if error.is_timeout() {
+            ErrorKind::Timeout
+        } else {
+            ErrorKind::Connection
+        };
         let message = self.clean(&format!(
             "the model's provider: {}",
             sortie_net::Error::from(error)
@@ -114,7 +119,10 @@ impl Transport {
         if is_ours {
             ModelError::fatal(message)
         } else {
-            ModelError::retryable(message, None)
+            ModelError {
+                kind,
+                ..ModelError::retryable(message, None)
+            }
         }
     }
 
@@ -143,7 +151,16 @@ impl Transport {
             Retry::Never
         };
         let message = format!("the model's provider answered {}: {said}", status.as_u16());
+        let kind = match (status.as_u16(), retry) {
+            (429, _) => ErrorKind::RateLimit,
+            (401 | 403, _) => ErrorKind::Credential,
+            (408, _) => ErrorKind::Timeout,
+            (500.., _) => ErrorKind::Server,
+            (_, Retry::Smaller) => ErrorKind::TooLarge,
+            _ => ErrorKind::Request,
+        };
         ModelError {
+            kind,
             retry,
             ..ModelError::fatal(self.clean(&message))
         }

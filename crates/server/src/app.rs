@@ -7,7 +7,10 @@ use bytes::Bytes;
 use sortie_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
-use crate::kit::BodyBudget;
+use crate::{
+    kit::BodyBudget,
+    metrics::{Exposition, HttpMetrics},
+};
 
 /// The state of the router; handlers get it as `State<Arc<App>>`.
 pub(crate) struct App {
@@ -17,6 +20,10 @@ pub(crate) struct App {
     pub(crate) bodies: BodyBudget,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
+    /// What the server measures.
+    pub(crate) http: HttpMetrics,
+    /// `/metrics`; none where it has a listener of its own.
+    pub(crate) exposition: Option<Arc<Exposition>>,
     /// Cancelled when open streams must end.
     pub(crate) stop: CancellationToken,
 }

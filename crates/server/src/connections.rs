@@ -4,17 +4,21 @@
 //! to stop, each connection is closed behind the answer it is at. At the stop
 //! no connection is accepted, each one finishes the request it is at, and what is not done after a short grace is cut.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
-use axum::body::Body;
-use http::{HeaderValue, Request, header::CONNECTION};
+use axum::{body::Body, response::Response};
+use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use sortie_engine::Engine;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-
-use crate::gate::Gate;
 
 /// Time for the header of a request, counted from the answer before it: also how long a connection may be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
@@ -25,8 +29,14 @@ const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// Pause after an accept that failed for want of resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What answers the requests of a listener.
+pub(crate) trait Answers: Send + Sync + 'static {
+    /// Answers one request of the client at `peer`. What goes wrong is an answer too.
+    fn answers(&self, peer: IpAddr, request: Request<Body>) -> impl Future<Output = Response> + Send;
+}
+
 /// Serves until `stop`; returns when every connection is closed.
-pub(crate) async fn serve(listener: TcpListener, gate: Arc<Gate>, engine: Engine, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, answers: Arc<impl Answers>, stop: CancellationToken) {
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -35,8 +45,7 @@ pub(crate) async fn serve(listener: TcpListener, gate: Arc<Gate>, engine: Engine
         };
         match accepted {
             Ok((stream, peer)) => {
-                let served = (Arc::clone(&gate), engine.clone());
-                connections.spawn(serve_connection(stream, peer, served, stop.clone()));
+                connections.spawn(serve_connection(stream, peer, Arc::clone(&answers), stop.clone()));
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
@@ -61,24 +70,15 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
-    (gate, engine): (Arc<Gate>, Engine),
+    answers: Arc<impl Answers>,
     stop: CancellationToken,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let service = service_fn(move |request: Request<Incoming>| {
-        let (gate, engine) = (Arc::clone(&gate), engine.clone());
-        async move {
-            let mut response = gate.handle(peer.ip(), request.map(Body::new)).await;
-            if engine.is_draining() {
-                // The next request of this client comes by a connection that it makes then, to another node.
-                response
-                    .headers_mut()
-                    .insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            Ok::<_, Infallible>(response)
-        }
+        let answers = Arc::clone(&answers);
+        async move { Ok::<_, Infallible>(answers.answers(peer.ip(), request.map(Body::new)).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

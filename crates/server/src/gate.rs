@@ -3,9 +3,15 @@
 //!
 //! A request with a valid credential is counted against its key, any other against the client's network, whose guesses
 //! at credentials are looked up only as far as its quota goes. The health
-//! routes are not counted: a probe must not be told that a node is ill because it asked too often.
+//! routes and the metrics are not counted: a probe must not be told that a node is ill because it asked too often.
 
-use std::{any::Any, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::SystemTime};
+use std::{
+    any::Any,
+    net::IpAddr,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
 
 use axum::{
     Router,
@@ -15,7 +21,7 @@ use axum::{
 use futures_util::FutureExt as _;
 use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
-    header::{RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use sortie_api::{ErrorBody, ErrorCode, Role};
 use sortie_engine::{Engine, Hop, PEER_HEADER};
@@ -25,10 +31,12 @@ use tracing::Instrument as _;
 
 use crate::{
     Options,
+    connections::Answers,
     kit::{
         Advice, ApiError, Credential, DeprecationHeaders, Fault, Guesses, Passed, Quota, RateLimits,
         RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address, error_response, network,
     },
+    metrics::{HttpMetrics, Refused},
     routes,
 };
 
@@ -41,6 +49,7 @@ pub(crate) struct Gate {
     guesses: Guesses,
     trusted_proxies: Vec<IpAddr>,
     deprecation: DeprecationHeaders,
+    metrics: HttpMetrics,
     /// Seconds since 1970.
     clock: fn() -> u64,
 }
@@ -52,9 +61,24 @@ enum Counted {
     Network(Standing),
 }
 
+impl From<Counted> for Refused {
+    fn from(counted: Counted) -> Self {
+        match counted {
+            Counted::Key(_) => Self::Key,
+            Counted::Network(_) => Self::Network,
+        }
+    }
+}
+
 impl Gate {
     /// `seed` is a random number that makes this process's request ids its own.
-    pub(crate) fn new(engine: Engine, router: Router, options: &Options, seed: u64) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        router: Router,
+        options: &Options,
+        metrics: HttpMetrics,
+        seed: u64,
+    ) -> Self {
         Self {
             engine,
             router,
@@ -66,12 +90,14 @@ impl Gate {
             guesses: Guesses::new(options.anonymous_requests_per_minute),
             trusted_proxies: options.trusted_proxies.clone(),
             deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
+            metrics,
             clock: now_seconds,
         }
     }
 
-    /// Answers one request of the client at `peer`. Never fails: what goes wrong is an answer too.
-    pub(crate) async fn handle(&self, peer: IpAddr, mut request: Request<Body>) -> Response {
+    /// Answers one request of the client at `peer`.
+    async fn handle(&self, peer: IpAddr, mut request: Request<Body>) -> Response {
+        let began = Instant::now();
         let id = self.ids.of(request.headers());
         let span = tracing::info_span!("request", request.id = id.as_str());
         let address = client_address(peer, request.headers(), &self.trusted_proxies);
@@ -90,6 +116,8 @@ impl Gate {
         let mut response =
             answer.unwrap_or_else(|panic| ApiError::internal(panic_text(&*panic)).into_response());
 
+        self.metrics
+            .answered(&what.method, &mut response, began.elapsed());
         let status = response.status();
         if let Some(Fault(chain)) = response.extensions_mut().remove::<Fault>() {
             let _entered = span.enter();
@@ -139,7 +167,10 @@ impl Gate {
             // Its client was counted where it came in.
             request.extensions_mut().insert(Credential::Valid(peer));
             request.extensions_mut().insert(Passed(Hop::Second));
-        } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ) {
+        } else if !matches!(
+            request.uri().path(),
+            routes::HEALTHZ | routes::READYZ | routes::METRICS
+        ) {
             let credential = self.look_up(request.headers(), network).await;
             let now = (self.clock)();
             let by = match &credential {
@@ -151,6 +182,7 @@ impl Gate {
             *counted = Some(by);
             let (Counted::Key(standing) | Counted::Network(standing)) = by;
             let Some(credential) = credential.filter(|_| standing.admitted) else {
+                self.metrics.refused(by.into());
                 return ApiError::rate_limited(standing.reset).into_response();
             };
             request.extensions_mut().insert(credential);
@@ -202,6 +234,18 @@ impl Gate {
             }
             Err(error) => Credential::Unchecked(Arc::new(error)),
         })
+    }
+}
+
+impl Answers for Gate {
+    async fn answers(&self, peer: IpAddr, request: Request<Body>) -> Response {
+        let mut response = self.handle(peer, request).await;
+        if self.engine.is_draining() {
+            // The next request of this client comes by a connection that it makes then, to another node.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        response
     }
 }
 
@@ -295,7 +339,7 @@ mod tests {
             base_url: None,
             deprecation: None,
         };
-        let mut gate = Gate::new(engine, router, &options, 7);
+        let mut gate = Gate::new(engine, router, &options, HttpMetrics::default(), 7);
         gate.clock = || 1_763_674_200;
         gate
     }

@@ -8,6 +8,7 @@ mod connections;
 mod description;
 mod gate;
 mod kit;
+mod metrics;
 mod routes;
 
 use std::{net::IpAddr, sync::Arc};
@@ -18,7 +19,12 @@ use tokio_util::sync::CancellationToken;
 
 pub use kit::Deprecation;
 
-use crate::{app::App, gate::Gate, kit::BodyBudget};
+use crate::{
+    app::App,
+    gate::Gate,
+    kit::BodyBudget,
+    metrics::{Exposition, HttpMetrics},
+};
 
 /// What the server is told at its start.
 #[derive(Clone, Debug)]
@@ -35,23 +41,49 @@ pub struct Options {
     pub deprecation: Option<Deprecation>,
 }
 
+/// Where the server listens.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For the API.
+    pub api: TcpListener,
+    /// For `/metrics` alone, which the API then does not have.
+    pub metrics: Option<TcpListener>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(api: TcpListener) -> Self {
+        Self { api, metrics: None }
+    }
+}
+
 /// Serves until `stop` is cancelled, then ends open streams and returns when every connection is closed.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: impl Into<Listeners>,
     engine: Engine,
     options: Arc<Options>,
     stop: CancellationToken,
 ) -> std::io::Result<()> {
     let seed = getrandom::u64().map_err(std::io::Error::other)?;
     let document = serde_json::to_vec(&description::document(options.base_url.as_deref()))?;
+    let Listeners { api, metrics } = listeners.into();
+    let http = HttpMetrics::default();
+    let exposition = Arc::new(Exposition::new(engine.clone(), &http));
     let app = Arc::new(App {
         engine: engine.clone(),
         bodies: BodyBudget::default(),
         document: document.into(),
+        http: http.clone(),
+        exposition: metrics.is_none().then(|| Arc::clone(&exposition)),
         stop: stop.clone(),
     });
-    let gate = Gate::new(engine.clone(), routes::router(app), &options, seed);
-    connections::serve(listener, Arc::new(gate), engine, stop).await;
+    let gate = Gate::new(engine, routes::router(app), &options, http, seed);
+    let served = connections::serve(api, Arc::new(gate), stop.clone());
+    match metrics {
+        Some(listener) => {
+            tokio::join!(served, connections::serve(listener, exposition, stop));
+        }
+        None => served.await,
+    }
     Ok(())
 }
 

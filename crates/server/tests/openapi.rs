@@ -8,10 +8,11 @@
 
 use serde_json::{Map, Value, json};
 
-const PUBLIC: [&str; 6] = [
+const PUBLIC: [&str; 7] = [
     "list_models",
     "get_health",
     "get_readiness",
+    "get_metrics",
     "get_description",
     "finish_authorization",
     "get_client_metadata",

@@ -7,6 +7,7 @@ use std::{future::Future, net::SocketAddr, path::Path, process, sync::Arc, time:
 use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
 use sortie_engine::{Engine, Serves};
 use sortie_sandbox::{Backend, Capabilities, Level};
+use sortie_server::Listeners;
 use sortie_store::Store;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -54,12 +55,17 @@ impl Node {
             None => data_dir.node_name()?,
         };
         let work = data_dir.work()?;
-        let (listener, store, sandbox) = tokio::join!(
-            bind(listen),
+        let (listener, metrics, store, sandbox) = tokio::join!(
+            bind(listen, "--listen"),
+            bind_metrics(config, purpose),
             open_store(config),
             detect_sandbox(config.sandbox_minimum, &work)
         );
         let (listener, address) = listener?;
+        let listeners = Listeners {
+            api: listener,
+            metrics: metrics?,
+        };
         let capabilities = sandbox
             .as_ref()
             .map(|backend| backend.capabilities().clone())
@@ -91,7 +97,7 @@ impl Node {
             },
             owner,
         };
-        node.serve(listener, config);
+        node.serve(listeners, config);
         node.owner.announce(&RunningEngine {
             url: node.url(),
             purpose,
@@ -100,7 +106,7 @@ impl Node {
         Ok(node)
     }
 
-    fn serve(&self, listener: TcpListener, config: &Config) {
+    fn serve(&self, listeners: Listeners, config: &Config) {
         let options = sortie_server::Options {
             requests_per_minute: config.rate_limit_per_minute,
             anonymous_requests_per_minute: config.anonymous_rate_limit_per_minute,
@@ -109,7 +115,7 @@ impl Node {
             deprecation: config.deprecation.clone(),
         };
         let serving = sortie_server::serve(
-            listener,
+            listeners,
             self.engine.clone(),
             Arc::new(options),
             self.stop.clone(),
@@ -175,10 +181,21 @@ fn url_of(mut address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+/// The listener for metrics alone, where one is configured: an engine of one command has nobody who watches it.
+async fn bind_metrics(config: &Config, purpose: Purpose) -> Result<Option<TcpListener>> {
+    let Some(listen) = config.metrics_listen.filter(|_| purpose == Purpose::Serve) else {
+        return Ok(None);
+    };
+    let (listener, address) = bind(listen, "metrics_listen").await?;
+    tracing::info!(%address, "/metrics has a listener of its own");
+    Ok(Some(listener))
+}
+
+/// Listens on an address that was given by the setting `named`.
+async fn bind(listen: SocketAddr, named: &str) -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(listen).await.map_err(|error| {
         Failure::unavailable(format!(
-            "cannot listen on {listen}: {error}; name another address by --listen"
+            "cannot listen on {listen}: {error}; name another address by {named}"
         ))
     })?;
     let address = listener

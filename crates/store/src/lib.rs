@@ -15,7 +15,9 @@ mod db;
 mod deliveries;
 mod files;
 mod keys;
+mod metrics;
 mod nodes;
+mod observe;
 mod runs;
 mod schedules;
 mod sealed;
@@ -32,6 +34,7 @@ pub use channel::{Heard, LONGEST_SAID, Speaker};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use files::{FileRow, NewFile};
+pub use observe::{MOST_COUNTED, Observed};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry};
 pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};
@@ -65,6 +68,11 @@ impl Store {
         Ok(Self {
             db: Db::open(url).await?,
         })
+    }
+
+    /// Registers what the store measures of itself, as `store_…`.
+    pub fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
+        self.db.register_metrics(registry);
     }
 
     /// Answers when a write would get its turn now: readiness. Writes nothing and takes no lock.

@@ -449,6 +449,8 @@ pub struct Claim {
     pub definition: Option<String>,
     /// The budget for all but the surcharge, which always fits beside it.
     pub max_cost: Micros,
+    /// When it was made.
+    pub created_at: Timestamp,
     /// When it was first claimed: the time limit and the compute cost count from here.
     pub started_at: Timestamp,
     /// The time limit, in seconds.

@@ -277,6 +277,18 @@ impl Node {
         }
     }
 
+    /// Holds a table of the `PostgreSQL` database locked for so long, from others also for reading.
+    pub async fn lock_table(&self, table: &str, time: Duration) -> Result<()> {
+        let Records::Shared(database) = &self.records else {
+            bail!("only a table of PostgreSQL can be locked");
+        };
+        let sql = format!(
+            "BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({}); COMMIT",
+            time.as_secs_f64()
+        );
+        execute(database.url(), sql).await
+    }
+
     /// The process id; an error when it is down.
     pub fn pid(&self) -> Result<u32> {
         Ok(self.process.as_ref().context("the node is down")?.child.id())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use sortie_agent::{
     BudgetSpec, RunSpec,
-    model::{ModelError, Reply, Retry, StopReason, Usage},
+    model::{ModelError, Reply, StopReason, Usage},
 };
 use sortie_api::{Micros, model::ModelPrices};
 use tokio::time::Instant;
@@ -225,13 +225,12 @@ async fn compute_is_told_with_the_cost_and_never_goes_back() {
 #[tokio::test(start_paused = true)]
 async fn failed_attempts_that_the_provider_charges_are_paid() {
     let broken = ModelError {
-        message: "the stream broke".to_owned(),
-        retry: Retry::Soon { after: None },
         usage: Usage {
             input_tokens: 1_000,
             output_tokens: 5,
             ..Usage::default()
         },
+        ..ModelError::retryable("the stream broke", None)
     };
     let model = Scripted::priced(prices(), vec![broken.into(), used(says("ok"), 1_000, 10).into()]);
     let (outcome, recorder) = run_in(budgeted(1_000_000, 0), &model, &untouched(), &[]).await;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use sortie_agent::{
     RunSpec, Tool,
-    model::{ModelError, Reply, Retry, Usage},
+    model::{ModelError, Reply, Usage},
     tool::{Effect, Order},
 };
 use sortie_api::model::ModelPrices;
@@ -66,9 +66,8 @@ fn line(step: &Step, number: usize) -> Line {
             Ok(reply(calls.iter().enumerate().map(call).collect()))
         }
         Turn::Failure => Err(ModelError {
-            message: "overloaded".to_owned(),
-            retry: Retry::Soon { after: None },
             usage: step.usage,
+            ..ModelError::retryable("overloaded", None)
         }),
         Turn::Text => Ok(says("{}")),
     };

@@ -257,9 +257,8 @@ async fn an_answer_that_the_window_cuts_off_is_told_with_the_limit_that_was_aske
 
 fn too_large() -> ModelError {
     ModelError {
-        message: "prompt is too long".to_owned(),
         retry: Retry::Smaller,
-        usage: Usage::default(),
+        ..ModelError::fatal("prompt is too long")
     }
 }
 

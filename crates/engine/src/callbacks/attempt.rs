@@ -23,7 +23,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
 use super::{ATTEMPT, Callbacks, Target, lanes::Health};
-use crate::{Clock, Error, clock::random, run_log::Records, sealing::hex};
+use crate::{
+    Clock, Error,
+    clock::random,
+    metrics::{Delivery, Metrics},
+    run_log::Records,
+    sealing::hex,
+};
 
 /// Bodies under way, in KiB.
 const ROOM_KIB: u32 = 128 << 10;
@@ -50,6 +56,7 @@ pub(super) struct Sender {
     clock: Clock,
     records: Records,
     callbacks: Callbacks,
+    metrics: Arc<Metrics>,
     room: Arc<Semaphore>,
 }
 
@@ -69,11 +76,12 @@ impl Answer {
 }
 
 impl Sender {
-    pub(super) fn new(clock: Clock, records: Records, callbacks: Callbacks) -> Self {
+    pub(super) fn new(clock: Clock, records: Records, callbacks: Callbacks, metrics: Arc<Metrics>) -> Self {
         Self {
             clock,
             records,
             callbacks,
+            metrics,
             room: Arc::new(Semaphore::new(ROOM_KIB as usize)),
         }
     }
@@ -117,6 +125,12 @@ impl Sender {
             None => AfterAttempt::Delivered,
             Some(_) => after_failure(delivery, self.clock.now(), random()?),
         };
+        let outcome = match after {
+            AfterAttempt::Delivered => Delivery::Delivered,
+            AfterAttempt::RetryAt(_) => Delivery::Failed,
+            AfterAttempt::Abandoned => Delivery::Abandoned,
+        };
+        self.metrics.delivered(outcome, began.elapsed());
         let made = MadeAttempt {
             run: delivery.run,
             claim: delivery.claim,

@@ -16,7 +16,7 @@ use super::{
     attempt::Sender,
     lanes::{Health, Lanes},
 };
-use crate::{Clock, Options, node::Identity, run_log::Records};
+use crate::{Clock, Options, metrics::Metrics, node::Identity, run_log::Records};
 
 /// For so long a claimed delivery is this node's: an attempt, and as much again.
 const LEASE: Duration = Duration::from_secs(30);
@@ -65,13 +65,19 @@ impl Courier {
         options: &Options,
         (records, identity): (Records, Identity),
         callbacks: Callbacks,
+        metrics: Arc<Metrics>,
         stop: CancellationToken,
     ) -> Self {
         Self {
             clock: options.clock.clone(),
             node: options.node_name.clone(),
             hints: callbacks.hints.clone(),
-            sender: Arc::new(Sender::new(options.clock.clone(), records.clone(), callbacks)),
+            sender: Arc::new(Sender::new(
+                options.clock.clone(),
+                records.clone(),
+                callbacks,
+                metrics,
+            )),
             records,
             identity,
             stop,

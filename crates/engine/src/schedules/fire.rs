@@ -14,7 +14,7 @@ use super::{
     plan::{Plan, plan, skipped},
     request_of,
 };
-use crate::{Caller, Engine, Error};
+use crate::{Caller, Engine, Error, metrics::Trigger};
 
 /// Earlier runs that are cancelled for a new one, at most.
 const CANCELLED: u32 = 1_000;
@@ -77,12 +77,16 @@ impl Engine {
         let refused = match self.0.store.record_fires(fires.clone()).await {
             Ok(run) => {
                 if run.is_some() {
+                    self.0.metrics.created(Trigger::Schedule);
                     self.wake_dispatchers();
                 }
                 return Ok(run.is_some());
             }
             Err(StoreError::Fenced) => return Ok(false),
-            Err(error) => Error::from(error),
+            Err(error) => {
+                self.0.metrics.refused(&error);
+                Error::from(error)
+            }
         };
         // Only a run can be refused, by what it may cost.
         let Some(run) = fires.run.as_ref().map(|run| run.id) else {

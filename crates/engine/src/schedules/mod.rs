@@ -25,7 +25,7 @@ use self::{
     form::{Wanted, checked, only_stops, runs_differ},
     plan::next_instant,
 };
-use crate::{Caller, Engine, Error, clock::random, sealing::Place};
+use crate::{Caller, Engine, Error, clock::random, metrics::Trigger, sealing::Place};
 
 pub(crate) use timer::run as run_timer;
 
@@ -154,7 +154,9 @@ impl Engine {
         };
         let callback = self.opened_callback(&row)?;
         let (run, _) = self.new_run(&caller, request_of(&row.spec, callback)?).await?;
-        let run = self.0.store.trigger_schedule(id, run).await?;
+        let run = self.0.store.trigger_schedule(id, run).await;
+        let run = run.inspect_err(|error| self.0.metrics.refused(error))?;
+        self.0.metrics.created(Trigger::Schedule);
         self.hand_out(run.id);
         Ok(run)
     }

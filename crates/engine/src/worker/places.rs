@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use sortie_sandbox::Capabilities;
 use sortie_store::Claim;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -43,6 +44,11 @@ impl Places {
     /// The runs at work.
     pub(crate) fn active(&self) -> &Active {
         &self.0.worker.active
+    }
+
+    /// What confines the commands of runs.
+    pub(crate) fn sandbox(&self) -> &Capabilities {
+        self.0.worker.sandbox.capabilities()
     }
 
     /// From here on no place is free.

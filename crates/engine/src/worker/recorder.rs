@@ -17,7 +17,7 @@ use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent
 use tokio::{sync::Notify, time::Instant};
 
 use super::writes::until_stored;
-use crate::{Clock, hub::Hub, run_log::RunLog};
+use crate::{Clock, hub::Hub, metrics::Metrics, run_log::RunLog};
 
 /// How long the first event of a batch waits for company.
 const GATHER: Duration = Duration::from_millis(15);
@@ -34,6 +34,7 @@ pub(crate) struct Recorder {
     log: RunLog,
     hub: Hub,
     clock: Clock,
+    metrics: Arc<Metrics>,
     pending: Mutex<Pending>,
     /// Something to append, or the end.
     arrived: Notify,
@@ -190,12 +191,13 @@ enum State {
 }
 
 impl Recorder {
-    pub(crate) fn new(run: RunId, log: RunLog, hub: Hub, clock: Clock) -> Self {
+    pub(crate) fn new(run: RunId, log: RunLog, hub: Hub, clock: Clock, metrics: Arc<Metrics>) -> Self {
         Self {
             run,
             log,
             hub,
             clock,
+            metrics,
             pending: Mutex::default(),
             arrived: Notify::new(),
             drained: Notify::new(),
@@ -293,6 +295,7 @@ impl Recorder {
     fn published(&self, fence: Fence, rows: &[EventRow]) -> Fence {
         self.log.written(rows);
         self.hub.publish(fence.run, rows);
+        self.metrics.published(rows, self.clock.now());
         Fence {
             last_event: fence.last_event + i64::try_from(rows.len()).unwrap_or(i64::MAX),
             ..fence
@@ -324,6 +327,7 @@ impl Recorder {
 
     async fn record_event(&self, event: EventType) -> Result<(), Stopped> {
         let told = Told::by(&event);
+        self.metrics.happened(&event);
         let event = NewEvent::new(&event, self.clock.now()).map_err(|_| Stopped)?;
         self.accept(Item::Event(event, told)).await
     }
@@ -473,7 +477,7 @@ mod tests {
             let run = held.claim.fence.run;
             let log = RunLog::new(held.records(), run, held.claim.retention());
             Self {
-                recorder: Recorder::new(run, log, hub, Clock::system()),
+                recorder: Recorder::new(run, log, hub, Clock::system(), Arc::default()),
                 held,
             }
         }

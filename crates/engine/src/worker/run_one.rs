@@ -28,6 +28,7 @@ use crate::{
     connections::{Connections, InlineSecrets},
     contents::Contents,
     hub::Hub,
+    metrics::Metrics,
     models::Models,
     news::TimerBell,
     run_log::{Records, RunLog},
@@ -48,6 +49,7 @@ pub(crate) struct Worker {
     pub(crate) collecting: Collecting,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) web: NodeWeb,
+    pub(crate) metrics: Arc<Metrics>,
     /// Wakes the timer of the schedules.
     pub(crate) schedules: TimerBell,
     pub(crate) active: Active,
@@ -87,6 +89,7 @@ impl Worker {
         place.alone().await;
         let log = RunLog::new(self.records.clone(), run, claim.retention());
         if let Origin::Queue(event) = &claim.origin {
+            self.metrics.dispatched(claim.created_at, self.clock.now());
             log.written(std::slice::from_ref(event));
             self.hub.publish(run, std::slice::from_ref(event));
         }
@@ -95,7 +98,13 @@ impl Worker {
         let mut attempt = Attempt {
             worker: &self,
             claim: &claim,
-            recorder: Recorder::new(run, log.clone(), self.hub.clone(), self.clock.clone()),
+            recorder: Recorder::new(
+                run,
+                log.clone(),
+                self.hub.clone(),
+                self.clock.clone(),
+                Arc::clone(&self.metrics),
+            ),
             log: log.clone(),
             place,
             started,
@@ -376,6 +385,9 @@ impl Attempt<'_> {
         })
         .await;
         if finished.is_ok() {
+            let metrics = &self.worker.metrics;
+            metrics.published(&rows, self.worker.clock.now());
+            metrics.finished(finish.status, self.started.elapsed(), finish.cost);
             self.log.finished(&rows, finish.error);
         }
         match finished {

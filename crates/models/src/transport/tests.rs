@@ -310,3 +310,26 @@ fn a_short_key_of_an_empty_text_takes_nothing_out() {
     let transport = Transport::new(client, url, headers, Some(Credential::new("")));
     assert_eq!(transport.clean("abc"), "abc");
 }
+
+#[tokio::test]
+async fn a_refusal_is_told_by_its_kind() {
+    for (status, said, kind) in [
+        ("429 E", "slow down", ErrorKind::RateLimit),
+        ("401 E", "who are you", ErrorKind::Credential),
+        ("403 E", "not you", ErrorKind::Credential),
+        ("408 E", "too slow", ErrorKind::Timeout),
+        ("500 E", "broken", ErrorKind::Server),
+        ("529 E", "overloaded", ErrorKind::Server),
+        ("413 E", "too long", ErrorKind::TooLarge),
+        ("400 E", "no such field", ErrorKind::Request),
+    ] {
+        assert_eq!(
+            refusal(Answer::whole(status, "", said)).await.kind,
+            kind,
+            "{status}"
+        );
+    }
+    let server = Server::start([Answer::broken("data: 1\n\n")]).await;
+    let broken = events(&transport(&server)).await.unwrap_err();
+    assert_eq!(broken.kind, ErrorKind::Connection);
+}

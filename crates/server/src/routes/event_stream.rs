@@ -18,6 +18,8 @@ use sortie_engine::{Error, Frame};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::metrics::OpenStream;
+
 const OPENING: Bytes = Bytes::from_static(b": connected\nretry: 2000\n");
 const HEARTBEAT: Bytes = Bytes::from_static(b": heartbeat\n");
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(15);
@@ -31,6 +33,7 @@ pub(super) struct EventStream {
     heartbeat: Interval,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     state: State,
+    _open: OpenStream,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +44,11 @@ enum State {
 }
 
 impl EventStream {
-    pub(super) fn new(frames: BoxStream<'static, Result<Frame, Error>>, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        frames: BoxStream<'static, Result<Frame, Error>>,
+        stop: CancellationToken,
+        open: OpenStream,
+    ) -> Self {
         let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT_PERIOD, HEARTBEAT_PERIOD);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
@@ -49,6 +56,7 @@ impl EventStream {
             heartbeat,
             stop: Box::pin(stop.cancelled_owned()),
             state: State::Opening,
+            _open: open,
         }
     }
 
@@ -131,13 +139,18 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
+    use crate::metrics::HttpMetrics;
 
     fn frame(text: &'static str) -> Frame {
         Frame::Events(Bytes::from_static(text.as_bytes()))
     }
 
     fn body(frames: impl futures_util::Stream<Item = Result<Frame, Error>> + Send + 'static) -> EventStream {
-        EventStream::new(frames.boxed(), CancellationToken::new())
+        EventStream::new(
+            frames.boxed(),
+            CancellationToken::new(),
+            HttpMetrics::default().stream(),
+        )
     }
 
     async fn chunk(body: &mut EventStream) -> Option<String> {
@@ -191,7 +204,11 @@ mod tests {
     #[tokio::test]
     async fn the_stop_of_the_node_ends_a_stream_at_once() {
         let stop = CancellationToken::new();
-        let mut body = EventStream::new(stream::pending().boxed(), stop.clone());
+        let mut body = EventStream::new(
+            stream::pending().boxed(),
+            stop.clone(),
+            HttpMetrics::default().stream(),
+        );
         assert!(chunk(&mut body).await.is_some());
         stop.cancel();
         assert_eq!(chunk(&mut body).await, None);

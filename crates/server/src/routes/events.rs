@@ -190,7 +190,7 @@ pub(crate) async fn follow_run(
         }
         Form::Stream => {
             let frames = app.engine.follow(&who.caller(), id, (after, deltas), hop).await?;
-            let stream = EventStream::new(frames, app.stop.clone());
+            let stream = EventStream::new(frames, app.stop.clone(), app.http.stream());
             let mut response = Response::new(Body::new(stream));
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Router, middleware};
 use http::{Method, Uri};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, kit::ApiError};
+use crate::{app::App, kit::ApiError, metrics::tell_route};
 
 mod artifacts;
 mod audit;
@@ -35,6 +35,9 @@ pub(crate) mod workflows;
 pub(crate) const HEALTHZ: &str = "/healthz";
 /// Readiness: answers 200 while the node takes runs.
 pub(crate) const READYZ: &str = "/readyz";
+
+/// What the node measures.
+pub(crate) const METRICS: &str = "/metrics";
 
 /// The routes with their descriptions.
 pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
@@ -93,6 +96,7 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(nodes::list_nodes))
         .routes(routes!(operations::get_health))
         .routes(routes!(operations::get_readiness))
+        .routes(routes!(operations::get_metrics))
         .routes(routes!(operations::get_description))
 }
 
@@ -100,6 +104,7 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
 pub(crate) fn router(app: Arc<App>) -> Router {
     let (router, _document) = table().split_for_parts();
     router
+        .route_layer(middleware::from_fn(tell_route))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(app)

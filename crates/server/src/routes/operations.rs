@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    kit::{ApiResult, Json, json_response},
+    kit::{ApiError, ApiResult, Json, json_response},
 };
 
 /// The state of the node.
@@ -47,6 +47,30 @@ pub(crate) async fn get_health() -> Json<Health> {
 pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json<Health>> {
     app.engine.ready().await?;
     Ok(Json(OK))
+}
+
+/// Metrics
+///
+/// What the node measures, as OpenMetrics text for Prometheus. Nothing in it names an organization or shows anything of its
+/// runs. Needs no key and is not counted against the rate limit. An engine that listens for it elsewhere
+/// (`metrics_listen`) does not have it here.
+#[utoipa::path(
+    get, path = "/metrics", tag = "operations",
+    responses(
+        (status = 200, description = "The figures now.", content_type = "application/openmetrics-text", body = String,
+            example = "# TYPE sortie_queue_depth gauge\nsortie_queue_depth 0\n# EOF\n"),
+        (status = 404, description = "The metrics have a listener of their own.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the metrics of this engine have a listener of their own", "code": "not_found"})),
+    ),
+    security(()),
+)]
+pub(crate) async fn get_metrics(State(app): State<Arc<App>>) -> ApiResult<Response> {
+    match &app.exposition {
+        Some(exposition) => exposition.answer().await,
+        None => Err(ApiError::not_found(
+            "the metrics of this engine have a listener of their own",
+        )),
+    }
 }
 
 /// Get this description

@@ -18,10 +18,11 @@ const CREATE_KEY: (&str, &str, &str) = ("create_key", "/v1/admin/keys", r#"{"nam
 const CREATE_FILE: (&str, &str) = ("create_file", "/v1/files");
 
 /// What anybody may ask, and what is answered where nothing is sent along.
-const PUBLIC: [(&str, &str, u16); 6] = [
+const PUBLIC: [(&str, &str, u16); 7] = [
     ("list_models", "/v1/models", 200),
     ("get_health", "/healthz", 200),
     ("get_readiness", "/readyz", 200),
+    ("get_metrics", "/metrics", 200),
     ("get_description", "/openapi.json", 200),
     ("finish_authorization", "/v1/oauth/callback", 400),
     ("get_client_metadata", "/v1/oauth/client-metadata.json", 404),

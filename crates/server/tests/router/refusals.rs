@@ -47,6 +47,7 @@ async fn every_answer_carries_its_headers_also_when_it_is_a_failure() {
         (Method::GET, "/healthz", Bytes::new(), 200),
         (Method::GET, "/readyz", Bytes::new(), 200),
         (Method::GET, "/openapi.json", Bytes::new(), 200),
+        (Method::GET, "/metrics", Bytes::new(), 200),
         (Method::GET, "/v1/me", Bytes::new(), 200),
         (Method::HEAD, "/v1/me", Bytes::new(), 200),
         (Method::GET, "/v1/runs?limit=0", Bytes::new(), 400),
@@ -260,6 +261,7 @@ async fn past_a_limit_429_says_when_to_come_back_and_others_go_on() {
     for _ in 0..10 {
         nobody.get("/healthz").await.unwrap().expect(200).unwrap();
         nobody.get("/readyz").await.unwrap().expect(200).unwrap();
+        nobody.get("/metrics").await.unwrap().expect(200).unwrap();
     }
 }
 

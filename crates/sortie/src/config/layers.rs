@@ -22,6 +22,7 @@ pub(super) enum Kind {
 /// Every key. `default.toml` documents exactly these.
 pub(super) const KEYS: &[(&str, Kind)] = &[
     ("listen", Kind::Text),
+    ("metrics_listen", Kind::Text),
     ("data_dir", Kind::Text),
     ("mode", Kind::Text),
     ("database_url", Kind::Text),

@@ -64,6 +64,8 @@ pub(crate) enum SandboxPolicy {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
+    /// Where `/metrics` is; `None`: beside the API.
+    pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) data_dir: PathBuf,
     pub(crate) mode: Mode,
     pub(crate) database_url: DatabaseUrl,
@@ -177,6 +179,7 @@ impl Config {
                 "listen",
                 "must be an IP address and a port, such as 127.0.0.1:8080",
             )?,
+            metrics_listen: read.optional_address("metrics_listen")?,
             mode: read.mode()?,
             database_url: read.database_url(&data_dir)?,
             blob_url: read.blob_url()?,

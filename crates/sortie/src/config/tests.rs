@@ -161,6 +161,10 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
             "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080",
         ),
         (
+            "metrics_listen = \"9090\"",
+            "metrics_listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:9090",
+        ),
+        (
             "listen = 8080",
             "listen (sortie.toml): must be a text that is not empty",
         ),

@@ -1,6 +1,12 @@
 //! From settings to typed values: the rule of every key.
 
-use std::{fmt, net::IpAddr, path::Path, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    str::FromStr,
+    time::Duration,
+};
 
 use sortie_api::{Credential, Micros, Mode};
 use sortie_engine::MasterKey;
@@ -129,6 +135,17 @@ impl Reader<'_> {
             .get(key)
             .and_then(|setting| setting.value.as_bool())
             .ok_or_else(|| self.wrong(key, "must be true or false"))
+    }
+
+    /// An address and a port to listen on.
+    pub(super) fn optional_address(&self, key: &str) -> Result<Option<SocketAddr>, Error> {
+        match self.optional_text(key)? {
+            Some(_) => {
+                let rule = "must be an IP address and a port, such as 127.0.0.1:9090";
+                self.parsed(key, rule).map(Some)
+            }
+            None => Ok(None),
+        }
     }
 
     pub(super) fn addresses(&self, key: &str) -> Result<Vec<IpAddr>, Error> {

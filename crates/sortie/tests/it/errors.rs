@@ -51,6 +51,7 @@ async fn a_wrong_method_is_answered_with_405_and_the_right_ones() -> Checked {
         ("/healthz".to_owned(), vec!["GET"]),
         ("/readyz".to_owned(), vec!["GET"]),
         ("/openapi.json".to_owned(), vec!["GET"]),
+        ("/metrics".to_owned(), vec!["GET"]),
     ] {
         for wrong in [Method::PUT, Method::DELETE, Method::PATCH] {
             let answer = client.send(wrong, &path, Bytes::new()).await?;
@@ -164,7 +165,7 @@ async fn every_answer_carries_a_request_id_and_a_valid_one_is_kept() -> Checked 
 async fn liveness_and_readiness_need_no_key() -> Checked {
     let node = node(Database::Sqlite).await?;
     let nobody = node.client()?.anonymous();
-    for path in ["/healthz", "/readyz", "/openapi.json"] {
+    for path in ["/healthz", "/readyz", "/openapi.json", "/metrics"] {
         nobody.get(path).await?.expect(200)?;
     }
     Ok(())

@@ -16,6 +16,7 @@ mod files;
 mod keys;
 mod kit;
 mod me;
+mod metrics;
 mod models;
 mod openapi;
 mod organizations;

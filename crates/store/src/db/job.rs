@@ -6,9 +6,10 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::oneshot;
@@ -26,7 +27,7 @@ const MAX_WAITING_BYTES: usize = 256 << 20;
 
 /// What a job does with the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(crate) enum Access {
     /// Queries only; no transaction of its own is needed.
     Read,
     /// One transaction.
@@ -34,12 +35,15 @@ pub(super) enum Access {
 }
 
 /// A closure on its way to a thread. It may be run again until it is answered.
-pub(super) trait Job: Send {
+pub(crate) trait Job: Send {
     /// What it does.
     fn access(&self) -> Access;
 
     /// About how many bytes it writes.
     fn bytes(&self) -> usize;
+
+    /// When it was handed over.
+    fn queued_at(&self) -> Instant;
 
     /// Whether somebody still waits for its answer.
     fn is_wanted(&self) -> bool;
@@ -55,6 +59,7 @@ pub(super) trait Job: Send {
 pub(super) struct Task<T, F> {
     pub(super) access: Access,
     pub(super) bytes: usize,
+    pub(super) queued_at: Instant,
     pub(super) work: F,
     pub(super) value: Option<T>,
     pub(super) reply: oneshot::Sender<Result<T>>,
@@ -71,6 +76,10 @@ where
 
     fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    fn queued_at(&self) -> Instant {
+        self.queued_at
     }
 
     fn is_wanted(&self) -> bool {
@@ -97,7 +106,7 @@ where
 
 /// Jobs that wait, oldest first.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     state: Mutex<State>,
     ready: Condvar,
 }
@@ -126,10 +135,22 @@ pub(super) enum Next {
     Closed,
 }
 
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code that can panic runs under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many jobs wait.
+    pub(crate) fn waiting(&self) -> usize {
+        let state = self.lock();
+        state.urgent.len() + state.jobs.len()
     }
 
     /// Adds a job, or refuses it with [`Error::Unavailable`].

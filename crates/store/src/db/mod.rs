@@ -8,7 +8,7 @@
 mod dialect;
 #[cfg(test)]
 pub(crate) mod fault;
-mod job;
+pub(crate) mod job;
 mod migrate;
 mod postgres;
 mod sqlite;
@@ -19,9 +19,10 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, oneshot};
 
 use self::job::{Access, Job, Queue, Task};
@@ -32,6 +33,7 @@ pub(crate) use self::{
 };
 use crate::{
     channel::{Heard, Said},
+    metrics::{Looked, Metrics},
     types::{Error, Result},
 };
 
@@ -51,6 +53,8 @@ struct Inner {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Where the channel between nodes goes; none where there is one node alone.
     link: Option<postgres::Link>,
+    metrics: Metrics,
+    wal: Option<PathBuf>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
 }
@@ -62,6 +66,8 @@ struct Backend {
     reads: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
     link: Option<postgres::Link>,
+    /// The write-ahead log, where it is a file of this machine.
+    wal: Option<PathBuf>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
 }
@@ -69,12 +75,14 @@ struct Backend {
 impl Db {
     /// Opens `sqlite:PATH` or `postgres://…` and brings its tables to this version.
     pub(crate) async fn open(url: &str) -> Result<Self> {
+        let metrics = Metrics::default();
+        let measured = metrics.clone();
         let backend = if let Some(path) = url.strip_prefix("sqlite:") {
             let path = PathBuf::from(path);
-            off_runtime(move || sqlite::open(&path)).await?
+            off_runtime(move || sqlite::open(&path, &measured)).await?
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             let url = url.to_owned();
-            off_runtime(move || postgres::open(&url)).await?
+            off_runtime(move || postgres::open(&url, &measured)).await?
         } else {
             return Err(Error::Database(
                 "the database URL must start with sqlite: or postgres://".to_owned(),
@@ -87,6 +95,8 @@ impl Db {
                 reads: backend.reads,
                 threads: Mutex::new(backend.threads),
                 link: backend.link,
+                metrics,
+                wal: backend.wal,
                 #[cfg(test)]
                 faults: backend.faults,
             }),
@@ -111,7 +121,7 @@ impl Db {
         #[cfg(test)]
         let work = self.faulty(work);
         let (job, answer) = job(Access::Write, bytes, work);
-        self.inner.writes.push(job)?;
+        self.push(&self.inner.writes, job)?;
         answered(answer).await
     }
 
@@ -141,7 +151,7 @@ impl Db {
         #[cfg(test)]
         let work = self.faulty(work);
         let (job, answer) = job(Access::Read, 0, work);
-        self.inner.reads.push(job)?;
+        self.push(&self.inner.reads, job)?;
         answered(answer).await
     }
 
@@ -158,6 +168,33 @@ impl Db {
             .unwrap_or_else(PoisonError::into_inner)
             .push(ends.thread);
         Ok(Some((ends.say, ends.heard)))
+    }
+
+    fn push(&self, queue: &Queue, job: Box<dyn Job>) -> Result<()> {
+        queue.push(job).inspect_err(|_| self.inner.metrics.refused())
+    }
+
+    /// Registers what is measured.
+    pub(crate) fn register_metrics(&self, registry: &mut Registry) {
+        let mut queues: Vec<Arc<Queue>> = Vec::with_capacity(3);
+        for queue in [&self.inner.writes, &self.inner.urgent, &self.inner.reads] {
+            // A back end may serve several kinds of commands from one.
+            if !queues.iter().any(|known| Arc::ptr_eq(known, queue)) {
+                queues.push(Arc::clone(queue));
+            }
+        }
+        let threads = self
+            .inner
+            .threads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len();
+        let looked = Looked {
+            queues,
+            threads,
+            wal: self.inner.wal.clone(),
+        };
+        self.inner.metrics.register(looked, registry);
     }
 
     /// `work` on a transaction that fails on order.
@@ -204,6 +241,7 @@ where
     let task = Task {
         access,
         bytes,
+        queued_at: Instant::now(),
         work,
         value: None,
         reply,

@@ -226,7 +226,7 @@ pub(super) fn claims(ids: &str) -> Stmt<'_> {
             ", r.timeout_seconds, r.started_at, \
          (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), r.status, r.cost_micros, \
          r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.model_calls, r.tool_calls, \
-         r.callback_host FROM run r \
+         r.callback_host, r.created_at FROM run r \
          WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id"
         ),
         vals![ids],
@@ -244,6 +244,7 @@ pub(super) fn claim_from(row: &Row, origin: Origin) -> Result<Claim> {
         org: row.parse(1)?,
         definition: row.opt_text(7)?.map(str::to_owned),
         max_cost: row.micros(4)?,
+        created_at: row.time(17)?,
         started_at: row.time(6)?,
         timeout_seconds: u32::try_from(row.int(5)?)
             .map_err(|_| Error::Corrupt("timeout_seconds is not a number of seconds".to_owned()))?,

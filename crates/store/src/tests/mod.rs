@@ -16,6 +16,7 @@ mod keys;
 mod migrations;
 mod model;
 mod nodes;
+mod observe;
 mod plans;
 mod races;
 mod read;

@@ -73,6 +73,7 @@ async fn use_everything(fixture: &Fixture) {
     fixture.store.drain_node(node, fixture.now()).await.unwrap();
     fixture.store.list_nodes().await.unwrap();
     fixture.store.held_runs(node).await.unwrap();
+    fixture.store.observe(fixture.now()).await.unwrap();
     fixture.store.progress(org, run).await.unwrap();
     fixture
         .store

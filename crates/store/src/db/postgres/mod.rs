@@ -16,6 +16,7 @@ use self::session::Pipeline;
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
     db::{Backend, Dialect, job::Queue, migrate, spawn, tx::Tx, value::vals},
+    metrics::Metrics,
     types::{Error, Result},
 };
 
@@ -30,7 +31,7 @@ const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
 const OLDEST_SERVER: i64 = 140_000;
 
 /// Connects, migrates and starts the threads; each connects at its first job.
-pub(super) fn open(url: &str) -> Result<Backend> {
+pub(super) fn open(url: &str, metrics: &Metrics) -> Result<Backend> {
     let link = Link::new(url)?;
     apply_migrations(&link)?;
     let (queue, urgent) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
@@ -40,6 +41,7 @@ pub(super) fn open(url: &str) -> Result<Backend> {
     for number in 0..=CONNECTIONS {
         let worker = worker::Worker::new(
             link.clone(),
+            metrics.clone(),
             #[cfg(test)]
             Arc::clone(&faults),
         )?;
@@ -54,6 +56,7 @@ pub(super) fn open(url: &str) -> Result<Backend> {
         reads: queue,
         threads,
         link: Some(link),
+        wal: None,
         #[cfg(test)]
         faults,
     })

@@ -2,7 +2,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::runtime::Runtime;
@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     db::job::{Access, Job, Next, Queue},
+    metrics::Metrics,
     types::{Error, Result},
 };
 
@@ -24,6 +25,7 @@ pub(super) struct Worker {
     link: Link,
     runtime: Runtime,
     session: Option<Session>,
+    metrics: Metrics,
     #[cfg(test)]
     faults: std::sync::Arc<crate::db::fault::Faults>,
 }
@@ -31,12 +33,14 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         link: Link,
+        metrics: Metrics,
         #[cfg(test)] faults: std::sync::Arc<crate::db::fault::Faults>,
     ) -> Result<Self> {
         Ok(Self {
             link,
             runtime: connect::runtime()?,
             session: None,
+            metrics,
             #[cfg(test)]
             faults,
         })
@@ -44,7 +48,9 @@ impl Worker {
 
     /// The life of the thread.
     pub(super) fn run(mut self, queue: &Queue) {
+        let metrics = self.metrics.clone();
         while let Next::Jobs(jobs) = queue.take(1, usize::MAX, None) {
+            let _busy = metrics.took(&jobs);
             for mut job in jobs {
                 let outcome = self.one(job.as_mut());
                 job.answer(outcome);
@@ -62,6 +68,7 @@ impl Worker {
                         return Err(trouble.error);
                     }
                     tries += 1;
+                    self.metrics.retried();
                     std::thread::sleep(pause(tries));
                 }
             }
@@ -115,8 +122,10 @@ impl Worker {
             }
             return Err(error);
         }
+        let began = Instant::now();
         match session.end(&self.runtime, "COMMIT") {
             Ok(()) => {
+                self.metrics.committed(1, began.elapsed());
                 self.session = Some(session);
                 Ok(Ok(()))
             }

@@ -22,6 +22,7 @@ use crate::{
         migrate, spawn,
         tx::Tx,
     },
+    metrics::Metrics,
     types::{Error, Result},
 };
 
@@ -29,7 +30,7 @@ use crate::{
 const READERS: usize = 3;
 
 /// Opens or creates the database at `path` and starts its threads.
-pub(super) fn open(path: &Path) -> Result<Backend> {
+pub(super) fn open(path: &Path, metrics: &Metrics) -> Result<Backend> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder {
         DirBuilder::new()
@@ -55,13 +56,15 @@ pub(super) fn open(path: &Path) -> Result<Backend> {
     let mut threads = Vec::with_capacity(1 + READERS);
     for number in 1..=READERS {
         let (connection, queue) = (Connection::reader(path)?, Arc::clone(&reads));
+        let metrics = metrics.clone();
         threads.push(spawn(&format!("store-read-{number}"), move || {
-            read(connection, &queue);
+            read(connection, &queue, &metrics);
         })?);
     }
     let owner = writer::Writer {
         connection,
         path: path.to_owned(),
+        metrics: metrics.clone(),
         #[cfg(test)]
         faults: Arc::clone(&faults),
     };
@@ -77,16 +80,22 @@ pub(super) fn open(path: &Path) -> Result<Backend> {
         reads,
         threads,
         link: None,
+        wal: Some(beside(path, "-wal")),
         #[cfg(test)]
         faults,
     })
 }
 
+/// The file beside the database whose name ends with `suffix`.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(suffix);
+    PathBuf::from(beside)
+}
+
 /// Takes the lock file beside the database.
 fn lock(path: &Path) -> Result<File> {
-    let mut lock_path = path.as_os_str().to_owned();
-    lock_path.push(".lock");
-    let lock_path = PathBuf::from(lock_path);
+    let lock_path = beside(path, ".lock");
     let file = OpenOptions::new()
         .create(true)
         .append(true)
@@ -128,8 +137,9 @@ fn apply_migrations(connection: &mut Connection) -> Result<()> {
 }
 
 /// The life of a reading thread: one job after the other, each on one snapshot.
-fn read(mut connection: Connection, queue: &Queue) {
+fn read(mut connection: Connection, queue: &Queue, metrics: &Metrics) {
     while let Next::Jobs(jobs) = queue.take(1, usize::MAX, None) {
+        let _busy = metrics.took(&jobs);
         for mut job in jobs {
             let outcome = connection
                 .control("BEGIN")

@@ -4,11 +4,16 @@
 //! is rolled back alone. No answer goes out before the commit, and where the commit fails every answer of the
 //! group is that error.
 
-use std::{collections::VecDeque, path::PathBuf, time::Duration};
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use super::connection::Connection;
 use crate::{
     db::job::{Job, Next, Queue},
+    metrics::Metrics,
     types::{Error, Result},
 };
 
@@ -25,6 +30,7 @@ const IDLE: Duration = Duration::from_secs(1);
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
+    pub(super) metrics: Metrics,
     #[cfg(test)]
     pub(super) faults: std::sync::Arc<crate::db::fault::Faults>,
 }
@@ -35,6 +41,8 @@ pub(super) fn run(mut writer: Writer, queue: &Queue) {
     loop {
         match queue.take(GROUP, GROUP_BYTES, log_has_pages.then_some(IDLE)) {
             Next::Jobs(jobs) => {
+                let metrics = writer.metrics.clone();
+                let _busy = metrics.took(&jobs);
                 writer.commit_all(jobs.into());
                 log_has_pages = true;
             }
@@ -106,7 +114,10 @@ impl Writer {
                 }
             }
         }
-        self.commit()
+        let began = Instant::now();
+        self.commit()?;
+        self.metrics.committed(settled.len(), began.elapsed());
+        Ok(())
     }
 
     fn one(&mut self, job: &mut dyn Job) -> Ran {

@@ -1,0 +1,350 @@
+//! `/metrics` (decisions 1): figures that are true, in a form that is right, and nothing of an organization in them.
+
+#![expect(
+    clippy::float_cmp,
+    reason = "what is compared are counts, which are whole numbers"
+)]
+
+mod documents;
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use sortie_api::RunStatus;
+use sortie_testkit::{Bytes, CallbackReceiver, Client, Database, Node, NodeOptions, Service, http::Method};
+
+use crate::{
+    Checked, both_databases,
+    connections::{calls, put},
+    kit::{at_work, commands, plain, settled},
+    node, node_with,
+};
+
+both_databases![
+    what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about,
+    what_waits_and_what_is_at_work_is_read_from_the_database,
+];
+
+/// One reading: every series with its value, as it is written.
+pub(crate) struct Reading {
+    pub(crate) text: String,
+    series: BTreeMap<String, f64>,
+}
+
+impl Reading {
+    pub(crate) async fn of(client: &Client) -> Result<Self> {
+        let answer = client.anonymous().get("/metrics").await?.expect(200)?;
+        let kind = answer.header("content-type")?;
+        ensure!(
+            kind == "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            "{kind}"
+        );
+        let text = answer.text();
+        ensure!(text.ends_with("# EOF\n"), "{text}");
+        let mut series = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (name, value) = line.rsplit_once(' ').context("a series without a value")?;
+            ensure!(
+                series.insert(name.to_owned(), value.parse()?).is_none(),
+                "twice: {line}"
+            );
+        }
+        Ok(Self { text, series })
+    }
+
+    /// The value of a series.
+    fn get(&self, series: &str) -> Result<f64> {
+        self.series
+            .get(series)
+            .copied()
+            .with_context(|| format!("there is no {series} in\n{}", self.text))
+    }
+
+    fn has(&self, series: &str) -> bool {
+        self.series.contains_key(series)
+    }
+
+    /// The names of all samples.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.series
+            .keys()
+            .map(|series| series.split_once('{').map_or(series.as_str(), |(name, _)| name))
+    }
+}
+
+/// Readings until one is as it should be. What is in the database is looked up at most once a second.
+async fn until(client: &Client, wanted: impl Fn(&Reading) -> Result<bool>) -> Result<Reading> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let reading = Reading::of(client).await?;
+        if wanted(&reading)? {
+            return Ok(reading);
+        }
+        ensure!(Instant::now() < deadline, "not so:\n{}", reading.text);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// What is said where nobody but the organization is to hear it.
+const MARKER: &str = "wolpertinger";
+
+async fn what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about(
+    database: Database,
+) -> Checked {
+    let options = NodeOptions::default().env("SORTIE_COMPUTE_MICROS_PER_SECOND", "1000000");
+    let node = node_with(database, options).await?;
+    let client = node.client()?;
+    let (receiver, service) = (CallbackReceiver::start(MARKER).await?, Service::start().await?);
+    let mut told = vec![node.key().to_owned(), MARKER.to_owned()];
+
+    let mut request = commands(&[&format!("echo {MARKER}"), "exit 3"]);
+    request["callback"] = json!({"url": receiver.url(), "secret": MARKER});
+    request["tags"] = json!([MARKER]);
+    request["shell"] = json!(true);
+    let (_, failed) = client.complete(&request).await?;
+    assert_eq!(failed.status, RunStatus::Failed);
+    receiver.wait_for(&failed.id.to_string(), 1).await?;
+    let (_, answered) = client
+        .complete(&json!({"prompt": MARKER, "input": {"a": MARKER}, "shell": false}))
+        .await?;
+    assert_eq!(answered.status, RunStatus::Succeeded);
+    let waiting = at_work(&client).await?;
+    client.cancel(&waiting.id.to_string()).await?;
+    settled(&client, &waiting.id.to_string()).await?;
+    let definition = json!({"type": "http", "url": format!("{}/echo", service.url()),
+        "auth": {"type": "bearer", "token": format!("token-{MARKER}")}});
+    put(&client, MARKER, &definition).await?.expect(201)?;
+    let request = calls(
+        &[(
+            &format!("{MARKER}__request"),
+            json!({"method": "GET", "path": "/orders"}),
+        )],
+        &json!({MARKER: {"ref": MARKER}}),
+    );
+    client.complete(&request).await?;
+    client.upload(&format!("{MARKER}.txt"), MARKER).await?;
+    let budget = Bytes::from(r#"{"limit_micros":1,"period":"day"}"#);
+    let path = format!("/v1/budgets/workflow:{MARKER}");
+    client.send(Method::PUT, &path, budget).await?.expect(201)?;
+    let workflow = Bytes::from(json!({"prompt": MARKER}).to_string());
+    let path = format!("/v1/workflows/{MARKER}");
+    client.send(Method::PUT, &path, workflow).await?.expect(201)?;
+    client
+        .post("/v1/runs", &json!({"workflow": MARKER}))
+        .await?
+        .failure(402, "payment_required")?;
+    client.get(&format!("/v1/{MARKER}")).await?.expect(404)?;
+    told.extend([failed.id, answered.id, waiting.id].map(|id| id.to_string()));
+    let me = client.get("/v1/me").await?.json()?;
+    for id in ["organization_id", "key_id"] {
+        told.push(me[id].as_str().context(id)?.to_owned());
+    }
+
+    let delivered = "sortie_callback_attempts_total{outcome=\"delivered\"}";
+    let reading = until(&client, |reading| Ok(reading.get(delivered)? > 0.0)).await?;
+    for secret in &told {
+        ensure!(
+            !reading.text.contains(secret.as_str()),
+            "{secret} is in\n{}",
+            reading.text
+        );
+    }
+    for (series, value) in [
+        ("sortie_ready", 1.0),
+        ("sortie_store_up", 1.0),
+        ("sortie_runs_created_total{trigger=\"api\"}", 4.0),
+        ("sortie_runs_finished_total{status=\"succeeded\"}", 2.0),
+        ("sortie_runs_finished_total{status=\"failed\"}", 1.0),
+        ("sortie_runs_finished_total{status=\"cancelled\"}", 1.0),
+        ("sortie_run_duration_seconds_count{status=\"succeeded\"}", 2.0),
+        ("sortie_dispatch_delay_seconds_count", 4.0),
+        ("sortie_budget_refusals_total", 1.0),
+        ("sortie_tool_call_duration_seconds_count{tool=\"shell\"}", 2.0),
+        ("sortie_tool_call_duration_seconds_count{tool=\"http\"}", 1.0),
+        ("sortie_tool_errors_total{tool=\"shell\"}", 1.0),
+        ("sortie_connection_calls_total{kind=\"http\",status=\"2xx\"}", 1.0),
+        ("sortie_sandbox_opens_total{outcome=\"opened\"}", 1.0),
+        (delivered, 1.0),
+        ("sortie_callbacks_waiting", 0.0),
+        ("sortie_uploads_total", 1.0),
+        ("sortie_upload_bytes_total", 12.0),
+        ("sortie_runs_open{status=\"queued\"}", 0.0),
+        ("sortie_runs_at_work", 0.0),
+        ("sortie_streams_open", 0.0),
+        (
+            "sortie_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"2xx\"}",
+            4.0,
+        ),
+        (
+            "sortie_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"4xx\"}",
+            1.0,
+        ),
+        (
+            "sortie_http_requests_total{method=\"GET\",route=\"none\",status=\"4xx\"}",
+            1.0,
+        ),
+        (
+            "sortie_http_requests_total{method=\"PUT\",route=\"/v1/workflows/{name}\",status=\"2xx\"}",
+            1.0,
+        ),
+        (
+            "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"error\"}",
+            0.0,
+        ),
+    ] {
+        assert_eq!(reading.get(series)?, value, "{series}\n{}", reading.text);
+    }
+    for series in [
+        "sortie_run_cost_micros_total",
+        "sortie_events_recorded_total",
+        "sortie_event_lag_seconds_count",
+        "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"ok\"}",
+        "sortie_model_call_duration_seconds_count{provider=\"sortie\",model=\"runbook\"}",
+        "sortie_sandbox_open_duration_seconds_sum",
+        "sortie_store_commit_seconds_count",
+        "sortie_store_group_commands_sum",
+        "sortie_lease_renewals_total{outcome=\"renewed\"}",
+        "sortie_lease_remaining_seconds",
+        "process_resident_memory_bytes",
+        "process_cpu_seconds_total",
+        "process_open_fds",
+        "process_start_time_seconds",
+    ] {
+        ensure!(reading.get(series)? > 0.0, "{series}\n{}", reading.text);
+    }
+    assert_eq!(
+        reading.has("sortie_store_wal_bytes"),
+        database == Database::Sqlite
+    );
+    Ok(())
+}
+
+async fn what_waits_and_what_is_at_work_is_read_from_the_database(database: Database) -> Checked {
+    let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
+    let node = node_with(database, options).await?;
+    let client = node.client()?;
+    let run = at_work(&client).await?;
+    for _ in 0..2 {
+        client.create(&plain("later")).await?;
+    }
+    let stream = client.follow(&run.id.to_string(), None).await?;
+    let reading = until(&client, |reading| Ok(reading.get("sortie_queue_depth")? == 2.0)).await?;
+    for (series, value) in [
+        ("sortie_runs_open{status=\"queued\"}", 2.0),
+        ("sortie_runs_open{status=\"running\"}", 1.0),
+        ("sortie_runs_open{status=\"starting\"}", 0.0),
+        ("sortie_runs_at_work", 1.0),
+        ("sortie_run_places", 1.0),
+        ("sortie_streams_open", 1.0),
+        ("sortie_nodes{state=\"live\"}", 1.0),
+        ("sortie_nodes{state=\"lost\"}", 0.0),
+    ] {
+        assert_eq!(reading.get(series)?, value, "{series}\n{}", reading.text);
+    }
+    let left = reading.get("sortie_lease_remaining_seconds")?;
+    ensure!(left > 0.0 && left <= 10.0, "{left}");
+    let age = reading.get("sortie_queue_oldest_age_seconds")?;
+    ensure!(age > 0.0, "{age}");
+    drop(stream);
+    client.cancel(&run.id.to_string()).await?;
+    until(&client, |reading| {
+        Ok(reading.get("sortie_queue_depth")? == 0.0
+            && reading.get("sortie_runs_finished_total{status=\"succeeded\"}")? == 2.0
+            && reading.get("sortie_queue_oldest_age_seconds")? == 0.0
+            && reading.get("sortie_streams_open")? == 0.0)
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn requests_over_a_quota_are_counted_by_whose_it_was() -> Checked {
+    let options = NodeOptions::default()
+        .env("SORTIE_RATE_LIMIT_PER_MINUTE", "1")
+        .env("SORTIE_ANONYMOUS_RATE_LIMIT_PER_MINUTE", "1");
+    let node = node_with(Database::Sqlite, options).await?;
+    let client = node.client()?;
+    // One of three is refused even where a minute begins between them.
+    for _ in 0..3 {
+        client.get("/v1/me").await?;
+        client.anonymous().get("/v1/models").await?;
+    }
+    let reading = Reading::of(&client).await?;
+    for quota in ["key", "network"] {
+        let refused = reading.get(&format!("sortie_rate_limit_refusals_total{{quota=\"{quota}\"}}"))?;
+        ensure!((1.0..=2.0).contains(&refused), "{quota}: {refused}");
+    }
+    ensure!(
+        reading.has("sortie_http_requests_total{method=\"GET\",route=\"none\",status=\"4xx\"}"),
+        "{}",
+        reading.text
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_answer_leaves_the_rest_to_read() -> Checked {
+    let node = node(Database::Postgres).await?;
+    let client = node.client()?;
+    let before = until(&client, |reading| Ok(reading.get("sortie_store_up")? == 1.0)).await?;
+    ensure!(before.has("sortie_callbacks_waiting"), "{}", before.text);
+    let watching = async {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let began = Instant::now();
+            let reading = Reading::of(&client).await?;
+            ensure!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+            if reading.get("sortie_store_up")? == 0.0 {
+                return Ok(reading);
+            }
+            ensure!(Instant::now() < deadline, "the lock was not noticed");
+        }
+    };
+    let (locked, reading) = tokio::join!(node.lock_table("delivery", Duration::from_secs(6)), watching);
+    locked?;
+    let reading: Reading = reading?;
+    for gone in [
+        "sortie_callbacks_waiting",
+        "sortie_queue_depth",
+        "sortie_lease_remaining_seconds",
+    ] {
+        ensure!(!reading.has(gone), "{gone} is not known");
+    }
+    reading.get("sortie_runs_at_work")?;
+    reading.get("sortie_store_commit_seconds_count")?;
+    reading.get("process_open_fds")?;
+    until(&client, |reading| Ok(reading.get("sortie_store_up")? == 1.0)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn on_a_listener_of_its_own_the_api_does_not_have_it() -> Checked {
+    let options = NodeOptions::default().env("SORTIE_METRICS_LISTEN", "127.0.0.1:0");
+    let node = node_with(Database::Sqlite, options).await?;
+    let client = node.client()?;
+    client.get("/metrics").await?.failure(404, "not_found")?;
+    let own = own_listener(&node)?;
+    let reading = Reading::of(&own).await?;
+    assert_eq!(reading.get("sortie_ready")?, 1.0);
+    own.get("/v1/me").await?.failure(404, "not_found")?;
+    own.get("/healthz").await?.failure(404, "not_found")?;
+    own.send(Method::POST, "/metrics", Bytes::new())
+        .await?
+        .failure(405, "method_not_allowed")?;
+    Ok(())
+}
+
+/// A client of the listener that the log tells of.
+fn own_listener(node: &Node) -> Result<Client> {
+    let log = node.log();
+    let address = log
+        .lines()
+        .filter(|line| line.contains("/metrics has a listener"))
+        .find_map(|line| Some(line.split_once("address=")?.1.trim()))
+        .with_context(|| format!("no listener in\n{log}"))?;
+    Ok(Client::new(address.parse()?, None))
+}

@@ -1,0 +1,115 @@
+//! What operators watch of the database.
+
+#![expect(
+    clippy::float_cmp,
+    reason = "what is compared are counts, which are whole numbers"
+)]
+
+use std::time::Duration;
+
+use prometheus_client::{encoding::text::encode, registry::Registry};
+
+use super::both;
+use crate::Observed;
+
+/// The figure of this name and these labels, as Prometheus reads it.
+fn figure(fixture: &super::fixture::Fixture, series: &str) -> Option<f64> {
+    let (mut registry, mut text) = (Registry::default(), String::new());
+    fixture.store.register_metrics(&mut registry);
+    encode(&mut text, &registry).unwrap();
+    text.lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+both! {
+    async fn an_empty_database_has_nothing_to_watch(fixture: &Fixture) {
+        assert_eq!(fixture.store.observe(fixture.now()).await.unwrap(), Observed::default());
+    }
+
+    async fn what_waits_is_held_and_is_due_is_counted(fixture: &Fixture) {
+        let (one, other, node) = (fixture.org().await, fixture.org().await, fixture.node().await);
+        fixture.running(one, node).await;
+        let cancelled = fixture.running(one, node).await;
+        fixture.store.cancel_run(one, cancelled.run, fixture.now()).await.unwrap();
+        let (_, due_at) = fixture.due(one, node, "a:1").await;
+        fixture.calling_back(one, node, "b:1").await;
+        fixture.queued(one).await;
+        fixture.claim_one(node).await;
+        let first = fixture.queued(other).await;
+        for org in [one, other, one] {
+            fixture.queued(org).await;
+        }
+        let unretained = fixture.new_unretained(one, node);
+        fixture.store.create_run(unretained).await.unwrap();
+        let oldest = fixture.get(other, first).await.created_at;
+        let seen = fixture.store.observe(fixture.now() + Duration::from_hours(1)).await.unwrap();
+        let first_lease_until = seen.first_lease_until;
+        let expected = Observed {
+            queued: 5,
+            oldest_queued_at: Some(oldest),
+            starting: 1,
+            running: 2,
+            settling: 1,
+            callbacks_waiting: 1,
+            callbacks_due: 1,
+            oldest_callback_due_at: Some(due_at),
+            nodes: 1,
+            lost_nodes: 0,
+            first_lease_until,
+        };
+        assert_eq!(seen, expected);
+        assert!(first_lease_until.is_some());
+        let before = fixture.store.observe(due_at + Duration::ZERO).await.unwrap();
+        assert_eq!((before.callbacks_due, before.oldest_callback_due_at), (1, Some(due_at)));
+        let early = sortie_api::Timestamp::from_micros(due_at.as_micros() - 1);
+        let before = fixture.store.observe(early).await.unwrap();
+        assert_eq!((before.callbacks_waiting, before.callbacks_due, before.oldest_callback_due_at), (1, 0, None));
+    }
+
+    async fn the_oldest_of_the_runs_without_retention_counts_as_well(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let run = fixture.new_unretained(org, node);
+        fixture.store.create_run(run.clone()).await.unwrap();
+        fixture.queued(org).await;
+        let seen = fixture.store.observe(fixture.now()).await.unwrap();
+        assert_eq!((seen.queued, seen.oldest_queued_at), (2, Some(run.created_at)));
+    }
+
+    async fn a_node_that_is_lost_and_holds_runs_is_counted_apart(fixture: &Fixture) {
+        let (org, lost) = (fixture.org().await, fixture.node().await);
+        fixture.running(org, lost).await;
+        let alive = fixture.node().await;
+        let far = fixture.now() + Duration::from_hours(5);
+        fixture.store.heartbeat(alive, far).await.unwrap();
+        fixture.sweep(fixture.now() + Duration::from_hours(2), 0).await;
+        let seen = fixture.store.observe(fixture.now()).await.unwrap();
+        assert_eq!((seen.nodes, seen.lost_nodes, seen.first_lease_until), (1, 1, Some(far)));
+    }
+
+    async fn the_store_measures_waits_groups_and_commits(fixture: &Fixture) {
+        let before = figure(fixture, "store_commit_seconds_count").unwrap();
+        let org = fixture.org().await;
+        fixture.queued(org).await;
+        fixture.store.observe(fixture.now()).await.unwrap();
+        assert!(figure(fixture, "store_commit_seconds_count").unwrap() >= before + 2.0);
+        assert!(figure(fixture, "store_group_commands_sum").unwrap() >= 2.0);
+        assert!(figure(fixture, "store_queue_wait_seconds_count{access=\"write\"}").unwrap() >= 2.0);
+        assert!(figure(fixture, "store_queue_wait_seconds_count{access=\"read\"}").unwrap() >= 1.0);
+        assert_eq!(figure(fixture, "store_waiting_commands"), Some(0.0));
+        assert!(figure(fixture, "store_threads").unwrap() >= 4.0);
+        assert_eq!(figure(fixture, "store_refusals_total"), Some(0.0));
+    }
+}
+
+#[tokio::test]
+async fn the_log_of_sqlite_has_a_size() {
+    let fixture = super::fixture::Fixture::sqlite().await;
+    fixture.org().await;
+    assert!(figure(&fixture, "store_wal_bytes").unwrap() > 0.0);
+}
+
+#[tokio::test]
+async fn on_postgres_no_log_is_ours_to_measure() {
+    let fixture = super::fixture::Fixture::postgres().await;
+    assert_eq!(figure(&fixture, "store_wal_bytes"), None);
+}
