@@ -28,6 +28,7 @@ mod schedules;
 mod sealing;
 #[cfg(test)]
 mod testing;
+mod traces;
 mod unretained;
 mod usage;
 mod web;
@@ -57,6 +58,7 @@ pub use hub::{Deltas, Frame};
 pub use options::{Options, Serves};
 pub use peers::{Hop, PEER_HEADER, Peer};
 pub use sealing::{InvalidKey, MasterKey};
+pub use traces::{SpanExport, Traces};
 
 use crate::{
     callbacks::{Callbacks, Courier, Hints},
@@ -336,6 +338,11 @@ impl Engine {
         }
     }
 
+    /// How requests join traces.
+    pub fn traces(&self) -> &Traces {
+        &self.0.options.traces
+    }
+
     /// The models runs can use now.
     pub fn models(&self) -> &ModelCatalog {
         self.0.models.catalog()
@@ -432,9 +439,9 @@ impl Engine {
         match tokio::time::timeout(LAST_WRITES, given_up).await {
             Ok(Ok(ended)) => {
                 for (_, run) in ended {
-                    tracing::warn!(%run, "a run with zero data retention is ended as interrupted");
+                    tracing::warn!(run.id = %run, "a run with zero data retention is ended as interrupted");
                     if let Err(error) = node.records.unretained.close(run, RunStatus::Interrupted) {
-                        tracing::error!(%run, %error, "the end of a run could not be told to its readers");
+                        tracing::error!(run.id = %run, %error, "the end of a run could not be told to its readers");
                     }
                     node.hub.ended(run);
                 }

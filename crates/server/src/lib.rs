@@ -9,6 +9,7 @@ mod description;
 mod gate;
 mod kit;
 mod routes;
+mod spans;
 
 use std::{net::IpAddr, sync::Arc};
 

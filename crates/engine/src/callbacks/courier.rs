@@ -71,7 +71,12 @@ impl Courier {
             clock: options.clock.clone(),
             node: options.node_name.clone(),
             hints: callbacks.hints.clone(),
-            sender: Arc::new(Sender::new(options.clock.clone(), records.clone(), callbacks)),
+            sender: Arc::new(Sender::new(
+                options.clock.clone(),
+                records.clone(),
+                callbacks,
+                options.traces.clone(),
+            )),
             records,
             identity,
             stop,

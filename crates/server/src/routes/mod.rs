@@ -6,7 +6,7 @@ use axum::Router;
 use http::{Method, Uri};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, kit::ApiError};
+use crate::{app::App, kit::ApiError, spans::name_by_route};
 
 mod artifacts;
 mod audit;
@@ -100,6 +100,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     router
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
+        .layer(axum::middleware::from_fn(name_by_route))
         .with_state(app)
 }
 

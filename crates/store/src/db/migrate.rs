@@ -85,6 +85,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "budgets",
         text: include_str!("../../../../migrations/0012_budgets.sql"),
     },
+    Migration {
+        version: 14,
+        name: "trace_context",
+        text: include_str!("../../../../migrations/0014_trace_context.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.
