@@ -22,6 +22,7 @@ mod resume;
 pub mod schema;
 mod scribe;
 mod shown;
+mod spans;
 mod summary;
 mod text;
 pub mod tool;
@@ -42,6 +43,7 @@ pub use self::{
     model::Model,
     models::runbook::runbook,
     redact::Redactor,
+    spans::provider_name,
     tool::Tool,
     workspace::{Gateway, Remains, Source, Workspace},
 };

@@ -7,13 +7,14 @@ use std::{
 
 use sortie_api::{EventType, event::ModelCall};
 use tokio::time::{Instant, sleep};
+use tracing::Instrument;
 
 use crate::{
     Sink,
     budget::{Cut, Exhausted},
     meter::{Held, InputTokens, Meter, Unshown},
     model::{Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, Turn, Usage},
-    summary,
+    spans, summary,
     turn::Stop,
     window::Window,
 };
@@ -200,15 +201,20 @@ impl Caller<'_> {
             ..request
         };
         let began = Instant::now();
+        let span = spans::model_call(self.model.info(), step, limit.max_tokens);
         let called = match text {
-            Text::Shown => self.meter.while_funded(self.model.call(request, &held)).await?,
+            Text::Shown => {
+                let call = self.model.call(request, &held).instrument(span.clone());
+                self.meter.while_funded(call).await?
+            }
             Text::Unshown => {
                 let unshown = Unshown(&held);
-                self.meter
-                    .while_funded(self.model.call(request, &unshown))
-                    .await?
+                let call = self.model.call(request, &unshown).instrument(span.clone());
+                self.meter.while_funded(call).await?
             }
         };
+        spans::model_called(&span, &called);
+        drop(span);
         let (usage, stop_reason) = match &called {
             Ok(reply) => (reply.usage, reply.stop_reason.as_str()),
             Err(error) => (error.usage, "error"),

@@ -12,6 +12,7 @@ use sortie_api::{
     event::{TOOL_OUTPUT_BYTES, ToolEnd},
 };
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::{
     Redactor, Sink,
@@ -23,7 +24,7 @@ use crate::{
     model_call::millis,
     resume::OpenCalls,
     scribe::Scribe,
-    text,
+    spans, text,
     tool::{Context, Order, Tool, ToolError},
     turn::Stop,
 };
@@ -127,11 +128,14 @@ impl<'a> ToolRunner<'a> {
             arguments: shown,
         };
         self.sink.record(start).await?;
-        let (content, is_error, fatal) = match self.attempt(place, arguments).await? {
-            Ok(content) => {
-                let failed = matches!(&content, ToolContent::Command(command) if !command.succeeded());
-                (content.shown(self.redactor, place.output_bytes), failed, None)
-            }
+        let span = spans::tool_call(self.find(&call.name).map(|_| call.name.as_str()), &call.id, step);
+        let attempt = self.attempt(place, arguments).instrument(span.clone()).await?;
+        let error = attempt.as_ref().err();
+        let failed = matches!(&attempt, Ok(ToolContent::Command(command)) if !command.succeeded());
+        spans::tool_called(&span, error, failed);
+        drop(span);
+        let (content, is_error, fatal) = match attempt {
+            Ok(content) => (content.shown(self.redactor, place.output_bytes), failed, None),
             Err(ToolError::ToModel(told) | ToolError::NotSent(told)) => {
                 (self.failure(told, place.output_bytes), true, None)
             }

@@ -64,6 +64,12 @@ macro_rules! ids {
                 let millis = u64::try_from(at.as_micros() / 1_000).unwrap_or(0);
                 Self(Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
             }
+
+            /// When it was made, to the millisecond.
+            pub fn made_at(self) -> Timestamp {
+                let millis = i64::try_from(self.0.as_u128() >> 80).unwrap_or(0);
+                Timestamp::from_micros(millis.saturating_mul(1_000))
+            }
         }
 
         impl PartialSchema for $name {

@@ -28,6 +28,7 @@ pub mod schedule;
 pub mod secret;
 pub mod status;
 pub mod time;
+mod trace_context;
 pub mod usage;
 pub mod workflow;
 
@@ -49,4 +50,5 @@ pub use run::{Artifact, Run, RunDefinition, RunPage, RunUsage};
 pub use schedule::{Fire, Schedule};
 pub use status::RunStatus;
 pub use time::Timestamp;
+pub use trace_context::{SPANS, TraceContext};
 pub use workflow::{Workflow, WorkflowDefinition, WorkflowSummary};

@@ -31,6 +31,7 @@ mod schedules;
 mod sealing;
 #[cfg(test)]
 mod testing;
+mod traces;
 mod unretained;
 mod usage;
 mod web;
@@ -61,6 +62,7 @@ pub use hub::{Deltas, Frame};
 pub use options::{Options, Serves};
 pub use peers::{Hop, PEER_HEADER, Peer};
 pub use sealing::{InvalidKey, MasterKey};
+pub use traces::{SpanExport, Traces};
 
 use crate::{
     callbacks::{Callbacks, Courier, Hints},
@@ -399,6 +401,11 @@ impl Engine {
         }
     }
 
+    /// How requests join traces.
+    pub fn traces(&self) -> &Traces {
+        &self.0.options.traces
+    }
+
     /// The models runs can use now.
     pub fn models(&self) -> &ModelCatalog {
         self.0.models.catalog()
@@ -555,9 +562,9 @@ impl Engine {
         match tokio::time::timeout(LAST_WRITES, given_up).await {
             Ok(Ok(ended)) => {
                 for (_, run) in ended {
-                    tracing::warn!(%run, "a run with zero data retention is ended as interrupted");
+                    tracing::warn!(run.id = %run, "a run with zero data retention is ended as interrupted");
                     if let Err(error) = node.records.unretained.close(run, RunStatus::Interrupted) {
-                        tracing::error!(%run, %error, "the end of a run could not be told to its readers");
+                        tracing::error!(run.id = %run, %error, "the end of a run could not be told to its readers");
                     }
                     node.hub.ended(run);
                 }

@@ -185,7 +185,7 @@ impl Lifeline {
             self.callbacks.look();
         }
         for (_, run) in ended {
-            tracing::warn!(%run, "a run that cannot go on is ended as interrupted");
+            tracing::warn!(run.id = %run, "a run that cannot go on is ended as interrupted");
             self.metrics.ended(RunStatus::Interrupted);
             self.hub.ended(*run);
         }
@@ -244,7 +244,7 @@ impl Lifeline {
     /// Works on runs that were taken over.
     fn go_on(&self, turn: &Turn<'_>, taken: Vec<Claim>) {
         for claim in taken {
-            tracing::warn!(run = %claim.fence.run, "a run whose worker was lost is taken over");
+            tracing::warn!(run.id = %claim.fence.run, "a run whose worker was lost is taken over");
             self.metrics.took_over();
             turn.start(claim);
         }

@@ -7,7 +7,7 @@ use sortie_net::{Network, Reach};
 use sortie_sandbox::Limits;
 use sortie_web::{RobotsTxt, SearchSettings};
 
-use crate::{Clock, MasterKey, contents::AwsVariables, unretained::MemoryDir};
+use crate::{Clock, MasterKey, Traces, contents::AwsVariables, unretained::MemoryDir};
 
 /// Whose runs an engine works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub struct Options {
     pub retention: Option<Duration>,
     /// How long runs may go on when the node is told to stop.
     pub shutdown_grace: Duration,
+    /// Where spans go.
+    pub traces: Traces,
 }
 
 impl Default for Options {
@@ -116,6 +118,7 @@ impl Default for Options {
             heartbeat: Duration::from_secs(3),
             retention: Some(Duration::from_hours(30 * 24)),
             shutdown_grace: Duration::from_secs(30),
+            traces: Traces::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sortie_api::{OrgId, Run, RunId, RunRequest, Timestamp};
+use sortie_api::{OrgId, Run, RunId, RunRequest, Timestamp, TraceContext};
 use sortie_store::{Cancelled, Created, Definition, InlineCredentials, Labels, NewRun, Retention};
 
 use crate::{
@@ -134,6 +134,11 @@ impl Engine {
                 tags: accepted.tags,
             },
             created_at: now,
+            // Its state is text of the client's own, which is kept of no run without retention.
+            trace: match accepted.retention {
+                Retention::Full => caller.actor.trace.clone(),
+                Retention::None => caller.actor.trace.clone().map(TraceContext::without_state),
+            },
         };
         Ok((run, admission))
     }

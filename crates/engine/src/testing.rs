@@ -74,6 +74,7 @@ pub(crate) async fn held() -> Held {
         timeout_seconds: 60,
         labels: sortie_store::Labels::default(),
         created_at: now,
+        trace: None,
     };
     let Created::New(run) = store.create_run(run).await.unwrap() else {
         panic!("the run is new")

@@ -116,6 +116,7 @@ impl Left {
             timeout_seconds: 60,
             labels: sortie_store::Labels::default(),
             created_at: at,
+            trace: None,
         };
         let (Created::New(run) | Created::Existing(run)) = store.create_run(run).await.unwrap();
         let node = NewNode {

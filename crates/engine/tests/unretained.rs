@@ -175,6 +175,7 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
         timeout_seconds: 60,
         labels: sortie_store::Labels::default(),
         created_at: BEGINNING,
+        trace: None,
     };
     let other = elsewhere.id;
     let node = sortie_store::NewNode {

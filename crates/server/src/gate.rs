@@ -27,7 +27,7 @@ use sortie_api::{ErrorBody, ErrorCode, Role};
 use sortie_engine::{Engine, Hop, PEER_HEADER};
 use sortie_store::KeyRecord;
 use tower::ServiceExt as _;
-use tracing::Instrument as _;
+use tracing::Instrument;
 
 use crate::{
     Options,
@@ -38,6 +38,7 @@ use crate::{
     },
     metrics::{HttpMetrics, Refused},
     routes,
+    spans::Spans,
 };
 
 /// The server's side of one node, shared by its connections.
@@ -99,19 +100,21 @@ impl Gate {
     async fn handle(&self, peer: IpAddr, mut request: Request<Body>) -> Response {
         let began = Instant::now();
         let id = self.ids.of(request.headers());
-        let span = tracing::info_span!("request", request.id = id.as_str());
+        let spans = Spans::of(self.engine.traces(), &request, id.as_str());
         let address = client_address(peer, request.headers(), &self.trusted_proxies);
         let network = network(address);
         request.extensions_mut().insert(Whence {
             address,
             request_id: id.clone(),
+            trace: spans.context.clone(),
         });
         let what = Described::of(&request);
         let challenge = challenge(&request);
         let mut counted = None;
         let answer = AssertUnwindSafe(self.answer(network, request, &mut counted))
             .catch_unwind()
-            .instrument(span.clone())
+            .instrument(spans.exported.clone())
+            .instrument(spans.log.clone())
             .await;
         let mut response =
             answer.unwrap_or_else(|panic| ApiError::internal(panic_text(&*panic)).into_response());
@@ -119,8 +122,9 @@ impl Gate {
         self.metrics
             .answered(&what.method, &mut response, began.elapsed());
         let status = response.status();
+        spans.answered(status);
         if let Some(Fault(chain)) = response.extensions_mut().remove::<Fault>() {
-            let _entered = span.enter();
+            let _entered = spans.log.enter();
             if status == StatusCode::INTERNAL_SERVER_ERROR {
                 tracing::error!(method = %what.method, path = what.uri.path(), error = %chain, "a request failed");
                 let error = format!("internal error, request id {}", id.as_str());

@@ -10,6 +10,7 @@ mod gate;
 mod kit;
 mod metrics;
 mod routes;
+mod spans;
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -64,6 +64,7 @@ impl Bench {
             timeout_seconds: 300,
             labels: sortie_store::Labels::default(),
             created_at: at,
+            trace: None,
         };
         self.store.create_run(run).await?;
         Ok(())

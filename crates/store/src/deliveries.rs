@@ -7,11 +7,12 @@
 //!
 //! Where the content of a run is in the memory of one node only, that node alone claims its delivery for as long.
 
-use sortie_api::{DeliveryAttempt, OrgId, RunId, Timestamp, limits};
+use sortie_api::{DeliveryAttempt, OrgId, RunId, Timestamp, TraceContext, limits};
 
 use crate::{
     Store,
     db::{Row, Stmt, Tx, batch, vals},
+    runs::trace_from,
     types::{Error, NewCallback, NodeId, Result},
 };
 
@@ -52,6 +53,8 @@ pub struct ClaimedDelivery {
     pub failures: i64,
     /// When it is to be abandoned.
     pub give_up_at: Timestamp,
+    /// The trace of the run.
+    pub trace: Option<TraceContext>,
 }
 
 /// An attempt that was made.
@@ -241,7 +244,9 @@ fn claim(
                  WHERE run_id {IN}SELECT d.run_id FROM delivery d WHERE d.host = $1 AND d.due_at >= 0 AND d.due_at <= $2 \
                  AND COALESCE((SELECT u.node_id FROM unretained u WHERE u.run_id = d.run_id), $6) = $6 \
                  ORDER BY d.host, d.due_at, d.run_id LIMIT $3{END} AND due_at <= $2 \
-                 RETURNING run_id, org_id, host, target, claim, attempts, failures, give_up_at",
+                 RETURNING run_id, org_id, host, target, claim, attempts, failures, give_up_at, \
+                 (SELECT r.traceparent FROM run r WHERE r.id = run_id), \
+                 (SELECT r.tracestate FROM run r WHERE r.id = run_id)",
                 vals![order.host.as_str(), at, order.limit, leased_until, node, id],
             )
         })
@@ -260,6 +265,7 @@ fn claim(
                 attempts: row.int(5)?,
                 failures: row.int(6)?,
                 give_up_at: row.time(7)?,
+                trace: trace_from(row, 8)?,
             })
         })
         .collect()

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use crate::runs::artifacts::NewArtifacts;
 use sortie_api::{
     AuditId, BudgetScope, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
-    event::EventType, id::KeyId,
+    TraceContext, event::EventType, id::KeyId,
 };
 
 /// Result of a store command.
@@ -221,6 +221,8 @@ pub struct NewRun {
     pub labels: Labels,
     /// When it was accepted.
     pub created_at: Timestamp,
+    /// The trace that it belongs to.
+    pub trace: Option<TraceContext>,
 }
 
 /// Whether anything of a run's content is stored.
@@ -280,6 +282,8 @@ pub struct Actor {
     pub address: Option<IpAddr>,
     /// The request's id.
     pub request_id: Option<String>,
+    /// The trace that the request belongs to.
+    pub trace: Option<TraceContext>,
 }
 
 /// Which entries of the audit log to list.
@@ -457,6 +461,8 @@ pub struct Claim {
     pub timeout_seconds: u32,
     /// Host and port of the receiver of its callback, if it has one.
     pub callback_host: Option<String>,
+    /// The trace that it belongs to.
+    pub trace: Option<TraceContext>,
     /// Where it comes from.
     pub origin: Origin,
 }

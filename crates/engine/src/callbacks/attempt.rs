@@ -16,7 +16,7 @@ use reqwest::{
     header::{CONTENT_TYPE, USER_AGENT},
 };
 use sha2::Sha256;
-use sortie_api::{OrgId, RunId, Timestamp};
+use sortie_api::{OrgId, RunId, Timestamp, TraceContext};
 use sortie_net::read_head;
 use sortie_store::{AfterAttempt, ClaimedDelivery, Error as StoreError, MadeAttempt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -24,11 +24,12 @@ use url::Url;
 
 use super::{ATTEMPT, Callbacks, Target, lanes::Health};
 use crate::{
-    Clock, Error,
+    Clock, Error, Traces,
     clock::random,
     metrics::{Delivery, Metrics},
     run_log::Records,
     sealing::hex,
+    traces::{delivered, with_trace},
 };
 
 /// Bodies under way, in KiB.
@@ -58,6 +59,7 @@ pub(super) struct Sender {
     callbacks: Callbacks,
     metrics: Arc<Metrics>,
     room: Arc<Semaphore>,
+    traces: Traces,
 }
 
 /// What came of a request.
@@ -76,13 +78,20 @@ impl Answer {
 }
 
 impl Sender {
-    pub(super) fn new(clock: Clock, records: Records, callbacks: Callbacks, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        clock: Clock,
+        records: Records,
+        callbacks: Callbacks,
+        metrics: Arc<Metrics>,
+        traces: Traces,
+    ) -> Self {
         Self {
             clock,
             records,
             callbacks,
             metrics,
             room: Arc::new(Semaphore::new(ROOM_KIB as usize)),
+            traces,
         }
     }
 
@@ -92,24 +101,40 @@ impl Sender {
         delivery: ClaimedDelivery,
         leased_until: Timestamp,
     ) -> (String, Health) {
-        let (run, host) = (delivery.run, delivery.host.clone());
-        let attempt = AssertUnwindSafe(self.attempt(&delivery, leased_until));
-        let health = match attempt.catch_unwind().await {
+        let spans = self.traces.deliver(&delivery);
+        let trace = spans.context.clone();
+        let health = spans.around(self.tried(&delivery, leased_until, trace)).await;
+        (delivery.host, health)
+    }
+
+    async fn tried(
+        &self,
+        delivery: &ClaimedDelivery,
+        leased_until: Timestamp,
+        trace: Option<TraceContext>,
+    ) -> Health {
+        let host = delivery.host.as_str();
+        let attempt = AssertUnwindSafe(self.attempt(delivery, leased_until, trace));
+        match attempt.catch_unwind().await {
             Ok(Ok(health)) => health,
             // Whatever it is, the delivery is due again when its lease is over.
             Ok(Err(error)) => {
-                tracing::warn!(%run, host, %error, "an attempt to deliver a callback could not be made or written down");
+                tracing::warn!(host, %error, "an attempt to deliver a callback could not be made or written down");
                 Health::Unknown
             }
             Err(_panic) => {
-                tracing::error!(%run, host, "an attempt to deliver a callback panicked");
+                tracing::error!(host, "an attempt to deliver a callback panicked");
                 Health::Bad
             }
-        };
-        (host, health)
+        }
     }
 
-    async fn attempt(&self, delivery: &ClaimedDelivery, leased_until: Timestamp) -> Result<Health, Error> {
+    async fn attempt(
+        &self,
+        delivery: &ClaimedDelivery,
+        leased_until: Timestamp,
+        trace: Option<TraceContext>,
+    ) -> Result<Health, Error> {
         let Some((body, _room)) = self.body((delivery.org, delivery.run), leased_until).await? else {
             return Ok(Health::Unknown);
         };
@@ -118,9 +143,10 @@ impl Sender {
             .callbacks
             .open((delivery.org, delivery.run), &delivery.target)
         {
-            Ok(target) => self.send(delivery.run, &target, (body, at)).await,
+            Ok(target) => self.send(delivery.run, &target, (body, at), trace).await,
             Err(error) => Answer::none(format!("the callback cannot be read: {error}")),
         };
+        delivered(answer.status, answer.error.is_some());
         let after = match answer.error {
             None => AfterAttempt::Delivered,
             Some(_) => after_failure(delivery, self.clock.now(), random()?),
@@ -141,9 +167,19 @@ impl Sender {
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
             after,
         };
-        tracing::debug!(run = %made.run, host = delivery.host, attempt = made.number, status = made.status, error = made.error, "callback");
+        tracing::debug!(
+            host = delivery.host,
+            delivery.attempt = made.number,
+            status = made.status,
+            error = made.error,
+            "callback"
+        );
         if after == AfterAttempt::Abandoned {
-            tracing::warn!(run = %made.run, host = delivery.host, attempts = made.number, "a callback is abandoned");
+            tracing::warn!(
+                host = delivery.host,
+                delivery.attempts = made.number,
+                "a callback is abandoned"
+            );
         }
         self.record(made, leased_until).await?;
         if after == AfterAttempt::Delivered {
@@ -182,7 +218,13 @@ impl Sender {
     }
 
     /// One signed request.
-    async fn send(&self, run: RunId, target: &Target, (body, at): (Vec<u8>, Timestamp)) -> Answer {
+    async fn send(
+        &self,
+        run: RunId,
+        target: &Target,
+        (body, at): (Vec<u8>, Timestamp),
+        trace: Option<TraceContext>,
+    ) -> Answer {
         let Ok(url) = Url::parse(&target.url) else {
             return Answer::none("the callback's URL cannot be read".to_owned());
         };
@@ -202,6 +244,7 @@ impl Sender {
             .header("X-Service-Timestamp", timestamp)
             .header("X-Service-Signature", signature)
             .body(body);
+        let request = with_trace(request, trace.as_ref());
         let response = match client.send(request).await {
             Ok(response) => response,
             Err(sortie_net::Error::Http(error)) if error.is_timeout() => {
@@ -289,6 +332,7 @@ mod tests {
             attempts: failures,
             failures,
             give_up_at: BEGAN + Duration::from_secs(limits::CALLBACK_SECONDS),
+            trace: None,
         }
     }
 

@@ -77,6 +77,7 @@ impl Courier {
                 records.clone(),
                 callbacks,
                 metrics,
+                options.traces.clone(),
             )),
             records,
             identity,

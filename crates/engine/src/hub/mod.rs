@@ -244,6 +244,7 @@ mod tests {
             timeout_seconds: 60,
             labels: sortie_store::Labels::default(),
             created_at: now,
+            trace: None,
         };
         let Created::New(run) = store.create_run(run).await.unwrap() else {
             panic!("the run is new")

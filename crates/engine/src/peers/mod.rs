@@ -22,7 +22,7 @@ use url::Url;
 pub(crate) use signature::Signer;
 pub use signature::{PEER_HEADER, Peer};
 
-use crate::{Caller, Clock, Deltas, Error, Frame};
+use crate::{Caller, Clock, Deltas, Error, Frame, traces::with_trace};
 
 /// Whether a request came from a client, or from a node that has it from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,10 +169,11 @@ impl Peers {
                 PEER_HEADER,
                 signer.sign(("GET", target), peer, self.0.clock.now())?,
             );
-        Ok(match &caller.actor.request_id {
+        let request = match &caller.actor.request_id {
             Some(id) => request.header(X_REQUEST_ID, id),
             None => request,
-        })
+        };
+        Ok(with_trace(request, caller.actor.trace.as_ref()))
     }
 }
 

@@ -208,7 +208,10 @@ impl Engine {
     async fn run_of(&self, row: &ScheduleRow) -> Result<Verdict, Error> {
         let caller = Caller {
             org: row.org,
-            actor: Actor::default(),
+            actor: Actor {
+                trace: self.0.options.traces.fire(row.id, row.org),
+                ..Actor::default()
+            },
             schedule: Some(row.id),
         };
         let run = match self.opened_callback(row) {

@@ -86,6 +86,7 @@ impl Turn<'_> {
         // Entered before the task is spawned, so that a cancel finds it from here on.
         let place = self.inner.worker.active.enter(claim.fence.run);
         let worker = Arc::clone(&self.inner.worker);
-        self.inner.tracker.spawn(worker.run(claim, place));
+        let spans = worker.options.traces.execute(&claim);
+        self.inner.tracker.spawn(spans.around(worker.run(claim, place)));
     }
 }

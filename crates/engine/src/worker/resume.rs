@@ -72,13 +72,13 @@ pub(crate) async fn pick_up(
     let texts = until_read(|| worker.records.store.journal(run)).await?;
     let entries = texts.iter().filter(|text| marked(text).is_none());
     let entries: Result<Vec<Entry>, _> = entries.map(|text| serde_json::from_str(text)).collect();
-    let entries = entries.inspect_err(|error| tracing::error!(%run, %error, "a journal cannot be read"));
+    let entries = entries.inspect_err(|error| tracing::error!(%error, "a journal cannot be read"));
     // What cannot be opened for the moment is not gone: the run stays held, and is taken up at another look.
     let left = reopen(worker, claim)
         .await
         .map_err(|error| StoreError::Unavailable(format!("a working directory: {error}")))?;
     let Ok(entries) = entries else {
-        discard(left, claim).await;
+        discard(left).await;
         return Ok(Err(Obstacle::Gone("its journal cannot be read", 0)));
     };
     let mut journal = Journal::new(entries);
@@ -87,12 +87,12 @@ pub(crate) async fn pick_up(
         journal = journal.handed_over();
     }
     if let Some(call) = journal.uncertain_call() {
-        discard(left, claim).await;
+        discard(left).await;
         return Ok(Err(Obstacle::UncertainCall(call)));
     }
     // The first attempt was no resume.
     if claim.fence.attempt > 1 + MAX_RESUMES {
-        discard(left, claim).await;
+        discard(left).await;
         let too_often = "it had been resumed 3 times";
         return Ok(Err(Obstacle::Gone(too_often, journal.last_step())));
     }
@@ -103,7 +103,7 @@ pub(crate) async fn pick_up(
             return Ok(Err(Obstacle::Gone(gone, journal.last_step())));
         }
         left => {
-            discard(left, claim).await;
+            discard(left).await;
             (worker.workspace(run, claim.retention()), Files::ToLay)
         }
     };
@@ -127,11 +127,11 @@ async fn reopen(worker: &Worker, claim: &Claim) -> std::io::Result<Option<Worksp
 }
 
 /// Removes a directory that the run does not go on with.
-async fn discard(left: Option<Workspace>, claim: &Claim) {
+async fn discard(left: Option<Workspace>) {
     if let Some(left) = left
         && let Err(error) = left.close().await
     {
-        tracing::error!(run = %claim.fence.run, %error, "a working directory could not be removed");
+        tracing::error!(%error, "a working directory could not be removed");
     }
 }
 

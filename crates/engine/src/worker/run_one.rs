@@ -32,6 +32,7 @@ use crate::{
     models::Models,
     news::TimerBell,
     run_log::{Records, RunLog},
+    traces,
     web::NodeWeb,
 };
 
@@ -123,13 +124,13 @@ impl Worker {
             Ok(true) => self.hub.ended(run),
             Ok(false) => {}
             // The keeper of such runs finds it at its next look.
-            Err(error) => tracing::warn!(%run, %error, "the end of a run could not be looked up"),
+            Err(error) => tracing::warn!(%error, "the end of a run could not be looked up"),
         }
         match ended {
             Ok(()) => {}
-            Err(StoreError::Fenced) => tracing::debug!(%run, "the run was taken from this worker"),
+            Err(StoreError::Fenced) => tracing::debug!("the run was taken from this worker"),
             // It stays held in the store until the node's next looks find that it has no task.
-            Err(error) => tracing::error!(%run, %error, "the run could not be recorded to its end"),
+            Err(error) => tracing::error!(%error, "the run could not be recorded to its end"),
         }
     }
 
@@ -248,7 +249,7 @@ impl Attempt<'_> {
     async fn stop(&self, workspace: Workspace) -> Remains {
         let (remains, stopped) = workspace.stop().await;
         if let Err(error) = stopped {
-            tracing::error!(run = %self.claim.fence.run, %error, "a run's processes did not end in order");
+            tracing::error!(%error, "a run's processes did not end in order");
         }
         remains
     }
@@ -268,7 +269,7 @@ impl Attempt<'_> {
 
     async fn delete(&self, remains: Remains) {
         if let Err(error) = remains.delete().await {
-            tracing::error!(run = %self.claim.fence.run, %error, "a working directory could not be removed");
+            tracing::error!(%error, "a working directory could not be removed");
         }
     }
 
@@ -379,6 +380,7 @@ impl Attempt<'_> {
                 .map_err(|error| StoreError::Corrupt(error.to_string()))?
                 .ok_or(StoreError::Fenced)?
         };
+        traces::ended(finish.status);
         let rows = numbered(&fence, &finish.events);
         let finished = until_stored(self.log.store(), fence, rows.len(), || {
             self.log.finish(fence, finish.clone(), self.claim.timeout_seconds)
@@ -393,7 +395,7 @@ impl Attempt<'_> {
         match finished {
             Ok(Some(run)) => {
                 if let Err(error) = self.worker.hub.publish_final(&run, &rows) {
-                    tracing::error!(run = %run.id, %error, "the end of a run could not be told to its readers");
+                    tracing::error!(%error, "the end of a run could not be told to its readers");
                 }
                 if run.schedule_id.is_some() {
                     self.worker.schedules.ring();
@@ -426,6 +428,7 @@ async fn prepare(
         .models
         .get(&id)
         .ok_or_else(|| format!("model {id:?} is no longer available"))?;
+    traces::uses_model(model.info());
     let output_schema = match &request.output_schema {
         Some(schema) => {
             Some(Schema::compile(schema.get()).map_err(|error| format!("output_schema: {error}"))?)
@@ -442,7 +445,7 @@ async fn prepare(
                 .open_for_run(run, wanted, secrets, &redactor)
                 .await?;
             for note in &opened.notes {
-                tracing::warn!(run = %claim.fence.run, note, "a tool of a connection was left out");
+                tracing::warn!(note, "a tool of a connection was left out");
             }
             Some(opened)
         }

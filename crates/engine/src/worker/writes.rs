@@ -57,7 +57,7 @@ where
             Err(error) => return Err(error),
         };
         in_doubt = true;
-        tracing::debug!(run = %fence.run, %error, "a write is tried again");
+        tracing::debug!(%error, "a write is tried again");
         loop {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_PAUSE);

@@ -5,7 +5,7 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
-use sortie_api::{KeyId, OrgId, Role};
+use sortie_api::{KeyId, OrgId, Role, TraceContext};
 use sortie_engine::{Caller, Hop};
 use sortie_store::{Actor, KeyRecord};
 
@@ -46,6 +46,8 @@ pub(crate) struct Whence {
     pub(crate) address: IpAddr,
     /// The request's id.
     pub(crate) request_id: RequestId,
+    /// The trace that it belongs to.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// Whether a request came from a client or from another node: the gate leaves a mark on those of nodes.
@@ -121,6 +123,7 @@ fn actor(parts: &Parts, key: Option<KeyId>) -> Actor {
         key,
         address: whence.map(|whence| whence.address),
         request_id: whence.map(|whence| whence.request_id.as_str().to_owned()),
+        trace: whence.and_then(|whence| whence.trace.clone()),
     }
 }
 

@@ -5,7 +5,7 @@
 //! limit is exact across nodes. The cost follows the number of runs handed out, not the number that wait:
 //! organizations are found by jumping through the index of waiting runs, counts stop at what can be used.
 
-use sortie_api::{OrgId, RunStatus, Timestamp};
+use sortie_api::{OrgId, RunStatus, Timestamp, TraceContext};
 
 use super::{budget_without_surcharge, json_ids, moves::sources, status_event};
 use crate::{
@@ -226,11 +226,19 @@ pub(super) fn claims(ids: &str) -> Stmt<'_> {
             ", r.timeout_seconds, r.started_at, \
          (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), r.status, r.cost_micros, \
          r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.model_calls, r.tool_calls, \
-         r.callback_host, r.created_at FROM run r \
+         r.callback_host, r.created_at, r.traceparent, r.tracestate FROM run r \
          WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id"
         ),
         vals![ids],
     )
+}
+
+/// The trace in the columns `traceparent` and `tracestate`, the first of which is `column`.
+pub(crate) fn trace_from(row: &Row, column: usize) -> Result<Option<TraceContext>> {
+    let state = row.opt_text(column + 1)?;
+    Ok(row
+        .opt_text(column)?
+        .and_then(|parent| TraceContext::parse(parent, state)))
 }
 
 /// The claim in a row of [`claims`].
@@ -249,6 +257,7 @@ pub(super) fn claim_from(row: &Row, origin: Origin) -> Result<Claim> {
         timeout_seconds: u32::try_from(row.int(5)?)
             .map_err(|_| Error::Corrupt("timeout_seconds is not a number of seconds".to_owned()))?,
         callback_host: row.opt_text(16)?.map(str::to_owned),
+        trace: trace_from(row, 18)?,
         origin,
     })
 }

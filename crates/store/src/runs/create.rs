@@ -1,7 +1,7 @@
 //! `create_run`: the run, its definition, its place in the queue, its first event and what it must keep to itself, or the run that already
 //! has the idempotency key.
 
-use sortie_api::{Micros, Run, RunStatus};
+use sortie_api::{Micros, Run, RunStatus, TraceContext};
 
 use super::{OF_ITS_NODE, run_columns, run_with_output, select_runs, status_event};
 use crate::{
@@ -43,8 +43,8 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
         Stmt::new(
             "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
              cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
-             callback_host, zero_data_retention, surcharge_percent) \
-             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
+             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate) \
+             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
              ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
             vals![
                 run.id,
@@ -61,7 +61,9 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
                 tags.as_deref(),
                 run.callback.as_ref().map(|callback| callback.host.as_str()),
                 i64::from(unretained.is_some()),
-                unretained.map_or(0, |unretained| unretained.surcharge_percent)
+                unretained.map_or(0, |unretained| unretained.surcharge_percent),
+                run.trace.as_ref().map(TraceContext::traceparent),
+                run.trace.as_ref().and_then(TraceContext::tracestate)
             ],
         ),
         budgets::applying(run),

@@ -20,6 +20,7 @@ mod takeover;
 mod unretained;
 mod work;
 
+pub(crate) use claim::trace_from;
 pub(crate) use create::create_new;
 use sortie_api::{Run, RunStatus, RunUsage, Timestamp, event::EventType};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{OrgId, RunId, RunStatus, Timestamp, limits};
+use sortie_api::{OrgId, RunId, RunStatus, Timestamp, TraceContext, limits};
 
 use super::{both, fixture::Fixture};
 use crate::{
@@ -87,6 +87,29 @@ pub(super) fn made(claimed: &ClaimedDelivery, at: Timestamp, after: AfterAttempt
 }
 
 both! {
+    async fn the_trace_of_a_run_goes_to_its_workers_and_to_its_callback(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("a=1,b=2"));
+        let run = NewRun { trace: trace.clone(), ..fixture.with_callback(org, "a:1") };
+        fixture.store.create_run(run).await.unwrap();
+        let claim = fixture.claim_one(node).await;
+        assert_eq!(claim.trace, trace);
+        fixture.start(claim.fence).await.unwrap();
+        let other = fixture.node().await;
+        fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+        let swept = fixture.take_over(other, fixture.now(), 5).await;
+        let taken = swept.taken.first().expect("it is taken over");
+        assert_eq!((taken.fence.attempt, &taken.trace), (2, &trace));
+        let at = fixture.now();
+        fixture.store.cancel_run(org, taken.fence.run, at).await.unwrap();
+        let claimed = fixture.claim_due("n", "a:1", at).await;
+        assert_eq!(claimed[0].trace, trace);
+
+        let (without, due) = fixture.due(org, other, "b:1").await;
+        let claimed = fixture.claim_due("n", "b:1", due).await;
+        assert_eq!((claimed[0].run, &claimed[0].trace), (without, &None));
+    }
+
     async fn a_callback_is_due_when_its_run_ends_whoever_ends_it(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let finished = fixture.calling_back(org, node, "a:1").await;

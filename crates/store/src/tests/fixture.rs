@@ -137,6 +137,7 @@ impl Fixture {
             timeout_seconds: 300,
             labels: crate::Labels::default(),
             created_at: self.now(),
+            trace: None,
         }
     }
 

@@ -1,0 +1,173 @@
+//! Traces that go on where a task does not: from a request to the worker that claims the run, also on another node, and
+//! to its callback.
+//!
+//! The engine knows W3C contexts only. Who exports spans is told at the start ([`Traces`]); where nobody does, contexts are
+//! carried on as they came. Each part of the work has two spans: one for the log, which puts its fields on every line, and
+//! one with the target [`SPANS`], which is exported and which the log leaves out.
+
+use std::{fmt, future::Future, sync::Arc};
+
+use reqwest::RequestBuilder;
+use sortie_api::{OrgId, RunStatus, SPANS, ScheduleId, TraceContext, model::ModelInfo};
+use sortie_store::{Claim, ClaimedDelivery, Origin};
+use tracing::{
+    Span,
+    field::Empty,
+    instrument::{Instrument, Instrumented},
+};
+
+/// What exports spans.
+pub trait SpanExport: fmt::Debug + Send + Sync {
+    /// Makes a new span, nobody has entered it, a child of `parent`.
+    fn continue_from(&self, span: &Span, parent: &TraceContext);
+
+    /// The context of a span; none where it is not exported.
+    fn context_of(&self, span: &Span) -> Option<TraceContext>;
+}
+
+/// How the work of a node joins traces. The default exports nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Traces(Option<Arc<dyn SpanExport>>);
+
+impl Traces {
+    /// Spans go to `export`.
+    pub fn exported(export: Arc<dyn SpanExport>) -> Self {
+        Self(Some(export))
+    }
+
+    /// Makes a new span a part of the trace of `parent`, or the first of a new one. What is to be handed on: its own context,
+    /// or, where nothing is exported, that of the parent.
+    pub fn join(&self, span: &Span, parent: Option<&TraceContext>) -> Option<TraceContext> {
+        let Some(export) = &self.0 else {
+            return parent.cloned();
+        };
+        if let Some(parent) = parent {
+            export.continue_from(span, parent);
+        }
+        export.context_of(span).or_else(|| parent.cloned())
+    }
+
+    /// The spans around the work on a claimed run.
+    pub(crate) fn execute(&self, claim: &Claim) -> Spans {
+        self.claimed(claim);
+        let (run, org, attempt) = (claim.fence.run, claim.org, claim.fence.attempt);
+        let exported = tracing::info_span!(
+            target: SPANS, parent: None, "run.execute", otel.name = "invoke_agent", gen_ai.operation.name = "invoke_agent",
+            gen_ai.conversation.id = %run, run.id = %run, org.id = %org, run.attempt = attempt,
+            gen_ai.provider.name = Empty, gen_ai.request.model = Empty, run.status = Empty, error.type = Empty,
+            otel.status_code = Empty,
+        );
+        let context = self.join(&exported, claim.trace.as_ref());
+        let trace_id = context.as_ref().map(TraceContext::trace_id);
+        let log = tracing::error_span!(parent: None, "run", run.id = %run, org.id = %org, attempt, trace_id);
+        Spans {
+            exported,
+            log,
+            context,
+        }
+    }
+
+    /// The time that a run has waited for a worker.
+    fn claimed(&self, claim: &Claim) {
+        let (run, org) = (claim.fence.run, claim.org);
+        // One that was taken over has waited for a lease to end, whose length says nothing about the queue.
+        let began = match claim.origin {
+            Origin::Queue(_) => Some(run.made_at().as_micros()),
+            Origin::Lost { .. } => None,
+        };
+        let span = tracing::info_span!(
+            target: SPANS, parent: None, "run.claim", run.id = %run, org.id = %org, run.attempt = claim.fence.attempt,
+            sortie.began_at_micros = began,
+        );
+        self.join(&span, claim.trace.as_ref());
+    }
+
+    /// The spans around an attempt to deliver a callback.
+    pub(crate) fn deliver(&self, delivery: &ClaimedDelivery) -> Spans {
+        let (run, org) = (delivery.run, delivery.org);
+        let (host, port) = delivery.host.rsplit_once(':').unwrap_or((&delivery.host, ""));
+        let exported = tracing::info_span!(
+            target: SPANS, parent: None, "callback.deliver", otel.kind = "client", run.id = %run, org.id = %org,
+            delivery.attempt = delivery.attempts.saturating_add(1), http.request.method = "POST", server.address = host,
+            server.port = port.parse::<i64>().ok(), http.response.status_code = Empty, error.type = Empty,
+            otel.status_code = Empty,
+        );
+        let context = self.join(&exported, delivery.trace.as_ref());
+        let trace_id = context.as_ref().map(TraceContext::trace_id);
+        let log = tracing::error_span!(parent: None, "callback", run.id = %run, org.id = %org, trace_id);
+        Spans {
+            exported,
+            log,
+            context,
+        }
+    }
+
+    /// The first span of the trace of a run that a schedule starts, and what the run is given of it.
+    pub(crate) fn fire(&self, schedule: ScheduleId, org: OrgId) -> Option<TraceContext> {
+        let span = tracing::info_span!(
+            target: SPANS, parent: None, "schedule.fire", schedule.id = %schedule, org.id = %org,
+        );
+        self.join(&span, None)
+    }
+}
+
+/// The spans of one piece of work.
+pub(crate) struct Spans {
+    exported: Span,
+    log: Span,
+    /// What is to be handed on.
+    pub(crate) context: Option<TraceContext>,
+}
+
+impl Spans {
+    /// Does the work within them.
+    pub(crate) fn around<F: Future>(self, work: F) -> Instrumented<Instrumented<F>> {
+        work.instrument(self.exported).instrument(self.log)
+    }
+}
+
+/// Tells whom a request goes to which trace it belongs to.
+pub(crate) fn with_trace(request: RequestBuilder, trace: Option<&TraceContext>) -> RequestBuilder {
+    let Some(trace) = trace else {
+        return request;
+    };
+    let request = request.header("traceparent", trace.traceparent());
+    match trace.tracestate() {
+        Some(state) => request.header("tracestate", state),
+        None => request,
+    }
+}
+
+/// Says on the span of a run's execution who serves its model.
+pub(crate) fn uses_model(model: &ModelInfo) {
+    let span = Span::current();
+    span.record("gen_ai.provider.name", sortie_agent::provider_name(model));
+    span.record("gen_ai.request.model", model.id.as_str());
+}
+
+/// Says on the span of a run's execution how it ended.
+pub(crate) fn ended(status: RunStatus) {
+    tracing::debug!(run.status = status.as_str(), "the run has ended");
+    let span = Span::current();
+    span.record("run.status", status.as_str());
+    if matches!(
+        status,
+        RunStatus::Failed | RunStatus::TimedOut | RunStatus::Interrupted
+    ) {
+        span.record("error.type", status.as_str());
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+/// Says on the span of a delivery what its receiver answered.
+pub(crate) fn delivered(status: Option<u16>, failed: bool) {
+    let span = Span::current();
+    if let Some(status) = status {
+        span.record("http.response.status_code", i64::from(status));
+    }
+    if failed {
+        let kind = status.map_or_else(|| "no_answer".to_owned(), |status| status.to_string());
+        span.record("error.type", kind);
+        span.record("otel.status_code", "ERROR");
+    }
+}

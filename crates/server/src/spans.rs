@@ -1,0 +1,126 @@
+//! The spans around a request: one for the log, whose id is on every line of it, and the exported one, by OpenTelemetry's
+//! semantic conventions for HTTP servers. Neither says anything of the query, the headers or the body.
+
+use axum::{extract::MatchedPath, middleware::Next, response::Response};
+use http::{HeaderMap, Request, StatusCode};
+use sortie_api::{SPANS, TraceContext};
+use sortie_engine::Traces;
+use tracing::{Span, field::Empty};
+
+use crate::routes;
+
+/// The spans of one request.
+pub(crate) struct Spans {
+    pub(crate) exported: Span,
+    pub(crate) log: Span,
+    /// What is handed on to what the request starts.
+    pub(crate) context: Option<TraceContext>,
+}
+
+impl Spans {
+    /// Begins them. A valid `traceparent` of the request is continued. Probes are not exported.
+    pub(crate) fn of<B>(traces: &Traces, request: &Request<B>, request_id: &str) -> Self {
+        let path = request.uri().path();
+        let method = request.method().as_str();
+        let exported = if matches!(path, routes::HEALTHZ | routes::READYZ) {
+            Span::none()
+        } else {
+            tracing::info_span!(
+                target: SPANS, parent: None, "request", otel.name = method, otel.kind = "server",
+                http.request.method = method, url.path = path, url.scheme = "http", http.route = Empty,
+                http.response.status_code = Empty, error.type = Empty, otel.status_code = Empty, request_id,
+            )
+        };
+        let context = traces.join(&exported, incoming(request.headers()).as_ref());
+        let trace_id = context.as_ref().map(TraceContext::trace_id);
+        let log = tracing::error_span!(parent: None, "request", request_id, trace_id);
+        Self {
+            exported,
+            log,
+            context,
+        }
+    }
+
+    /// Says how it was answered. A failure is one of the server.
+    pub(crate) fn answered(&self, status: StatusCode) {
+        let code = status.as_u16();
+        self.exported.record("http.response.status_code", i64::from(code));
+        if status.is_server_error() {
+            self.exported.record("error.type", status.as_str());
+            self.exported.record("otel.status_code", "ERROR");
+        }
+    }
+}
+
+/// The trace that a client has sent along; none where the header is there twice.
+fn incoming(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all("traceparent").iter();
+    let parent = parents.next()?.to_str().ok()?;
+    if parents.next().is_some() {
+        return None;
+    }
+    let states: Vec<&str> = headers
+        .get_all("tracestate")
+        .iter()
+        .filter_map(|state| state.to_str().ok())
+        .collect();
+    TraceContext::parse(parent, (!states.is_empty()).then(|| states.join(",")).as_deref())
+}
+
+/// Names the span of a request by its route, once that is known.
+pub(crate) async fn name_by_route(request: axum::extract::Request, next: Next) -> Response {
+    let span = Span::current();
+    if !span.is_disabled()
+        && let Some(route) = request.extensions().get::<MatchedPath>()
+    {
+        let route = route.as_str();
+        span.record("http.route", route);
+        span.record("otel.name", format!("{} {route}", request.method()));
+    }
+    next.run(request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_trace_is_continued_where_one_valid_parent_is_sent() {
+        let states = [
+            ("traceparent", PARENT),
+            ("tracestate", "a=1"),
+            ("tracestate", "b=2"),
+        ];
+        let context = incoming(&headers(&states)).unwrap();
+        assert_eq!(context.tracestate(), Some("a=1,b=2"));
+        for none in [
+            &[("tracestate", "a=1")][..],
+            &[("traceparent", "00-0-0-00")],
+            &[("traceparent", PARENT), ("traceparent", PARENT)],
+        ] {
+            assert_eq!(incoming(&headers(none)), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn without_an_export_the_trace_of_a_client_is_handed_on_as_it_came() {
+        let request = Request::get("/v1/runs")
+            .header("traceparent", PARENT)
+            .body(())
+            .unwrap();
+        let spans = Spans::of(&Traces::default(), &request, "req-1");
+        assert_eq!(spans.context.unwrap().traceparent(), PARENT);
+    }
+}
