@@ -6,6 +6,7 @@ mod budgets;
 mod connections;
 mod files;
 mod name;
+mod operations;
 mod replay;
 mod schedules;
 mod workflows;
@@ -22,6 +23,7 @@ pub(crate) use self::{
     connections::{ConnectionsCommand, PutArgs},
     files::{FileRef, FilesCommand},
     name::Name,
+    operations::{BackupArgs, DoctorArgs, RestoreArgs},
     replay::ReplayArgs,
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
@@ -92,8 +94,12 @@ pub(crate) enum Command {
     Models(ListArgs),
     /// Print the OpenAPI document of the API
     Openapi,
-    /// Check what this machine gives: sandbox, data folder, database
+    /// Check the machine, and the engine that runs
     Doctor(DoctorArgs),
+    /// Write an embedded database and its files to an archive
+    Backup(BackupArgs),
+    /// Make a data folder of the archive of a backup
+    Restore(RestoreArgs),
     /// Show and check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -342,15 +348,6 @@ impl From<KeyRole> for Role {
             KeyRole::Admin => Self::Admin,
         }
     }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DoctorArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,6 +7,7 @@
 
 mod audit;
 mod authorizations;
+mod backup;
 mod blobs;
 mod budgets;
 mod connections;
@@ -26,6 +27,7 @@ mod workflows;
 
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
+pub use backup::{DatabaseCopy, ReferredBlob, Summary};
 pub use blobs::{DoomedBlob, NewBlob};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};

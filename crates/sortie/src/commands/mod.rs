@@ -2,6 +2,7 @@
 
 mod administration;
 mod artifacts;
+mod backup;
 mod budgets;
 mod config;
 mod connections;
@@ -61,6 +62,8 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Models(args) => models::list(&context, &args).await,
         Command::Openapi => print_json(&sortie_server::openapi()),
         Command::Doctor(args) => doctor::doctor(&context, &args).await,
+        Command::Backup(args) => backup::backup(&context, args).await,
+        Command::Restore(args) => backup::restore(&context, args).await,
         Command::Config(command) => config::execute(&context, command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

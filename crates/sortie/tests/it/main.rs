@@ -6,6 +6,7 @@
 #![cfg(test)]
 
 mod administration;
+mod backup;
 mod budgets;
 mod cli;
 mod connections;

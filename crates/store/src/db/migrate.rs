@@ -116,6 +116,16 @@ impl Migration {
     }
 }
 
+/// Reads the newest migration of a database that this program can open, and refuses one that it cannot.
+pub(crate) fn newest(tx: &mut dyn Tx) -> Result<i64> {
+    let applied = tx.query_all(APPLIED, vals![])?;
+    pending(MIGRATIONS, &applied)?;
+    applied
+        .last()
+        .ok_or_else(|| Error::Database("no migration was ever applied to it".to_owned()))?
+        .int(0)
+}
+
 /// Which of `known` are still to be applied to a database that holds `applied` (the rows of [`APPLIED`]).
 pub(super) fn pending<'a>(known: &'a [Migration], applied: &[Row]) -> Result<&'a [Migration]> {
     let newest_known = known.last().map_or(0, |migration| migration.version);

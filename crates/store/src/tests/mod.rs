@@ -3,6 +3,7 @@ mod artifacts;
 mod atomicity;
 mod audit;
 mod backend;
+mod backup;
 mod budgets;
 mod budgets_model;
 mod claim;
