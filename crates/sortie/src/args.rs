@@ -23,7 +23,7 @@ pub(crate) use self::{
     connections::{ConnectionsCommand, PutArgs},
     files::{FileRef, FilesCommand},
     name::Name,
-    operations::{BackupArgs, DoctorArgs, RestoreArgs},
+    operations::{BackupArgs, DoctorArgs, MasterKeyCommand, RestoreArgs},
     replay::ReplayArgs,
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
@@ -100,6 +100,9 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Make a data folder of the archive of a backup
     Restore(RestoreArgs),
+    /// Look after the keys that credentials are sealed with
+    #[command(subcommand)]
+    MasterKey(MasterKeyCommand),
     /// Show and check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),

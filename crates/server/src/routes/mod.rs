@@ -21,6 +21,7 @@ mod files;
 mod fires;
 mod keys;
 mod license;
+mod master_key;
 mod models;
 mod operations;
 mod organization;
@@ -89,6 +90,8 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(audit::list_audit))
         .routes(routes!(usage::get_usage))
         .routes(routes!(license::get_license))
+        .routes(routes!(master_key::get_master_keys))
+        .routes(routes!(master_key::reseal))
         .routes(routes!(operations::get_health))
         .routes(routes!(operations::get_readiness))
         .routes(routes!(operations::get_description))

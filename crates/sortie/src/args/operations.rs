@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
-use super::NodeArgs;
+use super::{ListArgs, NodeArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
@@ -55,4 +55,12 @@ pub(crate) struct RestoreArgs {
     /// The archive to read, or `-` for standard input
     #[arg(value_name = "FILE|-")]
     pub(crate) from: FileOrStream,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MasterKeyCommand {
+    /// Show which keys the engine has, and what is sealed with each
+    Status(ListArgs),
+    /// Seal everything again with the first key, so that the others can go
+    Reseal(ListArgs),
 }

@@ -10,6 +10,7 @@ mod deliveries;
 mod doctor;
 mod files;
 mod keys;
+mod master_key;
 mod models;
 mod replay;
 mod run;
@@ -63,6 +64,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Openapi => print_json(&sortie_server::openapi()),
         Command::Doctor(args) => doctor::doctor(&context, &args).await,
         Command::Backup(args) => backup::backup(&context, args).await,
+        Command::MasterKey(command) => master_key::execute(&context, command).await,
         Command::Restore(args) => backup::restore(&context, args).await,
         Command::Config(command) => config::execute(&context, command),
         Command::Completions { shell } => {

@@ -6,12 +6,14 @@ mod records;
 mod runs;
 mod secrets;
 
+pub(crate) use self::authorization::authorize;
+
 use anyhow::Result;
 use serde_json::{Value, json};
 use sortie_testkit::{Answer, Client, http::Method};
 
 /// Saves a connection.
-async fn put(client: &Client, name: &str, definition: &Value) -> Result<Answer> {
+pub(crate) async fn put(client: &Client, name: &str, definition: &Value) -> Result<Answer> {
     let body = serde_json::to_vec(definition)?.into();
     client
         .send(Method::PUT, &format!("/v1/connections/{name}"), body)

@@ -15,6 +15,7 @@ mod errors;
 mod files;
 mod keys;
 mod kit;
+mod master_key;
 mod me;
 mod models;
 mod openapi;

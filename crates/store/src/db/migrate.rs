@@ -85,6 +85,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "budgets",
         text: include_str!("../../../../migrations/0012_budgets.sql"),
     },
+    Migration {
+        version: 16,
+        name: "master_keys",
+        text: include_str!("../../../../migrations/0016_master_keys.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

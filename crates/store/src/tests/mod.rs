@@ -18,6 +18,7 @@ mod nodes;
 mod plans;
 mod races;
 mod read;
+mod reseal;
 mod retention;
 mod schedules;
 mod takeover;
