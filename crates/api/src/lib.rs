@@ -17,6 +17,7 @@ pub mod json;
 pub mod key;
 pub mod license;
 pub mod limits;
+pub mod master_key;
 pub mod model;
 pub mod money;
 pub mod node;

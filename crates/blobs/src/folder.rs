@@ -39,7 +39,7 @@ impl Folder {
     }
 
     fn path(&self, address: Address) -> PathBuf {
-        self.root.join(address.to_string())
+        address.file_in(&self.root)
     }
 
     pub(crate) async fn keep(&self, address: Address, staged: Staged) -> Result<()> {

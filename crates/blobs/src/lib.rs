@@ -10,7 +10,15 @@ mod bucket;
 mod folder;
 mod staging;
 
-use std::{collections::BTreeMap, fs::File, io, ops::Range, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -83,6 +91,37 @@ impl std::fmt::Display for Address {
     }
 }
 
+impl Address {
+    /// The file of the content in a folder that contents are kept in.
+    pub fn file_in(&self, folder: &Path) -> PathBuf {
+        folder.join(self.to_string())
+    }
+}
+
+/// A text that is no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the address of a content")]
+pub struct InvalidAddress;
+
+impl FromStr for Address {
+    type Err = InvalidAddress;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+        let mut parts = text.split('/');
+        let (org, name) = (parts.next(), parts.nth(1).and_then(|name| name.split_once('.')));
+        let (org, (sha256, blob)) = org.zip(name).ok_or(InvalidAddress)?;
+        let address = Self {
+            org: org.parse().map_err(|_| InvalidAddress)?,
+            sha256: sha256.parse().map_err(|_| InvalidAddress)?,
+            blob: blob.parse().map_err(|_| InvalidAddress)?,
+        };
+        // One spelling only: nothing of the text is left that was not looked at.
+        (address.to_string() == text)
+            .then_some(address)
+            .ok_or(InvalidAddress)
+    }
+}
+
 /// The storage of content. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Blobs {
@@ -103,13 +142,11 @@ impl Blobs {
     /// # Errors
     /// `Settings` with a sentence for the operator; `Unavailable` when a folder cannot be made.
     pub async fn open(settings: &Settings) -> Result<Self> {
-        let (place, staging) = if let Some(path) = settings.url.strip_prefix("file:") {
-            if path.is_empty() {
+        let (place, staging) = if let Some(path) = folder_of(&settings.url) {
+            if path.as_os_str().is_empty() {
                 return Err(Error::Settings("file: needs a folder".to_owned()));
             }
-            // Two slashes and an empty host are another way to write an absolute path.
-            let path = path.strip_prefix("//").unwrap_or(path);
-            let folder = Folder::open(path.into()).await?;
+            let folder = Folder::open(path).await?;
             let staging = folder.staging();
             (Place::Folder(folder), staging)
         } else if settings.url.starts_with("s3://") {
@@ -209,6 +246,13 @@ impl Blobs {
         self.delete(address).await?;
         read
     }
+}
+
+/// The folder that a URL of a storage names, where it names one.
+pub fn folder_of(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("file:")?;
+    // Two slashes and an empty host are another way to write an absolute path.
+    Some(path.strip_prefix("//").unwrap_or(path).into())
 }
 
 /// Does work that blocks on a thread of its own.

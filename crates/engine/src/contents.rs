@@ -4,7 +4,7 @@
 //! [`GRACE`]; content that nothing refers to for that long is swept, at the start of a node and now and again, by whichever
 //! node comes to it.
 
-use std::{collections::BTreeMap, fs::File, ops::Range, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fs::File, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
 use sortie_api::{BlobId, Credential, OrgId, Sha256, Timestamp};
 use sortie_blobs::{Address, Blobs, Content, Settings, Staged, Staging};
@@ -198,6 +198,11 @@ impl Options {
             staging: self.data_dir.join("staging"),
             aws: self.aws.clone(),
         }
+    }
+
+    /// The folder of this machine where content lives; none where it lives in a bucket.
+    pub fn content_folder(&self) -> Option<PathBuf> {
+        sortie_blobs::folder_of(&self.blob_settings().url)
     }
 
     /// Writes, reads and deletes a content where `blob_url` says: for an operator who asks.

@@ -16,6 +16,7 @@ mod files;
 mod hub;
 mod intake;
 mod keys;
+mod master_keys;
 mod metrics;
 mod models;
 mod news;

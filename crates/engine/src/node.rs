@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Error, Options, Serves,
+    Error, MasterKey, Options, Serves,
     callbacks::Hints,
     clock::random,
     hub::Hub,
@@ -59,6 +59,8 @@ async fn register(store: &Store, options: &Options) -> Result<NodeId, Error> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         })
         .await?;
+    let keys: Vec<String> = options.master_keys.iter().map(MasterKey::id).collect();
+    store.tell_master_keys(id, &keys).await?;
     Ok(id)
 }
 

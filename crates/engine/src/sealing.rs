@@ -67,6 +67,11 @@ impl MasterKey {
         Hmac::new(&block)
     }
 
+    /// What the key is called: it tells nothing of the key.
+    pub fn id(&self) -> String {
+        hex(&self.id)
+    }
+
     /// The key as it is kept in a file, in hexadecimal.
     pub fn to_hex(&self) -> String {
         hex(&self.bytes)
@@ -160,6 +165,26 @@ impl Sealer {
         !self.keys.is_empty()
     }
 
+    /// The ids of its keys, the newest first.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.keys.iter().map(MasterKey::id).collect()
+    }
+
+    /// A sealed text, sealed with the newest key; none where it is already.
+    pub(crate) fn seal_again(
+        &self,
+        place: Place<'_>,
+        sealed: &[u8],
+        nonce: [u8; NONCE],
+    ) -> Result<Option<Vec<u8>>, SealError> {
+        let newest = self.keys.first().ok_or(SealError::NoKey)?;
+        if key_of(sealed) == Some(newest.id()) {
+            return Ok(None);
+        }
+        let text = self.open(place, sealed)?;
+        self.seal(place, &text, nonce).map(Some)
+    }
+
     /// `text`, sealed with the newest key for its place. No nonce may be given twice.
     pub(crate) fn seal(
         &self,
@@ -204,6 +229,12 @@ impl Sealer {
             .decrypt(&(*nonce).into(), payload)
             .map_err(|_| SealError::Broken)
     }
+}
+
+/// The id of the key that a text was sealed with; none where it was never sealed.
+pub(crate) fn key_of(sealed: &[u8]) -> Option<String> {
+    let (header, _) = sealed.split_at_checked(1 + KEY_ID)?;
+    header.strip_prefix(&[VERSION]).map(hex)
 }
 
 /// The header and the place, each part with its length before it, so that no two places read the same.
@@ -315,6 +346,24 @@ mod tests {
         assert_eq!(sealer(&[2]).open(place(), &old), Err(SealError::UnknownKey));
         assert_eq!(sealer(&[]).open(place(), &old), Err(SealError::NoKey));
         assert_eq!(sealer(&[]).seal(place(), b"x", [9; NONCE]), Err(SealError::NoKey));
+    }
+
+    #[test]
+    fn what_an_older_key_sealed_is_sealed_again_and_nothing_else_is() {
+        let id = |byte| Some(MasterKey::new([byte; 32]).id());
+        let old = sealer(&[1]).seal(place(), b"old", [7; NONCE]).unwrap();
+        assert_eq!(key_of(&old), id(1));
+        let both = sealer(&[2, 1]);
+        let new = both.seal_again(place(), &old, [8; NONCE]).unwrap().unwrap();
+        assert_eq!(key_of(&new), id(2));
+        assert_eq!(sealer(&[2]).open(place(), &new).as_deref(), Ok(&b"old"[..]));
+        assert_eq!(both.seal_again(place(), &new, [9; NONCE]), Ok(None));
+        assert_eq!(
+            sealer(&[3]).seal_again(place(), &old, [9; NONCE]),
+            Err(SealError::UnknownKey)
+        );
+        assert_eq!(key_of(b"\x02something else"), None);
+        assert_eq!(key_of(b""), None);
     }
 
     #[test]

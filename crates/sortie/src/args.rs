@@ -6,6 +6,7 @@ mod budgets;
 mod connections;
 mod files;
 mod name;
+mod operations;
 mod replay;
 mod schedules;
 mod workflows;
@@ -22,6 +23,7 @@ pub(crate) use self::{
     connections::{ConnectionsCommand, PutArgs},
     files::{FileRef, FilesCommand},
     name::Name,
+    operations::{BackupArgs, DoctorArgs, MasterKeyCommand, RestoreArgs},
     replay::ReplayArgs,
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
@@ -95,8 +97,15 @@ pub(crate) enum Command {
     Models(ListArgs),
     /// Print the OpenAPI document of the API
     Openapi,
-    /// Check what this machine gives: sandbox, data folder, database
+    /// Check the machine, and the engine that runs
     Doctor(DoctorArgs),
+    /// Write an embedded database and its files to an archive
+    Backup(BackupArgs),
+    /// Make a data folder of the archive of a backup
+    Restore(RestoreArgs),
+    /// Look after the keys that credentials are sealed with
+    #[command(subcommand)]
+    MasterKey(MasterKeyCommand),
     /// Show and check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -310,15 +319,6 @@ impl From<KeyRole> for Role {
             KeyRole::Admin => Self::Admin,
         }
     }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DoctorArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Subcommand)]

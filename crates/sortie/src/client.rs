@@ -17,6 +17,7 @@ use sortie_api::{
     connection::{Authorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     limits,
+    master_key::{MasterKeys, Reseal},
     model::ModelCatalog,
     node::Node,
     usage::Usage,
@@ -284,6 +285,24 @@ impl Client {
 
     pub(crate) async fn list_nodes(&self) -> Result<Vec<Node>> {
         self.get("v1/admin/nodes").await
+    }
+
+    /// Which keys seal what: all pages as one.
+    pub(crate) async fn master_keys(&self) -> Result<MasterKeys> {
+        let mut found: MasterKeys = self.get("v1/admin/master-key").await?;
+        while !found.next_cursor.is_empty() {
+            let query = [("cursor", std::mem::take(&mut found.next_cursor))];
+            let page: MasterKeys = self.get(&path_of("v1/admin/master-key", &query)).await?;
+            found.sealed.extend(page.sealed);
+            found.next_cursor = page.next_cursor;
+        }
+        Ok(found)
+    }
+
+    /// Seals a page of values again.
+    pub(crate) async fn reseal(&self, cursor: &str) -> Result<Reseal> {
+        let path = path_of("v1/admin/master-key/reseal", &[("cursor", cursor.to_owned())]);
+        self.post(&path, None::<&()>).await
     }
 
     pub(crate) async fn delete_key(&self, id: KeyId) -> Result<()> {

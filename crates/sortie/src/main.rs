@@ -4,6 +4,7 @@
 //! do not print what was worked on, it installs the TLS provider, and it reads the environment. Commands live in `commands`; a
 //! node is put together in `node`.
 
+mod archive;
 mod args;
 mod client;
 mod commands;
@@ -18,6 +19,7 @@ mod node;
 mod open_files;
 mod panics;
 mod prompt;
+mod scratch;
 mod terminal;
 mod transcript;
 

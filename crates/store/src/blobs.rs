@@ -56,6 +56,7 @@ macro_rules! unreferenced {
          AND (SELECT a.blob_id FROM artifact_blob a WHERE a.blob_id = blob.id LIMIT 1) IS NULL"
     };
 }
+pub(crate) use unreferenced;
 
 impl Store {
     /// Announces content: the id of its blob, which is that of the same content where the organization has it already.

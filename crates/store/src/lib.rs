@@ -7,6 +7,7 @@
 
 mod audit;
 mod authorizations;
+mod backup;
 mod blobs;
 mod budgets;
 mod channel;
@@ -18,6 +19,7 @@ mod keys;
 mod metrics;
 mod nodes;
 mod observe;
+mod reseal;
 mod runs;
 mod schedules;
 mod sealed;
@@ -29,12 +31,14 @@ mod workflows;
 
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
+pub use backup::{DatabaseCopy, ReferredBlob, Summary};
 pub use blobs::{DoomedBlob, NewBlob};
 pub use channel::{Heard, LONGEST_SAID, Speaker};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use files::{FileRow, NewFile};
 pub use observe::{MOST_COUNTED, Observed};
+pub use reseal::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry};
 pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};

@@ -205,6 +205,13 @@ impl Node {
         command
     }
 
+    /// Gives the node a variable, from its next start on.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        let environment = &mut self.options.environment;
+        environment.retain(|(known, _)| known != name);
+        environment.push((name.to_owned(), value.to_owned()));
+    }
+
     /// The folder of the node's data.
     pub fn data_dir(&self) -> &Path {
         self.data.path()

@@ -347,6 +347,11 @@ impl Connections {
             .map_err(sealing_failed)
     }
 
+    /// What seals and opens.
+    pub(crate) fn sealer(&self) -> &Sealer {
+        &self.0.sealer
+    }
+
     /// Opens what was sealed for a place.
     pub(crate) fn open<T: DeserializeOwned>(&self, place: Place<'_>, sealed: &[u8]) -> Result<T, Error> {
         let text = self.0.sealer.open(place, sealed).map_err(sealing_failed)?;

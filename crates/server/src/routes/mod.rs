@@ -22,6 +22,7 @@ mod fires;
 mod keys;
 mod license;
 mod listing;
+mod master_key;
 mod models;
 mod nodes;
 mod operations;
@@ -94,6 +95,8 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(usage::get_usage))
         .routes(routes!(license::get_license))
         .routes(routes!(nodes::list_nodes))
+        .routes(routes!(master_key::get_master_keys))
+        .routes(routes!(master_key::reseal))
         .routes(routes!(operations::get_health))
         .routes(routes!(operations::get_readiness))
         .routes(routes!(operations::get_metrics))

@@ -89,6 +89,13 @@ const AUDITED: &[(&str, Method, &str, &str, &str)] = &[
         "workflow.delete",
     ),
     (
+        "reseal",
+        Method::POST,
+        "/v1/admin/master-key/reseal",
+        "",
+        "master_key.reseal",
+    ),
+    (
         "put_budget",
         Method::PUT,
         "/v1/budgets/workflow:audited",
@@ -168,6 +175,7 @@ async fn every_change_is_written_down_with_its_key_address_and_request() {
         (&uploaded["action"], &uploaded["target"]),
         (&json!("file.create"), &json!(file))
     );
+    let first_master_key = sortie_engine::MasterKey::new([7; 32]).id();
     // The id that was made last.
     let mut made = String::new();
     for (name, method, path, body, action) in AUDITED {
@@ -195,6 +203,9 @@ async fn every_change_is_written_down_with_its_key_address_and_request() {
         let target = if name.starts_with("create_") {
             made = answer.json().unwrap()["id"].as_str().unwrap().to_owned();
             made.as_str()
+        } else if *name == "reseal" {
+            // The key that everything is sealed with from then on.
+            first_master_key.as_str()
         } else {
             // What stands behind the collection.
             let place = if path.starts_with("/v1/admin/") { 4 } else { 3 };

@@ -2,6 +2,7 @@
 
 mod administration;
 mod artifacts;
+mod backup;
 mod budgets;
 mod config;
 mod connections;
@@ -9,6 +10,7 @@ mod deliveries;
 mod doctor;
 mod files;
 mod keys;
+mod master_key;
 mod models;
 mod nodes;
 mod replay;
@@ -63,6 +65,9 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Models(args) => models::list(&context, &args).await,
         Command::Openapi => print_json(&sortie_server::openapi()),
         Command::Doctor(args) => doctor::doctor(&context, &args).await,
+        Command::Backup(args) => backup::backup(&context, args).await,
+        Command::MasterKey(command) => master_key::execute(&context, command).await,
+        Command::Restore(args) => backup::restore(&context, args).await,
         Command::Config(command) => config::execute(&context, command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

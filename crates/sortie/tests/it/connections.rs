@@ -6,6 +6,8 @@ mod records;
 mod runs;
 mod secrets;
 
+pub(crate) use self::authorization::authorize;
+
 use anyhow::Result;
 use serde_json::{Value, json};
 use sortie_testkit::{Answer, Client, http::Method};

@@ -6,6 +6,7 @@
 #![cfg(test)]
 
 mod administration;
+mod backup;
 mod budgets;
 mod cli;
 mod cluster;
@@ -15,6 +16,7 @@ mod errors;
 mod files;
 mod keys;
 mod kit;
+mod master_key;
 mod me;
 mod metrics;
 mod models;

@@ -95,6 +95,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "cluster",
         text: include_str!("../../../../migrations/0015_cluster.sql"),
     },
+    Migration {
+        version: 16,
+        name: "master_keys",
+        text: include_str!("../../../../migrations/0016_master_keys.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.
@@ -124,6 +129,16 @@ impl Migration {
         )
         .map(drop)
     }
+}
+
+/// Reads the newest migration of a database that this program can open, and refuses one that it cannot.
+pub(crate) fn newest(tx: &mut dyn Tx) -> Result<i64> {
+    let applied = tx.query_all(APPLIED, vals![])?;
+    pending(MIGRATIONS, &applied)?;
+    applied
+        .last()
+        .ok_or_else(|| Error::Database("no migration was ever applied to it".to_owned()))?
+        .int(0)
 }
 
 /// Which of `known` are still to be applied to a database that holds `applied` (the rows of [`APPLIED`]).

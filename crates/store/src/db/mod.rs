@@ -28,6 +28,8 @@ use tokio::sync::{mpsc, oneshot};
 use self::job::{Access, Job, Queue, Task};
 pub(crate) use self::{
     dialect::Dialect,
+    migrate::newest as newest_migration,
+    sqlite::{copy as copy_sqlite, open_copy as open_sqlite_copy},
     tx::{Stmt, Tx, batch},
     value::{Row, Val, vals},
 };

@@ -19,7 +19,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT id, name, usage_until FROM organization ORDER BY id",
         "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until FROM api_key ORDER BY id",
         "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
-        "SELECT id, name, lease_until, ended_at, address, draining_since FROM node ORDER BY id",
+        "SELECT id, name, lease_until, ended_at, address, draining_since, master_keys FROM node ORDER BY id",
         "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
          error, resumes, surcharge_micros, output_expires_at FROM run ORDER BY id",
         "SELECT run_id, node_id FROM unretained ORDER BY run_id",
@@ -49,7 +49,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
          ORDER BY run_id, attempt",
         "SELECT id, org_id, sha256, check_at, doomed_at FROM blob ORDER BY id",
         "SELECT id, org_id, name, blob_id, size, sha256, content_type FROM file ORDER BY id",
-        "SELECT id, name, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \
+        "SELECT id, name, callback_secret, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \
          updated_at FROM schedule ORDER BY id",
         "SELECT schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id FROM fire \
          ORDER BY schedule_id, instant, occasion",
@@ -434,5 +434,27 @@ both! {
         assert_eq!(stored, outcomes.iter().filter(|outcome| outcome.is_ok()).count());
         assert_eq!(stored + failed, 20);
         fixture.queued(org).await;
+    }
+
+    async fn resealing_is_one_transaction_for_each_column(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fixture.seal_everywhere(org).await;
+        let audit = fixture.audit(org);
+        for column in crate::SealedColumn::ALL {
+            let values: Vec<_> = fixture.sealed(column).await.into_iter().map(|row| crate::Resealed {
+                row: row.row,
+                new: [&row.sealed, &b" anew"[..]].concat(),
+                old: row.sealed,
+            }).collect();
+            let audit = (column == crate::SealedColumn::SealCheck).then(|| audit.clone());
+            let done = async || fixture.store.reseal(column, values.clone(), audit.clone()).await;
+            assert_eq!(proves_atomic(fixture, done).await, 1);
+        }
+    }
+
+    async fn telling_master_keys_is_one_transaction(fixture: &Fixture) {
+        let node = fixture.node().await;
+        let keys = ["a".to_owned()];
+        proves_atomic(fixture, async || fixture.store.tell_master_keys(node, &keys).await).await;
     }
 }

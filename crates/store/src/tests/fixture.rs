@@ -52,6 +52,12 @@ impl Fixture {
         }
     }
 
+    /// The file of a `SQLite` database.
+    pub(super) fn sqlite_file(&self) -> std::path::PathBuf {
+        let path = self.database.url().strip_prefix("sqlite:");
+        path.expect("a SQLite database").into()
+    }
+
     /// A number never given before.
     pub(super) fn number(&self) -> i64 {
         self.counter.fetch_add(1, Ordering::SeqCst)

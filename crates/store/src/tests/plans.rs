@@ -111,7 +111,25 @@ async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     use_deliveries(fixture, org).await;
     fixture.use_files(org).await;
     use_artifacts(fixture, org).await;
+    use_sealed(fixture).await;
     delete_expired(fixture, org).await;
+}
+
+async fn use_sealed(fixture: &Fixture) {
+    let (org, node) = (fixture.org().await, fixture.node().await);
+    fixture.store.tell_master_keys(node, &[]).await.unwrap();
+    fixture.store.node_master_keys(fixture.now()).await.unwrap();
+    fixture.seal_everywhere(org).await;
+    for column in crate::SealedColumn::ALL {
+        for row in fixture.sealed(column).await {
+            let value = crate::Resealed {
+                row: row.row,
+                new: row.sealed.clone(),
+                old: row.sealed,
+            };
+            fixture.store.reseal(column, vec![value], None).await.unwrap();
+        }
+    }
 }
 
 async fn use_artifacts(fixture: &Fixture, org: OrgId) {

@@ -367,6 +367,22 @@ pub(super) const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         Foreign::ItsOwn,
     ),
     (
+        "get_master_keys",
+        Method::GET,
+        "/v1/admin/master-key",
+        "",
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
+        "reseal",
+        Method::POST,
+        "/v1/admin/master-key/reseal",
+        "",
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
         "delete_key",
         Method::DELETE,
         "/v1/admin/keys/{key}",

@@ -58,7 +58,7 @@ async fn begin(client: &Client) -> Result<String> {
 }
 
 /// Saves the connection and authorizes it.
-async fn authorize(client: &Client, service: &Service) -> Result<Answer> {
+pub(crate) async fn authorize(client: &Client, service: &Service) -> Result<Answer> {
     put(client, "crm", &definition(service)).await?;
     let back = browse(service, &begin(client).await?).await?;
     client.anonymous().get(&back).await

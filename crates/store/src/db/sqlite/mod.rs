@@ -5,6 +5,7 @@
 //! A lock file beside the database keeps a second process out.
 
 mod connection;
+mod copy;
 mod writer;
 
 use std::{
@@ -15,6 +16,7 @@ use std::{
 };
 
 use self::connection::Connection;
+pub(crate) use self::copy::{copy, open_copy};
 use crate::{
     db::{
         Backend, Dialect,

@@ -1,0 +1,86 @@
+//! `/v1/admin/master-key`: the keys that credentials are sealed with. Hosted, they are the operator's: 404 here.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use sortie_api::{
+    Mode,
+    master_key::{MasterKeys, Reseal},
+};
+
+use crate::{
+    app::App,
+    kit::{Admin, ApiError, ApiResult, FromQuery, Json, Pairs, Query},
+};
+
+/// Where a page begins.
+pub(crate) struct From {
+    cursor: String,
+}
+
+impl FromQuery for From {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let cursor = pairs.get("cursor")?.unwrap_or_default().into_owned();
+        Ok(Self { cursor })
+    }
+}
+
+fn self_hosted(app: &App) -> ApiResult<()> {
+    match app.engine.mode() {
+        Mode::SelfHosted => Ok(()),
+        Mode::Hosted => Err(ApiError::not_found("master keys are the operator's")),
+    }
+}
+
+/// Get the master keys
+///
+/// Which keys the nodes have, by id, and how many sealed values (credentials, tokens, receivers of callbacks) need which of
+/// them, page by page over the whole installation. Self-hosted engines only.
+#[utoipa::path(
+    get, path = "/v1/admin/master-key", tag = "administration",
+    params(("cursor" = Option<String>, Query, nullable = false,
+        description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses((status = 200, description = "A page of what is sealed.", body = MasterKeys, example = json!({
+        "keys": ["9f86d081884c7d65", "60303ae22b998861"],
+        "nodes": [{"name": "node-a", "keys": ["9f86d081884c7d65", "60303ae22b998861"]}],
+        "sealed": [{"key": "60303ae22b998861", "place": "connection.credentials", "values": 4}], "next_cursor": ""
+    }))),
+    security(("api_key" = ["admin"])),
+)]
+pub(crate) async fn get_master_keys(
+    State(app): State<Arc<App>>,
+    _who: Admin,
+    Query(from): Query<From>,
+) -> ApiResult<Json<MasterKeys>> {
+    self_hosted(&app)?;
+    Ok(Json(app.engine.master_keys(&from.cursor).await?))
+}
+
+/// Seal everything again
+///
+/// Seals the values of one page again with the first key of this node, those that another key has sealed; call it with the
+/// `next_cursor` until that is empty. A value that is written at the same time is left to who writes it. A page may be done
+/// again, and a rotation that broke off begins anew. Self-hosted engines only.
+#[utoipa::path(
+    post, path = "/v1/admin/master-key/reseal", tag = "administration",
+    params(("cursor" = Option<String>, Query, nullable = false,
+        description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses(
+        (status = 200, description = "The page is done.", body = Reseal, example = json!({
+            "looked_at": 12, "resealed": 4, "changed_meanwhile": 0, "unreadable": 0, "next_cursor": ""
+        })),
+        (status = 409, description = "A node does not have the key.", body = sortie_api::ErrorBody, example = json!({
+            "error": "node node-b does not have the master key 9f86d081884c7d65 and could not read what is sealed with it: \
+                give every node both keys first", "code": "conflict"
+        })),
+    ),
+    security(("api_key" = ["admin"])),
+)]
+pub(crate) async fn reseal(
+    State(app): State<Arc<App>>,
+    who: Admin,
+    Query(from): Query<From>,
+) -> ApiResult<Json<Reseal>> {
+    self_hosted(&app)?;
+    Ok(Json(app.engine.reseal(&who.caller(), &from.cursor).await?))
+}

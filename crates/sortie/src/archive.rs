@@ -1,0 +1,306 @@
+//! The archive of a backup: a tar file that any `tar` opens, written and read piece by piece.
+//!
+//! `manifest.json` comes first, then `sortie.db`, the keys where they were asked for, the contents below `blobs/`, and last
+//! `SHA256SUMS`, with a line for everything before it, as `sha256sum -c` takes it. An archive that does not end with the
+//! sums of exactly what it holds is not whole, and is refused.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufReader, BufWriter, Read, Seek as _, Write},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256 as Hasher};
+use sortie_api::{Sha256, Timestamp};
+use sortie_blobs::Address;
+use tar::{Builder, EntryType, Header};
+
+const MANIFEST: &str = "manifest.json";
+/// The database, in the archive and in a data folder.
+pub(crate) const DATABASE: &str = "sortie.db";
+const CONTENTS: &str = "blobs";
+const SUMS: &str = "SHA256SUMS";
+/// What of a data folder is secret.
+pub(crate) const KEYS: [&str; 2] = ["master.key", "admin.key"];
+
+/// How long a manifest may be: more is none.
+const MANIFEST_BYTES: u64 = 64 * 1024;
+/// What is read and written at once.
+const PIECE: usize = 256 * 1024;
+
+/// What an archive holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    /// The form of the archive.
+    pub(crate) format: u32,
+    /// The version of the program that has written it.
+    pub(crate) version: String,
+    /// When the database was copied.
+    pub(crate) created_at: Timestamp,
+    /// The newest migration of the database.
+    pub(crate) migration: i64,
+    /// The size of the database in bytes.
+    pub(crate) database_bytes: u64,
+    /// The runs in it.
+    pub(crate) runs: u64,
+    /// Where the contents of files and artifacts are.
+    pub(crate) contents_in: ContentsIn,
+    /// Contents that the database refers to.
+    pub(crate) contents: u64,
+    /// Their bytes.
+    pub(crate) content_bytes: u64,
+    /// The keys in the archive.
+    pub(crate) keys: Vec<String>,
+}
+
+/// Where the contents of files and artifacts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ContentsIn {
+    /// In the archive.
+    Archive,
+    /// In a bucket, which has its own backup.
+    Bucket,
+}
+
+impl Manifest {
+    /// The form that this program writes and reads. Another one is another number.
+    pub(crate) const FORMAT: u32 = 1;
+}
+
+/// Why an archive is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Reading or writing failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is not a whole archive of a backup.
+    #[error("{0}")]
+    Refused(String),
+}
+
+fn refused(reason: impl Into<String>) -> Error {
+    Error::Refused(reason.into())
+}
+
+/// Writes an archive.
+pub(crate) struct Writer<W: Write> {
+    tar: Builder<W>,
+    /// The lines of `SHA256SUMS`, in a file: there may be very many.
+    sums: BufWriter<File>,
+    at: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins an archive in `to`. `sums` is an empty file to write to and read.
+    pub(crate) fn begin(to: W, sums: File, manifest: &Manifest) -> Result<Self, Error> {
+        let seconds = manifest.created_at.as_micros() / 1_000_000;
+        let mut writer = Self {
+            tar: Builder::new(to),
+            sums: BufWriter::new(sums),
+            at: u64::try_from(seconds).unwrap_or_default(),
+        };
+        let mut text = serde_json::to_vec_pretty(manifest).map_err(io::Error::from)?;
+        text.push(b'\n');
+        writer.add(MANIFEST, text.as_slice(), text.len() as u64)?;
+        Ok(writer)
+    }
+
+    /// Adds the database or a key.
+    pub(crate) fn add_file(&mut self, name: &str, path: &Path) -> Result<(), Error> {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        self.add(name, file, size).map(drop)
+    }
+
+    /// Adds a content, which has to be `size` bytes long and what its address says.
+    pub(crate) fn add_content(&mut self, address: Address, file: File, size: u64) -> Result<(), Error> {
+        let found = self.add(&format!("{CONTENTS}/{address}"), file, size)?;
+        if found != address.sha256 {
+            return Err(refused(format!("the content {address} is damaged")));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: &str, from: impl Read, size: u64) -> Result<Sha256, Error> {
+        let mut hashed = Hashed::new(from.take(size));
+        let mut header = self.header(size);
+        self.tar.append_data(&mut header, name, &mut hashed)?;
+        if hashed.bytes != size {
+            return Err(refused(format!("{name} is shorter than it should be")));
+        }
+        let sum = hashed.sum();
+        writeln!(self.sums, "{sum}  {name}")?;
+        Ok(sum)
+    }
+
+    fn header(&self, size: u64) -> Header {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Regular);
+        header.set_mode(0o600);
+        header.set_mtime(self.at);
+        header.set_size(size);
+        header
+    }
+
+    /// Ends the archive: from here on it is whole.
+    pub(crate) fn finish(mut self) -> Result<W, Error> {
+        self.sums.flush()?;
+        let mut header = self.header(self.sums.get_ref().metadata()?.len());
+        let mut sums = self.sums.into_inner().map_err(io::IntoInnerError::into_error)?;
+        sums.rewind()?;
+        self.tar.append_data(&mut header, SUMS, sums)?;
+        Ok(self.tar.into_inner()?)
+    }
+}
+
+/// A reader that knows what it has read.
+struct Hashed<R> {
+    inner: R,
+    hasher: Hasher,
+    bytes: u64,
+}
+
+impl<R: Read> Hashed<R> {
+    fn new(inner: R) -> Self {
+        Self {
+            inner,
+            hasher: Hasher::new(),
+            bytes: 0,
+        }
+    }
+
+    fn sum(self) -> Sha256 {
+        Sha256::new(self.hasher.finalize().into())
+    }
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.hasher.update(buffer.get(..read).unwrap_or_default());
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
+
+/// Lays out an archive in the empty folder `into` as a data folder, and checks every sum on the way.
+///
+/// # Errors
+/// `Refused` where it is not a whole archive; the folder is not to be used then.
+pub(crate) fn unpack(from: impl Read, into: &Path) -> Result<Manifest, Error> {
+    let mut tar = tar::Archive::new(BufReader::with_capacity(PIECE, from));
+    let (mut sums, mut manifest) = (Hasher::new(), None);
+    let mut ends = false;
+    for entry in tar.entries().map_err(cut_off)? {
+        let mut entry = entry.map_err(cut_off)?;
+        let name = String::from_utf8(entry.path_bytes().into_owned())
+            .map_err(|_| refused("it holds a name that is not UTF-8"))?;
+        if ends || entry.header().entry_type() != EntryType::Regular {
+            return Err(refused(format!("it holds {name:?}, which no backup has there")));
+        }
+        if name == SUMS {
+            let mut found = Hashed::new(&mut entry);
+            io::copy(&mut found, &mut io::sink()).map_err(cut_off)?;
+            if found.sum().as_bytes().as_slice() != sums.finalize_reset().as_slice() {
+                return Err(refused(
+                    "its check sums are not those of what it holds: it was changed",
+                ));
+            }
+            ends = true;
+            continue;
+        }
+        let sum = match (&manifest, name.as_str()) {
+            (None, MANIFEST) => {
+                let (read, sum) = read_manifest(&mut entry)?;
+                manifest = Some(read);
+                sum
+            }
+            (Some(_), name) => unpack_one(&mut entry, name, into)?,
+            (None, _) => return Err(refused("it does not begin with the manifest of a backup")),
+        };
+        sums.update(format!("{sum}  {name}\n"));
+    }
+    match manifest {
+        Some(manifest) if ends => Ok(manifest),
+        Some(_) | None => Err(refused(
+            "it ends too early: it was cut off, or the backup broke off",
+        )),
+    }
+}
+
+/// What is read of a manifest first: the rest may have another form.
+#[derive(Deserialize)]
+struct Form {
+    format: u32,
+}
+
+fn read_manifest(from: &mut impl Read) -> Result<(Manifest, Sha256), Error> {
+    let mut hashed = Hashed::new(from);
+    let mut text = Vec::new();
+    hashed
+        .by_ref()
+        .take(MANIFEST_BYTES)
+        .read_to_end(&mut text)
+        .map_err(cut_off)?;
+    let form: Form = serde_json::from_slice(&text).map_err(|_| refused("its manifest is not readable"))?;
+    if form.format != Manifest::FORMAT {
+        return Err(refused(format!(
+            "it has the form {}, and this program reads {}: restore it with the version that has written it",
+            form.format,
+            Manifest::FORMAT
+        )));
+    }
+    let manifest = serde_json::from_slice(&text).map_err(|_| refused("its manifest is not readable"))?;
+    Ok((manifest, hashed.sum()))
+}
+
+/// Writes one file of a data folder, for this user alone. No name from the archive is used as a path but those that a
+/// backup has.
+fn unpack_one(from: &mut impl Read, name: &str, into: &Path) -> Result<Sha256, Error> {
+    let address: Option<Address> = name
+        .strip_prefix(CONTENTS)
+        .and_then(|rest| rest.strip_prefix('/')?.parse().ok());
+    let path = match address {
+        Some(address) => address.file_in(&into.join(CONTENTS)),
+        None if name == DATABASE || KEYS.contains(&name) => into.join(name),
+        None => return Err(refused(format!("it holds {name:?}, which no backup has"))),
+    };
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    let (mut from, mut to) = (Hashed::new(from), BufWriter::with_capacity(PIECE, file));
+    let mut piece = vec![0; PIECE];
+    loop {
+        let read = from.read(&mut piece).map_err(cut_off)?;
+        let Some(bytes) = piece.get(..read).filter(|bytes| !bytes.is_empty()) else {
+            break;
+        };
+        to.write_all(bytes)?;
+    }
+    to.flush()?;
+    let sum = from.sum();
+    if address.is_some_and(|address| address.sha256 != sum) {
+        return Err(refused(format!(
+            "{name} is not what it was: the archive was changed"
+        )));
+    }
+    Ok(sum)
+}
+
+/// What reading a tar file says where it is cut off, or none at all.
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
+fn cut_off(error: io::Error) -> Error {
+    refused(format!("it is not a whole archive: {error}"))
+}
+
+#[cfg(test)]
+#[path = "archive_tests.rs"]
+mod tests;

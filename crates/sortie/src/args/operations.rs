@@ -1,0 +1,66 @@
+//! Arguments of the commands that look after an engine.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use super::{ListArgs, NodeArgs};
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+}
+
+/// A file, or `-` for a standard stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileOrStream(Option<PathBuf>);
+
+impl From<&str> for FileOrStream {
+    fn from(text: &str) -> Self {
+        Self((text != "-").then(|| PathBuf::from(text)))
+    }
+}
+
+impl FileOrStream {
+    /// The file; none where it is the stream.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.0.as_deref()
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The archive is a tar file with the database, as it stands at one moment, and the
+files and artifacts that it refers to. The engine may go on meanwhile.
+Neither the master key nor the admin key is in it unless asked for: keep the
+master key elsewhere, as without it no sealed credential can ever be read again.")]
+pub(crate) struct BackupArgs {
+    /// The archive to write, which must not exist yet, or `-` for standard output
+    #[arg(value_name = "FILE|-")]
+    pub(crate) to: FileOrStream,
+    /// Put master.key and admin.key into the archive: who has it then has everything
+    #[arg(long)]
+    pub(crate) include_keys: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The data folder (--data-dir) must not exist yet, or be empty. Nothing is put in
+its place before every check sum and the database itself were found in order.")]
+pub(crate) struct RestoreArgs {
+    /// The archive to read, or `-` for standard input
+    #[arg(value_name = "FILE|-")]
+    pub(crate) from: FileOrStream,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MasterKeyCommand {
+    /// Show which keys the engine has, and what is sealed with each
+    Status(ListArgs),
+    /// Seal everything again with the first key, so that the others can go
+    Reseal(ListArgs),
+}

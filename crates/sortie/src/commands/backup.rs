@@ -1,0 +1,421 @@
+//! `sortie backup` and `sortie restore`: an embedded database and the content it refers to, as one archive.
+//!
+//! The database is copied first, in one read transaction beside the engine, and then the contents that the copy refers to.
+//! Content is deleted an hour after its last reference went at the earliest, so whatever an engine deletes meanwhile, the
+//! contents of a copy that is younger than that are there. A content that is missing ends the backup: no archive is whole
+//! without it.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use sortie_blobs::Address;
+use sortie_engine::Clock;
+use sortie_store::{DatabaseCopy, ReferredBlob, Summary};
+
+use super::Context;
+use crate::{
+    archive::{self, ContentsIn, DATABASE, KEYS, Manifest, Writer},
+    args::{BackupArgs, RestoreArgs},
+    config::Config,
+    data_dir::{DataDir, Purpose},
+    failure::{Exit, Failure, Result},
+    node::engine_options,
+    scratch::Scratch,
+    terminal,
+};
+
+/// Contents that are asked of the database at once.
+const PAGE: u32 = 1_000;
+
+const POSTGRES: &str = "the records are in PostgreSQL, which has tools of its own for this: pg_dump or pg_basebackup for \
+    the database first, then the versions of the bucket for the contents; docs/OPERATIONS.md has the steps";
+
+pub(super) async fn backup(context: &Context, args: BackupArgs) -> Result<Exit> {
+    let config = context.client_config(&context.flags)?;
+    blocking(move || back_up(&config, &args)).await
+}
+
+pub(super) async fn restore(context: &Context, args: RestoreArgs) -> Result<Exit> {
+    let config = context.client_config(&context.flags)?;
+    blocking(move || put_back(&config, &args)).await
+}
+
+/// Everything here reads and writes files.
+async fn blocking(work: impl FnOnce() -> Result<Exit> + Send + 'static) -> Result<Exit> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Failure::internal(error.to_string()))?
+}
+
+fn failed(what: &str, path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::internal(format!("cannot {what} {}: {error}", path.display()))
+}
+
+/// What a backup is made of.
+struct Source {
+    database: PathBuf,
+    /// None: the contents are in a bucket.
+    contents: Option<PathBuf>,
+    keys: Vec<(&'static str, PathBuf)>,
+}
+
+impl Source {
+    fn of(config: &Config, args: &BackupArgs) -> Result<Self> {
+        let database = config
+            .database_url
+            .sqlite_path()
+            .ok_or_else(|| Failure::usage(POSTGRES))?;
+        if !database.exists() {
+            return Err(Failure::unavailable(format!(
+                "{} does not exist: name the data folder by --data-dir",
+                database.display()
+            )));
+        }
+        let path_of = |name: &'static str| (name, config.data_dir.join(name));
+        let keys = KEYS.into_iter().map(path_of).filter(|(_, path)| path.exists());
+        Ok(Self {
+            database: database.to_owned(),
+            contents: engine_options(config, String::new(), Purpose::OneCommand).content_folder(),
+            keys: if args.include_keys {
+                keys.collect()
+            } else {
+                Vec::new()
+            },
+        })
+    }
+
+    /// Writes the archive; what is in it.
+    fn write<W: Write>(&self, to: W, scratch: &Scratch) -> Result<(W, Manifest)> {
+        let copied = scratch.path().join(DATABASE);
+        let created_at = Clock::system().now();
+        let mut copy = DatabaseCopy::make(&self.database, &copied)
+            .map_err(|error| failed("copy", &self.database, error))?;
+        let summary = copy
+            .summary()
+            .map_err(|error| failed("read", &self.database, error))?;
+        let size = fs::metadata(&copied)
+            .map_err(|error| failed("read", &copied, error))?
+            .len();
+        let manifest = Manifest {
+            format: Manifest::FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            created_at,
+            migration: summary.migration,
+            database_bytes: size,
+            runs: summary.runs,
+            contents_in: if self.contents.is_some() {
+                ContentsIn::Archive
+            } else {
+                ContentsIn::Bucket
+            },
+            contents: summary.contents,
+            content_bytes: summary.content_bytes,
+            keys: self.keys.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        };
+        let sums = scratch.path().join("sums");
+        let sums = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&sums)
+            .map_err(|error| failed("make", &sums, error))?;
+        let write = || -> std::result::Result<W, Broken> {
+            let mut archive = Writer::begin(to, sums, &manifest)?;
+            archive.add_file(DATABASE, &copied)?;
+            for (name, path) in &self.keys {
+                archive.add_file(name, path)?;
+            }
+            if let Some(folder) = &self.contents {
+                add_contents(&mut archive, &mut copy, folder)?;
+            }
+            Ok(archive.finish()?)
+        };
+        let to = write().map_err(|broken| Failure::internal(format!("the backup broke off: {broken}")))?;
+        Ok((to, manifest))
+    }
+}
+
+/// Why an archive could not be finished.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Archive(#[from] archive::Error),
+    #[error(transparent)]
+    Database(#[from] sortie_store::Error),
+    #[error(
+        "the content {0} cannot be read: {1}; a backup that takes longer than an hour may miss what was deleted meanwhile, \
+         one that fails again at the same content says that it is lost"
+    )]
+    Content(Address, io::Error),
+}
+
+fn address_of(blob: &ReferredBlob) -> Address {
+    Address {
+        org: blob.org,
+        sha256: blob.sha256,
+        blob: blob.id,
+    }
+}
+
+fn add_contents<W: Write>(
+    archive: &mut Writer<W>,
+    copy: &mut DatabaseCopy,
+    folder: &Path,
+) -> std::result::Result<(), Broken> {
+    let mut after = None;
+    loop {
+        let page = copy.referred_blobs(after, PAGE)?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = Some(last.id);
+        for blob in &page {
+            let address = address_of(blob);
+            let file =
+                File::open(address.file_in(folder)).map_err(|error| Broken::Content(address, error))?;
+            archive.add_content(address, file, blob.size)?;
+        }
+    }
+}
+
+fn back_up(config: &Config, args: &BackupArgs) -> Result<Exit> {
+    let source = Source::of(config, args)?;
+    let manifest = if let Some(path) = args.to.file() {
+        write_file(&source, path)?
+    } else {
+        let scratch = Scratch::make(config.data_dir.join("backup.partial"))?;
+        let (mut to, manifest) = source.write(io::stdout().lock(), &scratch)?;
+        to.flush()?;
+        manifest
+    };
+    terminal::note(&told(&manifest));
+    if !manifest.keys.iter().any(|key| key == KEYS[0]) {
+        terminal::note(
+            "THE MASTER KEY IS NOT IN THE BACKUP: without it no sealed credential (connections, callbacks) can be read again. \
+             Keep `master.key` of the data folder, or the value of SORTIE_MASTER_KEY, in another safe place.",
+        );
+    }
+    Ok(Exit::Success)
+}
+
+/// Writes the archive under another name first: under its own it is whole or not there.
+fn write_file(source: &Source, path: &Path) -> Result<Manifest> {
+    if path.symlink_metadata().is_ok() {
+        return Err(Failure::usage(format!("{} exists already", path.display())));
+    }
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let scratch = Scratch::make(partial.into())?;
+    let unfinished = scratch.path().join("archive");
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&unfinished)
+        .map_err(|error| failed("make", &unfinished, error))?;
+    let (file, manifest) = source.write(io::BufWriter::with_capacity(1 << 20, file), &scratch)?;
+    file.into_inner()
+        .map_err(io::IntoInnerError::into_error)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(&unfinished, path))
+        .and_then(|()| sync_above(path))
+        .map_err(|error| failed("write", path, error))?;
+    Ok(manifest)
+}
+
+/// Makes a rename of `path` durable.
+fn sync_above(path: &Path) -> io::Result<()> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    File::open(above.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn told(manifest: &Manifest) -> String {
+    let contents = match manifest.contents_in {
+        ContentsIn::Archive => format!(
+            "{} contents of files and artifacts ({} bytes)",
+            manifest.contents, manifest.content_bytes
+        ),
+        ContentsIn::Bucket => format!(
+            "no contents: {} of them are in the bucket, which needs a backup of its own",
+            manifest.contents
+        ),
+    };
+    format!(
+        "backup of {}: {} runs, database of {} bytes at migration {}, {contents}",
+        manifest.created_at, manifest.runs, manifest.database_bytes, manifest.migration
+    )
+}
+
+fn put_back(config: &Config, args: &RestoreArgs) -> Result<Exit> {
+    let target = &config.data_dir;
+    refuse_other_places(config)?;
+    match fs::read_dir(target) {
+        Ok(mut entries) => {
+            if entries.next().is_some() {
+                return Err(Failure::usage(format!(
+                    "{} is not empty: a backup is restored into a new folder only; name one by --data-dir",
+                    target.display()
+                )));
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("look into", target, error)),
+    }
+    let mut beside = target.as_os_str().to_owned();
+    beside.push(".restoring");
+    let scratch = Scratch::make(beside.into())?;
+    let unpacked = match args.from.file() {
+        Some(path) => {
+            let file = File::open(path).map_err(|error| failed("open", path, error))?;
+            archive::unpack(file, scratch.path())
+        }
+        None => archive::unpack(io::stdin().lock(), scratch.path()),
+    };
+    let manifest = unpacked.map_err(|error| match error {
+        archive::Error::Refused(reason) => {
+            Failure::usage(format!("the archive is refused, nothing was restored: {reason}"))
+        }
+        archive::Error::Io(error) => failed("restore to", target, error),
+    })?;
+    let summary = check(config, &manifest, scratch.path())?;
+    into_place(&scratch, target)?;
+    terminal::print(&report(config, &manifest, summary))?;
+    Ok(Exit::Success)
+}
+
+/// A backup is put into the data folder, and nowhere else.
+fn refuse_other_places(config: &Config) -> Result<()> {
+    let database = config.database_url.sqlite_path();
+    if database != Some(&config.data_dir.join(DATABASE)) {
+        return Err(Failure::usage(if database.is_none() {
+            POSTGRES.to_owned()
+        } else {
+            format!(
+                "a backup is restored to {DATABASE} in the data folder, and database_url is {}: leave it out, and move \
+                 the file afterwards",
+                config.database_url
+            )
+        }));
+    }
+    let contents = engine_options(config, String::new(), Purpose::OneCommand).content_folder();
+    if contents.is_some_and(|folder| folder != config.data_dir.join("blobs")) {
+        return Err(Failure::usage(
+            "a backup is restored to `blobs` in the data folder, and blob_url names another folder: leave it out, and \
+             move the folder afterwards",
+        ));
+    }
+    Ok(())
+}
+
+/// That what was unpacked is a whole data folder: the database in order, and every content that it refers to there.
+fn check(config: &Config, manifest: &Manifest, folder: &Path) -> Result<Summary> {
+    let refused =
+        |reason: String| Failure::usage(format!("the archive is refused, nothing was restored: {reason}"));
+    let contents_here = engine_options(config, String::new(), Purpose::OneCommand)
+        .content_folder()
+        .is_some();
+    match (manifest.contents_in, contents_here) {
+        (ContentsIn::Archive, false) => {
+            return Err(refused(
+                "it holds the contents of files, and blob_url names a bucket: leave blob_url out".to_owned(),
+            ));
+        }
+        (ContentsIn::Bucket, true) => {
+            return Err(refused(
+                "the contents of files are in a bucket: set blob_url (SORTIE_BLOB_URL) to the one of the engine that \
+                 was backed up"
+                    .to_owned(),
+            ));
+        }
+        (ContentsIn::Archive, true) | (ContentsIn::Bucket, false) => {}
+    }
+    let mut database = DatabaseCopy::open(&folder.join(DATABASE))
+        .map_err(|error| refused(format!("its database does not open: {error}")))?;
+    let checked = database.check().and_then(|()| database.summary());
+    let summary = checked.map_err(|error| refused(format!("its database is not in order: {error}")))?;
+    if contents_here {
+        look_for_contents(&mut database, &folder.join("blobs")).map_err(refused)?;
+    }
+    Ok(summary)
+}
+
+/// That every content the database refers to is in the folder, and as long as it should be: what it holds was compared
+/// with its address when it was unpacked.
+fn look_for_contents(database: &mut DatabaseCopy, folder: &Path) -> std::result::Result<(), String> {
+    let mut after = None;
+    loop {
+        let page = database
+            .referred_blobs(after, PAGE)
+            .map_err(|error| format!("its database is not in order: {error}"))?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = Some(last.id);
+        for blob in &page {
+            let address = address_of(blob);
+            let found = fs::metadata(address.file_in(folder));
+            if !found.is_ok_and(|found| found.len() == blob.size) {
+                return Err(format!("it lacks the content {address}"));
+            }
+        }
+    }
+}
+
+/// Makes the folder the data folder, durably and in one step.
+fn into_place(scratch: &Scratch, target: &Path) -> Result<()> {
+    let written = File::open(scratch.path()).and_then(|folder| Ok(rustix::fs::syncfs(folder)?));
+    written
+        .and_then(|()| fs::rename(scratch.path(), target))
+        .and_then(|()| sync_above(target))
+        .map_err(|error| {
+            if [io::ErrorKind::ResourceBusy, io::ErrorKind::CrossesDevices].contains(&error.kind()) {
+                return Failure::usage(format!(
+                    "{} is a mount point and cannot be replaced in one step: restore into a folder below it",
+                    target.display()
+                ));
+            }
+            failed("put the data folder in its place:", target, error)
+        })
+}
+
+fn report(config: &Config, manifest: &Manifest, summary: Summary) -> String {
+    let mut lines = vec![
+        format!("restored to {}: {}", config.data_dir.display(), told(manifest)),
+        format!(
+            "{} runs wait and are worked on as usual; {} were at work: the node takes them over within half a minute of \
+             its start, and each goes on from its journal or ends as interrupted",
+            summary.waiting, summary.at_work
+        ),
+        format!(
+            "{} callbacks are due and are sent, some perhaps a second time; {} schedules are on and make up for what they \
+             missed as far as their catch-up window goes",
+            summary.callbacks, summary.schedules
+        ),
+    ];
+    if summary.unretained > 0 {
+        lines.push(format!(
+            "{} runs with zero data retention end as interrupted: their content was in the memory of a node alone",
+            summary.unretained
+        ));
+    }
+    let has = |key: &str| manifest.keys.iter().any(|found| found == key);
+    if !has(KEYS[0]) {
+        lines.push(format!(
+            "the master key was not in the backup: put it back as {} or SORTIE_MASTER_KEY BEFORE the first start, or no \
+             sealed credential can be read",
+            config.data_dir.join(KEYS[0]).display()
+        ));
+    }
+    if !has(KEYS[1]) {
+        lines.push(format!(
+            "the admin key was not in the backup: keys work as before; write yours to {} where commands are to find it",
+            DataDir::new(&config.data_dir).key_file().display()
+        ));
+    }
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,199 @@
+//! `sortie master-key`: which keys seal what, and the sealing of everything with a new one.
+
+use std::collections::BTreeMap;
+
+use sortie_api::master_key::{MasterKeys, Reseal};
+
+use super::{Context, print_json, table};
+use crate::{
+    args::{ListArgs, MasterKeyCommand},
+    client::Client,
+    failure::{Exit, Result},
+    terminal,
+};
+
+pub(super) async fn execute(context: &Context, command: MasterKeyCommand) -> Result<Exit> {
+    match command {
+        MasterKeyCommand::Status(list) => status(context, &list).await,
+        MasterKeyCommand::Reseal(list) => reseal(context, &list).await,
+    }
+}
+
+async fn status(context: &Context, list: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&list.engine).await?;
+    let found = connection.client.master_keys().await;
+    connection.close().await;
+    show(&found?, list)
+}
+
+async fn reseal(context: &Context, list: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&list.engine).await?;
+    let done = everything(&connection.client).await;
+    connection.close().await;
+    let (done, found) = done?;
+    terminal::note(&format!(
+        "{} values looked at, {} sealed again, {} left to who wrote them at the same time, {} that do not open",
+        done.looked_at, done.resealed, done.changed_meanwhile, done.unreadable
+    ));
+    show(&found, list)
+}
+
+/// Every page, and then what there is.
+async fn everything(client: &Client) -> Result<(Reseal, MasterKeys)> {
+    let mut done = client.reseal("").await?;
+    while !done.next_cursor.is_empty() {
+        let page = client.reseal(&done.next_cursor).await?;
+        done = Reseal {
+            looked_at: done.looked_at + page.looked_at,
+            resealed: done.resealed + page.resealed,
+            changed_meanwhile: done.changed_meanwhile + page.changed_meanwhile,
+            unreadable: done.unreadable + page.unreadable,
+            next_cursor: page.next_cursor,
+        };
+    }
+    Ok((done, client.master_keys().await?))
+}
+
+/// Fails where something is sealed that a node cannot open.
+fn show(found: &MasterKeys, list: &ListArgs) -> Result<Exit> {
+    let keys = keys(found);
+    let exit = if keys.values().any(Key::is_lost) {
+        Exit::Failed
+    } else {
+        Exit::Success
+    };
+    if list.json {
+        print_json(found)?;
+    } else {
+        terminal::print(&text(found, &keys))?;
+    }
+    Ok(exit)
+}
+
+/// What is known of a key.
+#[derive(Debug, Default)]
+struct Key {
+    values: i64,
+    seals_on: Vec<String>,
+    opens_on: Vec<String>,
+    missing_on: Vec<String>,
+}
+
+impl Key {
+    fn is_lost(&self) -> bool {
+        self.values > 0 && !self.missing_on.is_empty()
+    }
+
+    fn verdict(&self) -> String {
+        if self.is_lost() {
+            format!("NEEDED, and missing on {}", self.missing_on.join(", "))
+        } else if !self.seals_on.is_empty() {
+            "in use".to_owned()
+        } else if self.values > 0 {
+            "needed: `sortie master-key reseal`".to_owned()
+        } else {
+            "can be dropped: nothing needs it".to_owned()
+        }
+    }
+}
+
+fn keys(found: &MasterKeys) -> BTreeMap<&str, Key> {
+    let mut keys: BTreeMap<&str, Key> = BTreeMap::new();
+    for sealed in &found.sealed {
+        keys.entry(&sealed.key).or_default().values += sealed.values;
+    }
+    for node in &found.nodes {
+        let ids = node.keys.as_deref().unwrap_or_default();
+        if let Some(first) = ids.first() {
+            keys.entry(first).or_default().seals_on.push(node.name.clone());
+        }
+        for id in ids {
+            keys.entry(id).or_default().opens_on.push(node.name.clone());
+        }
+    }
+    for (id, key) in &mut keys {
+        key.missing_on = found
+            .nodes
+            .iter()
+            .filter(|node| {
+                node.keys
+                    .as_ref()
+                    .is_some_and(|ids| !ids.iter().any(|has| has == id))
+            })
+            .map(|node| node.name.clone())
+            .collect();
+    }
+    keys
+}
+
+fn text(found: &MasterKeys, keys: &BTreeMap<&str, Key>) -> String {
+    let mut rows = table::new(["KEY", "VALUES", "SEALS ON", "OPENS ON", ""]);
+    for (id, key) in keys {
+        rows.add_row([
+            (*id).to_owned(),
+            key.values.to_string(),
+            terminal::harmless(&listed(&key.seals_on)).into_owned(),
+            terminal::harmless(&listed(&key.opens_on)).into_owned(),
+            terminal::harmless(&key.verdict()).into_owned(),
+        ]);
+    }
+    let silent = found.nodes.iter().filter(|node| node.keys.is_none()).map(|node| {
+        format!(
+            "node {} does not say which keys it has: it is of an older version\n",
+            terminal::harmless(&node.name)
+        )
+    });
+    table::text(&rows) + &silent.collect::<String>()
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() {
+        "-".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::master_key::{NodeKeys, SealedValues};
+
+    use super::*;
+
+    #[test]
+    fn each_key_says_what_may_become_of_it() {
+        let node = |name: &str, keys: &[&str]| NodeKeys {
+            name: name.to_owned(),
+            keys: Some(keys.iter().map(|key| (*key).to_owned()).collect()),
+        };
+        let sealed = |key: &str| SealedValues {
+            key: key.to_owned(),
+            place: "connection.tokens".to_owned(),
+            values: 2,
+        };
+        let found = MasterKeys {
+            keys: Vec::new(),
+            nodes: vec![
+                node("a", &["new", "old", "older"]),
+                node("b", &["new", "old", "older"]),
+            ],
+            sealed: vec![sealed("old"), sealed("old"), sealed("lost")],
+            next_cursor: String::new(),
+        };
+        let keys = keys(&found);
+        let verdicts: Vec<(&str, i64, String)> = keys
+            .iter()
+            .map(|(id, key)| (*id, key.values, key.verdict()))
+            .collect();
+        let said = |text: &str| text.to_owned();
+        assert_eq!(
+            verdicts,
+            [
+                ("lost", 2, said("NEEDED, and missing on a, b")),
+                ("new", 0, said("in use")),
+                ("old", 4, said("needed: `sortie master-key reseal`")),
+                ("older", 0, said("can be dropped: nothing needs it")),
+            ]
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! `sortie backup` beside a node at work, and `sortie restore` of what it has written.
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use sortie_api::RunStatus;
+use sortie_testkit::{Bytes, Client, Database, Node, http::Method, node::binary_command};
+use tempfile::TempDir;
+
+use crate::{
+    Checked,
+    kit::{at_work, commands, exits, plain, text},
+    node,
+};
+
+/// The command line on a data folder where no node runs.
+fn on(data: &Path, arguments: &[&str]) -> Command {
+    let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
+    command.args(arguments).arg("--data-dir").arg(data);
+    command
+}
+
+fn as_text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path of this test is UTF-8")
+}
+
+/// What is in a folder, by name.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let mut names: Vec<String> = fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// Puts what a node had in the place of what it has, and starts it.
+async fn restored(node: &mut Node, archive: &Path) -> Result<String> {
+    node.kill()?;
+    let data = node.data_dir().to_owned();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the folder of a test whose runs are over"
+    )]
+    fs::remove_dir_all(&data)?;
+    let said = exits(on(&data, &["restore", as_text(archive)?]), 0)?;
+    node.restart().await?;
+    Ok(text(&said.stdout))
+}
+
+/// Makes runs, and makes and deletes files, until it is told to stop.
+async fn load(client: &Client, stop: &AtomicBool) -> Result<u32> {
+    let mut made = 0;
+    while !stop.load(Ordering::SeqCst) {
+        client.create(&plain("load")).await?;
+        let file = client.upload("passing.bin", format!("passing {made}")).await?;
+        let path = format!("/v1/files/{}", file.id);
+        client
+            .send(Method::DELETE, &path, Bytes::new())
+            .await?
+            .expect(204)?;
+        made += 1;
+    }
+    Ok(made)
+}
+
+#[tokio::test]
+async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it() -> Checked {
+    let mut node = node(Database::Sqlite).await?;
+    let (client, key) = (node.client()?, node.key().to_owned());
+    let big: Vec<u8> = (0..2_000_000_u32)
+        .map(|at| u8::try_from(at * 7 % 251).unwrap_or(0))
+        .collect();
+    let file = client.upload("big.bin", &big).await?;
+    client.upload("empty.txt", "").await?;
+    let (_, kept) = client
+        .complete(&commands(&[
+            "mkdir outputs && printf 'the report' > outputs/report.md",
+        ]))
+        .await?;
+    let held = at_work(&client).await?.id.to_string();
+    let mut acknowledged = Vec::new();
+    for number in 0..50 {
+        acknowledged.push(
+            client
+                .create(&plain(&format!("before {number}")))
+                .await?
+                .id
+                .to_string(),
+        );
+    }
+
+    let folder = TempDir::new()?;
+    let archive = folder.path().join("backup.tar");
+    let command = node.sortie(&["backup", as_text(&archive)?]);
+    let stop = AtomicBool::new(false);
+    let backup = async {
+        let done = tokio::task::spawn_blocking(move || exits(command, 0)).await?;
+        stop.store(true, Ordering::SeqCst);
+        done
+    };
+    let (made, said) = tokio::join!(load(&client, &stop), backup);
+    ensure!(made? > 0, "there was no load");
+    let said = text(&said?.stderr);
+    ensure!(said.contains("THE MASTER KEY IS NOT IN THE BACKUP"), "{said}");
+    assert_eq!(names(folder.path())?, ["backup.tar"]);
+    assert_eq!(fs::metadata(&archive)?.permissions().mode() & 0o777, 0o600);
+
+    let said = restored(&mut node, &archive).await?;
+    ensure!(
+        said.contains("at work") && said.contains("BEFORE the first start"),
+        "{said}"
+    );
+    let client = Client::new(node.address()?, Some(key));
+    for id in &acknowledged {
+        let (events, run) = client.finished(id).await?;
+        assert_eq!(run.status, RunStatus::Succeeded);
+        let numbers: Vec<i64> = events.iter().map(|event| event.id).collect();
+        assert_eq!(numbers, (1..).take(events.len()).collect::<Vec<i64>>());
+    }
+    let path = format!("/v1/files/{}/content", file.id);
+    ensure!(
+        client.get(&path).await?.expect(200)?.body == big,
+        "the file is another"
+    );
+    let path = format!("/v1/runs/{}/artifacts/report.md", kept.id);
+    assert_eq!(client.get(&path).await?.expect(200)?.body, "the report");
+    // The run that was at work goes on under the node that took it over.
+    let mut stream = client.follow(&held, None).await?;
+    stream.until(|event| event.kind == "resumed").await?;
+    client.cancel(&held).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_are_in_a_backup_only_where_they_were_asked_for() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let folder = TempDir::new()?;
+    for (flags, has) in [(&[][..], false), (&["--include-keys"][..], true)] {
+        let output = exits(node.sortie(&[&["backup", "-"], flags].concat()), 0)?;
+        let target = folder.path().join(format!("data-{has}"));
+        let mut restore = on(&target, &["restore", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        restore
+            .stdin
+            .take()
+            .context("a pipe")?
+            .write_all(&output.stdout)?;
+        let restored = restore.wait_with_output()?;
+        ensure!(restored.status.success(), "{restored:?}");
+        for key in ["master.key", "admin.key"] {
+            let path = target.join(key);
+            assert_eq!(path.exists(), has, "{key}");
+            if has {
+                assert_eq!(fs::read(&path)?, fs::read(node.data_dir().join(key))?);
+                assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o600);
+            }
+        }
+        let warned = text(&output.stderr).contains("THE MASTER KEY IS NOT IN THE BACKUP");
+        assert_eq!(warned, !has);
+    }
+    // Nothing is left of the copies.
+    ensure!(!node.data_dir().join("backup.partial").exists());
+    assert_eq!(names(folder.path())?, ["data-false", "data-true"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    node.client()?.upload("a.bin", vec![5; 400_000]).await?;
+    let folder = TempDir::new()?;
+    let archive = folder.path().join("backup.tar");
+    exits(node.sortie(&["backup", as_text(&archive)?]), 0)?;
+    let whole = fs::read(&archive)?;
+
+    // A second one does not overwrite the first.
+    let refused = exits(node.sortie(&["backup", as_text(&archive)?]), 64)?;
+    ensure!(text(&refused.stderr).contains("exists already"));
+    // A data folder that is one is not replaced.
+    let refused = exits(node.sortie(&["restore", as_text(&archive)?]), 64)?;
+    ensure!(text(&refused.stderr).contains("is not empty"));
+
+    let mut changed = whole.clone();
+    let content = changed
+        .windows(400)
+        .position(|part| part == [5; 400])
+        .context("the content")?;
+    changed[content + 7] ^= 1;
+    let target = folder.path().join("data");
+    for (bytes, reason) in [
+        (&whole[..whole.len() / 2], "not a whole archive"),
+        (&whole[..0], "ends too early"),
+        (&changed[..], "was changed"),
+    ] {
+        let bad = folder.path().join("bad.tar");
+        fs::write(&bad, bytes)?;
+        let refused = exits(on(&target, &["restore", as_text(&bad)?]), 64)?;
+        let said = text(&refused.stderr);
+        ensure!(said.contains("nothing was restored"), "{reason}: {said}");
+        assert_eq!(names(folder.path())?, ["backup.tar", "bad.tar"], "{reason}");
+    }
+
+    // One that is killed in the middle has put nothing in its place, and the next one clears up after it.
+    let mut restore = on(&target, &["restore", "-"]).stdin(Stdio::piped()).spawn()?;
+    let mut pipe = restore.stdin.take().context("a pipe")?;
+    pipe.write_all(&whole[..whole.len() / 2])?;
+    let partial = folder.path().join("data.restoring");
+    while !partial.join("sortie.db").exists() {
+        ensure!(restore.try_wait()?.is_none(), "it ended by itself");
+        tokio::task::yield_now().await;
+    }
+    restore.kill()?;
+    restore.wait()?;
+    ensure!(!target.exists() && partial.exists());
+    exits(on(&target, &["restore", as_text(&archive)?]), 0)?;
+    ensure!(!partial.exists());
+    assert_eq!(names(&target)?, ["blobs", "sortie.db"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_database_that_lacks_a_content_or_is_damaged_is_refused() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let file = node.client()?.upload("a.bin", "content").await?;
+    let folder = TempDir::new()?;
+    let sum = file.sha256.to_string();
+    let content = fs::read_dir(node.data_dir().join("blobs"))?
+        .find_map(|org| {
+            fs::read_dir(org.ok()?.path().join(sum.get(..2)?))
+                .ok()?
+                .next()?
+                .ok()
+        })
+        .context("the content")?
+        .path();
+    fs::write(&content, "CONTENT")?;
+    let archive = folder.path().join("backup.tar");
+    let said = text(&exits(node.sortie(&["backup", as_text(&archive)?]), 70)?.stderr);
+    ensure!(said.contains("is damaged"), "{said}");
+    fs::remove_file(&content)?;
+    let said = text(&exits(node.sortie(&["backup", as_text(&archive)?]), 70)?.stderr);
+    ensure!(said.contains("cannot be read"), "{said}");
+    assert!(names(folder.path())?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_database_on_a_server_has_its_own_tools() -> Checked {
+    let folder = TempDir::new()?;
+    for arguments in [["backup", "-"], ["restore", "-"]] {
+        let mut command = on(&folder.path().join("data"), &arguments);
+        command.env("SORTIE_DATABASE_URL", "postgres://sortie@localhost/sortie");
+        let refused = exits(command, 64)?;
+        let said = text(&refused.stderr);
+        ensure!(
+            said.contains("pg_dump") && said.contains("OPERATIONS.md"),
+            "{said}"
+        );
+        assert!(refused.stdout.is_empty());
+    }
+    Ok(())
+}

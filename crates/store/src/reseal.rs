@@ -1,0 +1,274 @@
+//! System: everything that is sealed, page by page, and its replacement by the same thing sealed with another key.
+//!
+//! A value is replaced only where it is still the one that was read: what somebody has written meanwhile stays, and a page
+//! may be done again. Nothing else of a row changes but the `revision` of a schedule: who was about to write the whole row
+//! back as it was reads it again.
+
+use sortie_api::{OrgId, Timestamp};
+
+use crate::{
+    Audit, Store,
+    audit::record,
+    db::{Row, Stmt, Val, vals},
+    types::{Error, NodeId, Result},
+};
+
+/// A column of sealed values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealedColumn {
+    /// The text by which a node finds out whether it has the keys of this database.
+    SealCheck,
+    /// The credentials of saved connections.
+    ConnectionCredentials,
+    /// What OAuth gave saved connections.
+    ConnectionTokens,
+    /// Authorizations that wait for a person.
+    OauthFlow,
+    /// The key that a schedule's callbacks are signed with.
+    ScheduleSecret,
+    /// The credentials that runs bring.
+    RunSecret,
+    /// Where callbacks go, and the keys that they are signed with.
+    Delivery,
+}
+
+impl SealedColumn {
+    /// All of them, what little there is of first.
+    pub const ALL: [Self; 7] = [
+        Self::SealCheck,
+        Self::ConnectionCredentials,
+        Self::ConnectionTokens,
+        Self::OauthFlow,
+        Self::ScheduleSecret,
+        Self::RunSecret,
+        Self::Delivery,
+    ];
+
+    /// Its table.
+    pub const fn table(self) -> &'static str {
+        match self {
+            Self::SealCheck => "seal_check",
+            Self::ConnectionCredentials | Self::ConnectionTokens => "connection",
+            Self::OauthFlow => "oauth_flow",
+            Self::ScheduleSecret => "schedule",
+            Self::RunSecret => "run_secret",
+            Self::Delivery => "delivery",
+        }
+    }
+
+    /// Its name in the table.
+    pub const fn column(self) -> &'static str {
+        match self {
+            Self::SealCheck => "sealed",
+            Self::ConnectionCredentials | Self::RunSecret => "credentials",
+            Self::ConnectionTokens => "tokens",
+            Self::OauthFlow => "pending",
+            Self::ScheduleSecret => "callback_secret",
+            Self::Delivery => "target",
+        }
+    }
+
+    /// Row, organization and value of the rows after $1, at most $2.
+    const fn page(self) -> &'static str {
+        match self {
+            Self::SealCheck => "SELECT '1', NULL, sealed FROM seal_check WHERE id = 1 AND $1 = '' LIMIT $2",
+            Self::ConnectionCredentials => {
+                "SELECT id, org_id, credentials FROM connection WHERE id > $1 ORDER BY id LIMIT $2"
+            }
+            Self::ConnectionTokens => {
+                "SELECT id, org_id, tokens FROM connection WHERE id > $1 AND tokens IS NOT NULL ORDER BY id LIMIT $2"
+            }
+            Self::OauthFlow => {
+                "SELECT state_hash, org_id, pending FROM oauth_flow WHERE state_hash > $1 \
+                 ORDER BY state_hash LIMIT $2"
+            }
+            Self::ScheduleSecret => {
+                "SELECT id, org_id, callback_secret FROM schedule WHERE id > $1 AND callback_secret IS NOT NULL \
+                 ORDER BY id LIMIT $2"
+            }
+            Self::RunSecret => {
+                "SELECT s.run_id, (SELECT r.org_id FROM run r WHERE r.id = s.run_id), s.credentials \
+                 FROM run_secret s WHERE s.run_id > $1 ORDER BY s.run_id LIMIT $2"
+            }
+            Self::Delivery => {
+                "SELECT run_id, org_id, target FROM delivery WHERE run_id > $1 ORDER BY run_id LIMIT $2"
+            }
+        }
+    }
+
+    /// Puts $3 in the place of $2 in the row $1.
+    const fn replace(self) -> &'static str {
+        match self {
+            Self::SealCheck => {
+                "UPDATE seal_check SET sealed = $3 WHERE id = CAST(CAST($1 AS TEXT) AS BIGINT) AND sealed = $2"
+            }
+            Self::ConnectionCredentials => {
+                "UPDATE connection SET credentials = $3 WHERE id = $1 AND credentials = $2"
+            }
+            Self::ConnectionTokens => "UPDATE connection SET tokens = $3 WHERE id = $1 AND tokens = $2",
+            Self::OauthFlow => "UPDATE oauth_flow SET pending = $3 WHERE state_hash = $1 AND pending = $2",
+            Self::ScheduleSecret => {
+                "UPDATE schedule SET callback_secret = $3, revision = revision + 1 \
+                 WHERE id = $1 AND callback_secret = $2"
+            }
+            Self::RunSecret => {
+                "UPDATE run_secret SET credentials = $3 WHERE run_id = $1 AND credentials = $2"
+            }
+            Self::Delivery => "UPDATE delivery SET target = $3 WHERE run_id = $1 AND target = $2",
+        }
+    }
+
+    /// The id of a row as the database has it.
+    fn key(self, row: &RowKey) -> Result<Val<'_>> {
+        match (self, row) {
+            (Self::OauthFlow, RowKey::Hash(hash)) => Ok(Val::from(hash.as_slice())),
+            (Self::OauthFlow, RowKey::Text(text)) if text.is_empty() => Ok(Val::from(&[][..])),
+            (Self::OauthFlow, RowKey::Text(_)) | (_, RowKey::Hash(_)) => {
+                Err(Error::Corrupt("a row of another table".to_owned()))
+            }
+            (_, RowKey::Text(text)) => Ok(Val::from(text.as_str())),
+        }
+    }
+}
+
+/// The id of a row with a sealed value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowKey {
+    /// A text; the empty one comes before all others.
+    Text(String),
+    /// The hash of a state.
+    Hash(Vec<u8>),
+}
+
+/// A sealed value and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedRow {
+    /// The row.
+    pub row: RowKey,
+    /// Whose it is; none for what belongs to the installation.
+    pub org: Option<OrgId>,
+    /// The value.
+    pub sealed: Vec<u8>,
+}
+
+/// A value that is sealed anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resealed {
+    /// The row.
+    pub row: RowKey,
+    /// The value as it was read.
+    pub old: Vec<u8>,
+    /// The same, sealed anew.
+    pub new: Vec<u8>,
+}
+
+/// The master keys that a node has said it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeMasterKeys {
+    /// The node's name.
+    pub name: String,
+    /// The ids of its keys, the one it seals with first; none where it does not say.
+    pub ids: Option<Vec<String>>,
+}
+
+impl Store {
+    /// System: values of a column after that row, in the order of the rows, at most `limit`.
+    pub async fn sealed_rows(
+        &self,
+        column: SealedColumn,
+        after: RowKey,
+        limit: u32,
+    ) -> Result<Vec<SealedRow>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(column.page(), vec![column.key(&after)?, Val::from(limit)])?
+                    .iter()
+                    .map(|row| sealed_from(column, row))
+                    .collect()
+            })
+            .await
+    }
+
+    /// System: replaces those values that are still the ones that were read; how many these were.
+    pub async fn reseal(
+        &self,
+        column: SealedColumn,
+        values: Vec<Resealed>,
+        audit: Option<Audit>,
+    ) -> Result<u64> {
+        let bytes = values.iter().map(|value| value.new.len()).sum();
+        self.db
+            .write_of(bytes, move |tx| {
+                let mut statements = Vec::with_capacity(values.len() + 1);
+                for value in &values {
+                    let row = column.key(&value.row)?;
+                    let mut params = vec![row];
+                    params.extend(vals![value.old.as_slice(), value.new.as_slice()]);
+                    statements.push(Stmt::new(column.replace(), params));
+                }
+                statements.extend(audit.as_ref().map(record));
+                let answers = tx.batch(&statements)?;
+                Ok(answers
+                    .iter()
+                    .take(values.len())
+                    .map(|answer| answer.affected)
+                    .sum())
+            })
+            .await
+    }
+
+    /// System: writes down which master keys a node has, as the ids of the keys, the one it seals with first. `Fenced`
+    /// where it is not known any more.
+    pub async fn tell_master_keys(&self, node: NodeId, ids: &[String]) -> Result<()> {
+        let ids = ids.join(",");
+        self.db
+            .write(move |tx| {
+                tx.batch(&[Stmt::new(
+                    "UPDATE node SET master_keys = $2 WHERE id = $1 AND ended_at IS NULL",
+                    vals![node, ids.as_str()],
+                )
+                .exactly(1, Error::Fenced)])
+                    .map(drop)
+            })
+            .await
+    }
+
+    /// System: the master keys of the nodes whose lease is not over.
+    pub async fn node_master_keys(&self, now: Timestamp) -> Result<Vec<NodeMasterKeys>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT name, master_keys FROM node WHERE ended_at IS NULL AND lease_until > $1",
+                    vals![now],
+                )?
+                .iter()
+                .map(|row| {
+                    let ids = row.opt_text(1)?.map(|ids| {
+                        ids.split(',')
+                            .filter(|id| !id.is_empty())
+                            .map(str::to_owned)
+                            .collect()
+                    });
+                    Ok(NodeMasterKeys {
+                        name: row.text(0)?.to_owned(),
+                        ids,
+                    })
+                })
+                .collect()
+            })
+            .await
+    }
+}
+
+fn sealed_from(column: SealedColumn, row: &Row) -> Result<SealedRow> {
+    let key = if column == SealedColumn::OauthFlow {
+        RowKey::Hash(row.blob(0)?.to_vec())
+    } else {
+        RowKey::Text(row.text(0)?.to_owned())
+    };
+    Ok(SealedRow {
+        row: key,
+        org: row.opt_parse(1)?,
+        sealed: row.blob(2)?.to_vec(),
+    })
+}
