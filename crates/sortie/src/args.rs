@@ -94,6 +94,8 @@ pub(crate) enum Command {
     Openapi,
     /// Check what this machine gives: sandbox, data folder, database
     Doctor(DoctorArgs),
+    /// Ask an engine whether it takes runs now
+    Health(EngineArgs),
     /// Show and check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -8,6 +8,7 @@ mod connections;
 mod deliveries;
 mod doctor;
 mod files;
+mod health;
 mod keys;
 mod models;
 mod replay;
@@ -61,6 +62,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Models(args) => models::list(&context, &args).await,
         Command::Openapi => print_json(&sortie_server::openapi()),
         Command::Doctor(args) => doctor::doctor(&context, &args).await,
+        Command::Health(args) => health::health(&context, &args).await,
         Command::Config(command) => config::execute(&context, command),
         Command::Completions { shell } => {
             let mut script = Vec::new();
