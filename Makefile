@@ -1,5 +1,5 @@
 # Each target stands alone on a machine with Rust and make: it installs what it lacks, or says what to install.
-.PHONY: demo test fmt lint snap bench durability ci
+.PHONY: demo test fmt lint snap bench durability ci deploy deb image
 
 demo: ## Build, start an engine on its embedded default and run an agent on real input
 	scripts/demo
@@ -23,6 +23,15 @@ bench: ## Measure this machine and the engine on both databases; writes bench/RE
 durability: ## kill -9 under load, 20 rounds on each database, counted
 	SORTIE_DURABILITY_ROUNDS=20 scripts/test-postgres cargo nextest run -p sortie --test it --locked \
 		--profile durability --no-capture -E 'test(durability)'
+
+deploy: ## Hold what is below deploy/ against its schemas and against the configuration
+	scripts/check-deploy
+
+deb: ## A Debian package below target/debian; needs cargo-deb
+	scripts/package-deb
+
+image: ## A container image called sortie; needs docker with buildx
+	docker build --file deploy/docker/Dockerfile --tag sortie .
 
 ci: ## What the CI runs
 	.ci/run

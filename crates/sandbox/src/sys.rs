@@ -213,7 +213,11 @@ pub(crate) fn raise_loopback() -> Result<(), Errno> {
     request.ifr_ifru.ifru_flags = libc::c_short::try_from(libc::IFF_UP).unwrap_or_default();
     // SAFETY: the request is valid and lives through the call.
     check(c_long::from(unsafe {
-        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request)
+        libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCSIFFLAGS as libc::Ioctl,
+            &raw const request,
+        )
     }))
     .map(drop)
 }

@@ -106,6 +106,8 @@ pub(crate) enum Command {
     /// Look after the keys that credentials are sealed with
     #[command(subcommand)]
     MasterKey(MasterKeyCommand),
+    /// Ask an engine whether it takes runs now
+    Health(EngineArgs),
     /// Show and check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),

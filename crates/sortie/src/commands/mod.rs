@@ -9,6 +9,7 @@ mod connections;
 mod deliveries;
 mod doctor;
 mod files;
+mod health;
 mod keys;
 mod master_key;
 mod models;
@@ -68,6 +69,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Backup(args) => backup::backup(&context, args).await,
         Command::MasterKey(command) => master_key::execute(&context, command).await,
         Command::Restore(args) => backup::restore(&context, args).await,
+        Command::Health(args) => health::health(&context, &args).await,
         Command::Config(command) => config::execute(&context, command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

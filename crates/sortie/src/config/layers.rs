@@ -120,6 +120,26 @@ pub(super) fn variable(key: &str) -> String {
     format!("SORTIE_{}", key.replace('.', "_").to_ascii_uppercase())
 }
 
+/// The environment variable that names a file with the value of a key, as secrets are handed to services.
+fn file_variable(key: &str) -> String {
+    format!("{}_FILE", variable(key))
+}
+
+/// What the environment says of a key, in a variable or in the file that one names, and the variable's name.
+fn value_of(key: &str, environment: &Environment) -> Result<Option<(String, String)>, Error> {
+    let (name, file_name) = (variable(key), file_variable(key));
+    match (environment.get(&name), environment.get(&file_name)) {
+        (Some(_), Some(_)) => Err(Error(format!("{key}: set {name} or {file_name}, not both"))),
+        (Some(text), None) => Ok(Some((name, text.to_owned()))),
+        (None, Some(path)) => {
+            let text = super::read_file(Path::new(path))
+                .map_err(|error| Error(format!("{key} ({file_name}): {path} cannot be read: {error}")))?;
+            Ok(Some((file_name, text.trim_end_matches(['\n', '\r']).to_owned())))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
 impl Layers {
     /// The embedded default file.
     pub(super) fn defaults() -> Result<Self, Error> {
@@ -166,9 +186,8 @@ impl Layers {
             }
         }
         for (key, kind) in KEYS {
-            let name = variable(key);
-            if let Some(text) = environment.get(&name) {
-                let value = read(*kind, text).map_err(|rule| Error(format!("{key} ({name}): {rule}")))?;
+            if let Some((name, text)) = value_of(key, environment)? {
+                let value = read(*kind, &text).map_err(|rule| Error(format!("{key} ({name}): {rule}")))?;
                 self.set(key, value, Source::Environment(name));
             }
         }
@@ -194,7 +213,9 @@ impl Layers {
 /// The setting that an unknown variable is nearly called. A name that resembles none is somebody else's: Kubernetes
 /// makes `SORTIE_SERVICE_HOST` of a service called `sortie`, and scripts have variables of their own.
 fn misspelt(name: &str) -> Option<String> {
-    let ours = KEYS.iter().map(|(key, _)| variable(key));
+    let ours = KEYS
+        .iter()
+        .flat_map(|(key, _)| [variable(key), file_variable(key)]);
     let ours = ours.chain(OTHER_VARIABLES.iter().map(|name| (*name).to_owned()));
     ours.map(|known| (distance(name, &known), known))
         .min()
@@ -298,7 +319,10 @@ mod tests {
 
     #[test]
     fn every_key_has_its_own_variable() {
-        let mut names: Vec<_> = KEYS.iter().map(|(key, _)| variable(key)).collect();
+        let mut names: Vec<_> = KEYS
+            .iter()
+            .flat_map(|(key, _)| [variable(key), file_variable(key)])
+            .collect();
         names.extend(OTHER_VARIABLES.iter().map(ToString::to_string));
         let all = names.len();
         names.sort_unstable();

@@ -53,6 +53,46 @@ fn without_any_configuration_a_node_is_self_hosted_on_the_loopback_with_sqlite()
     assert_eq!(config.organization_concurrency, None);
 }
 
+/// As service managers and container runtimes hand secrets over.
+#[test]
+fn a_variable_may_name_a_file_that_holds_the_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("database_url");
+    std::fs::write(&path, "postgres://sortie:secret@db/sortie\n").unwrap();
+    let path = path.to_str().unwrap();
+    let of = |variables: &[(&str, &str)]| load("", variables, &Flags::default(), SandboxPolicy::Required);
+
+    let config = of(&[("SORTIE_DATABASE_URL_FILE", path)]).unwrap();
+    assert_eq!(config.database_url.expose(), "postgres://sortie:secret@db/sortie");
+    let shown = config.to_toml();
+    assert!(
+        shown.contains("SORTIE_DATABASE_URL_FILE") && !shown.contains("secret"),
+        "{shown}"
+    );
+
+    for (variables, told) in [
+        (
+            [
+                ("SORTIE_DATABASE_URL_FILE", path),
+                ("SORTIE_DATABASE_URL", "sqlite:x"),
+            ],
+            "not both",
+        ),
+        (
+            [("SORTIE_DATABASE_URL_FILE", "/nowhere/url"), ("HOME", "/")],
+            "/nowhere/url cannot be read",
+        ),
+        (
+            [("SORTIE_MASTER_KEY_FILES", path), ("HOME", "/")],
+            "did you mean SORTIE_MASTER_KEY_FILE?",
+        ),
+    ] {
+        let error = of(&variables).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
 #[test]
 fn a_flag_wins_over_the_environment_over_the_file_over_the_default() {
     let (file, variable, flag) = (

@@ -261,6 +261,27 @@ async fn keys_are_made_listed_and_revoked() -> Checked {
     Ok(())
 }
 
+/// For container runtimes: no key, no HTTP client, no engine of its own.
+#[tokio::test]
+async fn health_says_whether_the_engine_takes_runs() -> Checked {
+    let mut node = node(Database::Sqlite).await?;
+    let url = node.url()?;
+    fs::remove_file(node.data_dir().join("admin.key"))?;
+    for arguments in [&["health"][..], &["health", "--url", &url]] {
+        let output = exits(alone(node.data_dir(), arguments), 0)?;
+        assert_eq!(text(&output.stdout), format!("{url} takes runs\n"));
+    }
+    node.kill()?;
+    for (arguments, told) in [
+        (&["health"][..], "no engine serves"),
+        (&["health", "--url", &url], "cannot reach"),
+    ] {
+        let output = exits(alone(node.data_dir(), arguments), 69)?;
+        assert!(text(&output.stderr).contains(told), "{}", text(&output.stderr));
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn budgets_are_set_listed_and_deleted() -> Checked {
     let node = node(Database::Sqlite).await?;
