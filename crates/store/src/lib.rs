@@ -15,6 +15,7 @@ mod deliveries;
 mod files;
 mod keys;
 mod nodes;
+mod rates;
 mod runs;
 mod schedules;
 mod sealed;
@@ -30,6 +31,7 @@ pub use blobs::{DoomedBlob, NewBlob};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use files::{FileRow, NewFile};
+pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry};
 pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};
@@ -63,6 +65,11 @@ impl Store {
         Ok(Self {
             db: Db::open(url).await?,
         })
+    }
+
+    /// Whether other nodes can work on the same database: not on `SQLite`, which belongs to one process.
+    pub fn is_shared(&self) -> bool {
+        self.db.is_shared()
     }
 
     /// Answers when a write would get its turn now: readiness. Writes nothing and takes no lock.

@@ -85,6 +85,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "budgets",
         text: include_str!("../../../../migrations/0012_budgets.sql"),
     },
+    Migration {
+        version: 13,
+        name: "rate_limits",
+        text: include_str!("../../../../migrations/0013_rate_limits.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

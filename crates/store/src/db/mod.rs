@@ -42,6 +42,7 @@ pub(crate) struct Db {
 }
 
 struct Inner {
+    dialect: Dialect,
     writes: Arc<Queue>,
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
@@ -63,12 +64,15 @@ struct Backend {
 impl Db {
     /// Opens `sqlite:PATH` or `postgres://…` and brings its tables to this version.
     pub(crate) async fn open(url: &str) -> Result<Self> {
-        let backend = if let Some(path) = url.strip_prefix("sqlite:") {
+        let (dialect, backend) = if let Some(path) = url.strip_prefix("sqlite:") {
             let path = PathBuf::from(path);
-            off_runtime(move || sqlite::open(&path)).await?
+            (Dialect::Sqlite, off_runtime(move || sqlite::open(&path)).await?)
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             let url = url.to_owned();
-            off_runtime(move || postgres::open(&url)).await?
+            (
+                Dialect::Postgres,
+                off_runtime(move || postgres::open(&url)).await?,
+            )
         } else {
             return Err(Error::Database(
                 "the database URL must start with sqlite: or postgres://".to_owned(),
@@ -76,6 +80,7 @@ impl Db {
         };
         Ok(Self {
             inner: Arc::new(Inner {
+                dialect,
                 writes: backend.writes,
                 urgent: backend.urgent,
                 reads: backend.reads,
@@ -84,6 +89,11 @@ impl Db {
                 faults: backend.faults,
             }),
         })
+    }
+
+    /// Whether it is a server, which other processes can use as well.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.inner.dialect == Dialect::Postgres
     }
 
     /// Runs `work` as one transaction.

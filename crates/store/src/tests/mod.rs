@@ -16,6 +16,7 @@ mod model;
 mod nodes;
 mod plans;
 mod races;
+mod rates;
 mod read;
 mod retention;
 mod schedules;
