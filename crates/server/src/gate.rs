@@ -26,8 +26,9 @@ use tracing::Instrument as _;
 use crate::{
     Options,
     kit::{
-        Advice, ApiError, Credential, DeprecationHeaders, Fault, Guesses, Passed, Quota, RateLimits,
-        RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address, error_response, network,
+        Advice, ApiError, Counting, Credential, DeprecationHeaders, Fault, Guesses, Passed, Quota,
+        RateLimits, RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address,
+        error_response, network,
     },
     routes,
 };
@@ -55,6 +56,11 @@ enum Counted {
 impl Gate {
     /// `seed` is a random number that makes this process's request ids its own.
     pub(crate) fn new(engine: Engine, router: Router, options: &Options, seed: u64) -> Self {
+        let counting = if engine.store().is_shared() {
+            Counting::Together
+        } else {
+            Counting::Alone
+        };
         Self {
             engine,
             router,
@@ -62,12 +68,18 @@ impl Gate {
             limits: RateLimits::new(
                 Quota::per_minute(options.requests_per_minute),
                 Quota::per_minute(options.anonymous_requests_per_minute),
+                counting,
             ),
             guesses: Guesses::new(options.anonymous_requests_per_minute),
             trusted_proxies: options.trusted_proxies.clone(),
             deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
             clock: now_seconds,
         }
+    }
+
+    /// Keeps the rate limits shared with other nodes, until it is dropped.
+    pub(crate) async fn share_limits(&self) {
+        self.limits.keep_leased(self.engine.store(), &self.clock).await;
     }
 
     /// Answers one request of the client at `peer`. Never fails: what goes wrong is an answer too.
@@ -141,11 +153,12 @@ impl Gate {
             request.extensions_mut().insert(Passed(Hop::Second));
         } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ) {
             let credential = self.look_up(request.headers(), network).await;
-            let now = (self.clock)();
             let by = match &credential {
-                Some(Credential::Valid(key)) => Counted::Key(self.limits.count_key(key.id, now)),
+                Some(Credential::Valid(key)) => {
+                    Counted::Key(self.limits.count_key(key.id, &self.clock).await)
+                }
                 Some(Credential::Missing | Credential::Invalid | Credential::Unchecked(_)) | None => {
-                    Counted::Network(self.limits.count_network(network, now))
+                    Counted::Network(self.limits.count_network(network, &self.clock).await)
                 }
             };
             *counted = Some(by);

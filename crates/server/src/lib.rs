@@ -50,8 +50,11 @@ pub async fn serve(
         document: document.into(),
         stop: stop.clone(),
     });
-    let gate = Gate::new(engine, routes::router(app), &options, seed);
-    connections::serve(listener, Arc::new(gate), stop).await;
+    let gate = Arc::new(Gate::new(engine, routes::router(app), &options, seed));
+    tokio::select! {
+        () = connections::serve(listener, Arc::clone(&gate), stop) => {}
+        () = gate.share_limits() => {}
+    }
     Ok(())
 }
 
