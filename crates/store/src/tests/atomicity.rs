@@ -393,6 +393,14 @@ both! {
         assert_eq!((swept.ended.len(), swept.taken.len()), (1, 0));
     }
 
+    async fn delete_expired_fires_is_one_transaction(fixture: &Fixture) {
+        let row = fixture.schedule(fixture.org().await).await;
+        let fires = fixture.start_next(&row);
+        let after = fires.rows[0].instant + std::time::Duration::from_hours(1);
+        fixture.store.record_fires(fires).await.unwrap();
+        proves_atomic(fixture, async || fixture.store.delete_expired_fires(row.id, after, 10).await).await;
+    }
+
     async fn leasing_and_forgetting_rates_are_one_transaction_each(fixture: &Fixture) {
         let (store, at) = (&fixture.store, fixture.now());
         let wanted = vec![super::rates::wants("b", 10, 0), super::rates::wants("a", 5, 0)];

@@ -335,6 +335,11 @@ async fn use_schedules(fixture: &Fixture, org: OrgId) {
         .unwrap();
     store.list_schedules(org, None, 5).await.unwrap();
     store.list_fires(org, row.id, None, 5).await.unwrap();
+    store.schedules_with_fires(None, fixture.now(), 5).await.unwrap();
+    store
+        .delete_expired_fires(row.id, fixture.now(), 5)
+        .await
+        .unwrap();
     store.due_schedules(fixture.now(), None, 5).await.unwrap();
     store.released_schedules(5).await.unwrap();
     store.next_due(fixture.now()).await.unwrap();
