@@ -1,4 +1,5 @@
-//! The retention job: deletes finished runs with all that belongs to them once their time is over.
+//! The retention job: deletes finished runs with all that belongs to them, and what schedules remember of their instants, once
+//! their time is over.
 //!
 //! What they have used is counted before. Every node does it, at its start and then each hour, in small transactions with other writes in between. It says
 //! nothing of what it did to other nodes: two at once share the work and do no harm, and one that is cut off is
@@ -6,7 +7,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{OrgId, Timestamp};
+use sortie_api::{OrgId, ScheduleId, Timestamp};
 use sortie_store::{Batch, Expiry, Store};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -22,8 +23,11 @@ const BATCH: Batch = Batch {
     events: 2_000,
 };
 
-/// Organizations read at once.
-const ORGANIZATIONS: u32 = 100;
+/// Instants of a schedule that one transaction forgets.
+const FIRES: u32 = 1_000;
+
+/// Organizations, or schedules, read at once.
+const PAGE: u32 = 100;
 
 /// Deletes what finished longer than `retention` ago, now and again, until the node stops.
 pub(crate) async fn run(store: Store, clock: Clock, retention: Duration, stop: CancellationToken) {
@@ -36,24 +40,67 @@ pub(crate) async fn run(store: Store, clock: Clock, retention: Duration, stop: C
         }
         tokio::select! {
             deleted = delete_expired(&store, &clock, retention) => match deleted {
-                Ok(0) => {}
-                Ok(runs) => tracing::info!(runs, "runs whose retention is over were deleted"),
-                Err(error) => tracing::error!(%error, "runs whose retention is over could not be deleted"),
+                Ok(Expired { runs: 0, fires: 0 }) => {}
+                Ok(Expired { runs, fires }) => {
+                    tracing::info!(runs, fires, "runs, and instants of schedules, whose retention is over were deleted");
+                }
+                Err(error) => tracing::error!(%error, "what is kept for longer than its retention could not be deleted"),
             },
             () = stop.cancelled() => return,
         }
     }
 }
 
-/// Goes through all organizations; how many runs were deleted.
-async fn delete_expired(store: &Store, clock: &Clock, retention: Duration) -> Result<u64, Error> {
+/// What was deleted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub(crate) runs: u64,
+    /// Instants of schedules.
+    pub(crate) fires: u64,
+}
+
+/// Deletes what is over for longer than `retention`.
+pub(crate) async fn delete_expired(
+    store: &Store,
+    clock: &Clock,
+    retention: Duration,
+) -> Result<Expired, Error> {
+    let retained = i64::try_from(retention.as_micros()).unwrap_or(i64::MAX);
+    let before = Timestamp::from_micros(clock.now().as_micros().saturating_sub(retained));
+    Ok(Expired {
+        runs: delete_runs(store, clock, before).await?,
+        fires: delete_fires(store, before).await?,
+    })
+}
+
+/// Goes through all schedules; how many instants were forgotten.
+async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
+    let (mut fires, mut after): (u64, Option<ScheduleId>) = (0, None);
+    loop {
+        let schedules = store.schedules_with_fires(after, before, PAGE).await?;
+        for schedule in &schedules {
+            loop {
+                let deleted = store.delete_expired_fires(*schedule, before, FIRES).await?;
+                fires = fires.saturating_add(deleted);
+                if deleted == 0 {
+                    break;
+                }
+            }
+        }
+        if schedules.len() < PAGE as usize {
+            return Ok(fires);
+        }
+        after = schedules.last().copied();
+    }
+}
+
+/// Goes through all organizations; how many runs that finished before were deleted.
+async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -> Result<u64, Error> {
     // What they have used outlives them.
     usage::count(store, clock.now()).await?;
-    let retained = i64::try_from(retention.as_micros()).unwrap_or(i64::MAX);
-    let finished_before = Timestamp::from_micros(clock.now().as_micros().saturating_sub(retained));
     let (mut runs, mut after): (u64, Option<OrgId>) = (0, None);
     loop {
-        let organizations = store.organizations(after, ORGANIZATIONS).await?;
+        let organizations = store.organizations(after, PAGE).await?;
         for (org, counted_until) in &organizations {
             let expiry = Expiry {
                 org: *org,
@@ -69,7 +116,7 @@ async fn delete_expired(store: &Store, clock: &Clock, retention: Duration) -> Re
                 }
             }
         }
-        if organizations.len() < ORGANIZATIONS as usize {
+        if organizations.len() < PAGE as usize {
             return Ok(runs);
         }
         after = organizations.last().map(|(org, _)| *org);
@@ -112,10 +159,10 @@ mod tests {
     async fn a_run_goes_when_its_retention_is_over_and_not_before() {
         let (held, run, end) = finished().await;
         let clock = Clock::manual(end + DAY);
-        assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap(), 0);
+        assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 0);
         held.store.get_run(held.claim.org, run).await.unwrap();
         clock.set(end + DAY + Duration::from_millis(1));
-        assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap(), 1);
+        assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 1);
         let gone = held.store.get_run(held.claim.org, run).await;
         assert_eq!(gone.unwrap_err(), Error::NotFound);
     }

@@ -33,8 +33,9 @@ use crate::{
     Options,
     connections::Answers,
     kit::{
-        Advice, ApiError, Credential, DeprecationHeaders, Fault, Guesses, Passed, Quota, RateLimits,
-        RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address, error_response, network,
+        Advice, ApiError, Counting, Credential, DeprecationHeaders, Fault, Guesses, Passed, Quota,
+        RateLimits, RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address,
+        error_response, network,
     },
     metrics::{HttpMetrics, Refused},
     routes,
@@ -80,6 +81,11 @@ impl Gate {
         metrics: HttpMetrics,
         seed: u64,
     ) -> Self {
+        let counting = if engine.store().is_shared() {
+            Counting::Together
+        } else {
+            Counting::Alone
+        };
         Self {
             engine,
             router,
@@ -87,6 +93,7 @@ impl Gate {
             limits: RateLimits::new(
                 Quota::per_minute(options.requests_per_minute),
                 Quota::per_minute(options.anonymous_requests_per_minute),
+                counting,
             ),
             guesses: Guesses::new(options.anonymous_requests_per_minute),
             trusted_proxies: options.trusted_proxies.clone(),
@@ -94,6 +101,11 @@ impl Gate {
             metrics,
             clock: now_seconds,
         }
+    }
+
+    /// Keeps the rate limits shared with other nodes, until it is dropped.
+    pub(crate) async fn share_limits(&self) {
+        self.limits.keep_leased(self.engine.store(), &self.clock).await;
     }
 
     /// Answers one request of the client at `peer`.
@@ -176,11 +188,12 @@ impl Gate {
             routes::HEALTHZ | routes::READYZ | routes::METRICS
         ) {
             let credential = self.look_up(request.headers(), network).await;
-            let now = (self.clock)();
             let by = match &credential {
-                Some(Credential::Valid(key)) => Counted::Key(self.limits.count_key(key.id, now)),
+                Some(Credential::Valid(key)) => {
+                    Counted::Key(self.limits.count_key(key.id, &self.clock).await)
+                }
                 Some(Credential::Missing | Credential::Invalid | Credential::Unchecked(_)) | None => {
-                    Counted::Network(self.limits.count_network(network, now))
+                    Counted::Network(self.limits.count_network(network, &self.clock).await)
                 }
             };
             *counted = Some(by);

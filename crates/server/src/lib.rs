@@ -77,13 +77,16 @@ pub async fn serve(
         exposition: metrics.is_none().then(|| Arc::clone(&exposition)),
         stop: stop.clone(),
     });
-    let gate = Gate::new(engine, routes::router(app), &options, http, seed);
-    let served = connections::serve(api, Arc::new(gate), stop.clone());
-    match metrics {
-        Some(listener) => {
-            tokio::join!(served, connections::serve(listener, exposition, stop));
+    let gate = Arc::new(Gate::new(engine, routes::router(app), &options, http, seed));
+    let served = connections::serve(api, Arc::clone(&gate), stop.clone());
+    let measured = async {
+        if let Some(listener) = metrics {
+            connections::serve(listener, exposition, stop).await;
         }
-        None => served.await,
+    };
+    tokio::select! {
+        ((), ()) = async { tokio::join!(served, measured) } => {}
+        () = gate.share_limits() => {}
     }
     Ok(())
 }

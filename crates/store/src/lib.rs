@@ -19,6 +19,7 @@ mod keys;
 mod metrics;
 mod nodes;
 mod observe;
+mod rates;
 mod reseal;
 mod runs;
 mod schedules;
@@ -38,6 +39,7 @@ pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
 pub use files::{FileRow, NewFile};
 pub use observe::{MOST_COUNTED, Observed};
+pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use reseal::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry};
@@ -77,6 +79,11 @@ impl Store {
     /// Registers what the store measures of itself, as `store_…`.
     pub fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
         self.db.register_metrics(registry);
+    }
+
+    /// Whether other nodes can work on the same database: not on `SQLite`, which belongs to one process.
+    pub fn is_shared(&self) -> bool {
+        self.db.is_shared()
     }
 
     /// Answers when a write would get its turn now: readiness. Writes nothing and takes no lock.

@@ -519,3 +519,27 @@ async fn a_deleted_schedule_leaves_its_runs_and_nothing_else() {
         Err(Error::NotFound)
     ));
 }
+
+#[tokio::test]
+async fn instants_are_forgotten_when_their_retention_is_over_and_start_nothing_again() {
+    let rig = Rig::sqlite().await;
+    let id = rig.create(json!({"overlap": "skip"})).await.unwrap().id;
+    for time in [
+        "2026-01-01T00:10:00Z",
+        "2026-01-01T00:20:00Z",
+        "2026-01-01T00:30:00Z",
+    ] {
+        rig.go(time).await;
+    }
+    assert_eq!(
+        rig.told(id).await,
+        ["00:10 started", "00:20 overlap", "00:30 overlap"]
+    );
+    rig.clock.set(at("2026-01-02T00:25:00Z"));
+    let day = Duration::from_hours(24);
+    let deleted = crate::retention::delete_expired(rig.engine().store(), &rig.clock, day).await;
+    assert_eq!(deleted.unwrap().fires, 2);
+    assert_eq!(rig.told(id).await, ["00:30 overlap"]);
+    rig.go("2026-01-01T00:20:00Z").await;
+    assert_eq!(rig.told(id).await, ["00:30 overlap"], "they were dealt with");
+}

@@ -4,6 +4,9 @@
 //! that is nobody's is remembered for the window, and each further one counts against its network. A network that has
 //! sent a quota of them is looked up no more in this window, except for credentials that were valid before: whoever
 //! guesses behind the same address does not lock out keys in use. The time is an argument.
+//!
+//! Each node counts alone, unlike the rate limits: to share this count would cost the store what it is to spare it. The requests
+//! themselves count against the network on all nodes together, whatever is guessed in them.
 
 use std::{
     collections::HashSet,
@@ -46,7 +49,6 @@ pub(crate) enum Advice {
 #[derive(Debug)]
 pub(crate) struct Guesses {
     /// Credentials in one window that are nobody's, by network.
-    quota: u32,
     counts: Windows<IpAddr>,
     valid: Mutex<HashSet<Token>>,
     nobodys: Mutex<Nobodys>,
@@ -61,8 +63,7 @@ struct Nobodys {
 impl Guesses {
     pub(crate) fn new(quota: u32) -> Self {
         Self {
-            quota,
-            counts: Windows::new(NETWORKS / SHARDS),
+            counts: Windows::new(NETWORKS / SHARDS, quota, None),
             valid: Mutex::default(),
             nobodys: Mutex::default(),
         }
@@ -74,7 +75,7 @@ impl Guesses {
             Advice::LookUp
         } else if self.nobodys(now_seconds).tokens.contains(&token) {
             Advice::Nobodys
-        } else if self.counts.peek(&network, self.quota, now_seconds).admitted {
+        } else if self.counts.peek(&network, now_seconds).admitted {
             Advice::LookUp
         } else {
             Advice::Refuse
@@ -93,7 +94,7 @@ impl Guesses {
     /// The look-up found nobody.
     pub(crate) fn not_found(&self, token: Token, network: IpAddr, now_seconds: u64) {
         self.valid().remove(&token);
-        self.counts.count(network, self.quota, now_seconds);
+        self.counts.take(network, now_seconds, None);
         let mut nobodys = self.nobodys(now_seconds);
         if nobodys.tokens.len() < NOBODYS {
             nobodys.tokens.insert(token);

@@ -29,6 +29,6 @@ pub(crate) use json::{Json, JsonBody, is_json, json_response};
 pub(crate) use multipart::{Form, Part};
 pub(crate) use path::{Below, Path};
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
-pub(crate) use rate_limit::{Quota, RateLimits, Standing, WINDOW_SECONDS};
+pub(crate) use rate_limit::{Counting, Quota, RateLimits, Standing, WINDOW_SECONDS};
 pub(crate) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
 pub(crate) use who::{Admin, Anybody, Credential, Member, Passed, Whence, bearer};

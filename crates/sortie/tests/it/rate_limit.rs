@@ -1,9 +1,10 @@
 //! Rate limits and their headers (contract part 8).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use sortie_testkit::{Answer, Bytes, Client, Database, NodeOptions, http::Method};
+use futures_util::future::try_join_all;
+use sortie_testkit::{Answer, Bytes, Client, Database, Node, NodeOptions, http::Method};
 
 use crate::{Checked, kit::plain, node, node_with};
 
@@ -124,5 +125,65 @@ async fn an_event_stream_counts_once() -> Checked {
     client.complete(&plain("x")).await?;
     let after = limits(&client.get("/v1/me").await?)?.1;
     assert_eq!(before - after, 3, "the create, the stream and the look itself");
+    Ok(())
+}
+
+/// Sends requests to a node, a few at a time, until it refuses `refusals` of them; how many it let through.
+async fn hammer(client: &Client, refusals: usize) -> anyhow::Result<u64> {
+    let senders = (0..4).map(|_| async {
+        let (mut admitted, mut refused) = (0, 0);
+        while refused < refusals {
+            let answer = client.get("/v1/me").await?;
+            let (_, remaining, _) = limits(&answer)?;
+            if answer.status == 200 {
+                admitted += 1;
+            } else {
+                answer.failure(429, "rate_limited")?;
+                ensure!(remaining == 0, "refused with {remaining} left");
+                refused += 1;
+            }
+        }
+        anyhow::Ok(admitted)
+    });
+    Ok(try_join_all(senders).await?.into_iter().sum())
+}
+
+/// docs/API.md, "Rate limits on several nodes": never more than the quota, and two other nodes hold back at most a twelfth of it each.
+#[tokio::test]
+async fn three_nodes_share_the_quota_of_a_credential_and_of_an_address() -> Checked {
+    let options = NodeOptions::default().env("SORTIE_RATE_LIMIT_PER_MINUTE", "600");
+    let first = node_with(Database::Postgres, options).await?;
+    let nodes = [first.beside().await?, first.beside().await?, first];
+    let clients = nodes
+        .iter()
+        .map(Node::client)
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let watch = nodes[0].client()?.anonymous();
+    // All of it has to fall into one window.
+    let (_, _, mut left) = limits(&watch.get("/healthz").await?)?;
+    if left < 40 {
+        tokio::time::sleep(Duration::from_secs(left + 1)).await;
+        left = limits(&watch.get("/healthz").await?)?.2;
+    }
+    let began = Instant::now();
+    let admitted = try_join_all(clients.iter().map(|client| hammer(client, 5))).await?;
+    let sum: u64 = admitted.iter().sum();
+    ensure!((500..=600).contains(&sum), "{admitted:?} of 600, at least 500");
+    ensure!(admitted.iter().all(|one| *one > 0), "{admitted:?}");
+
+    // What one client may have without a credential does not depend on the nodes that it asks either.
+    let mut anonymous = 0;
+    for nobody in clients.iter().map(Client::anonymous).cycle().take(3 * 120) {
+        anonymous += u64::from(nobody.get("/v1/models").await?.status == 200);
+    }
+    let took = began.elapsed();
+    ensure!(
+        took < Duration::from_secs(left - 1),
+        "the minute was over after {took:?}"
+    );
+    ensure!(
+        (100..=120).contains(&anonymous),
+        "{anonymous} of 120, at least 100"
+    );
     Ok(())
 }

@@ -86,6 +86,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         text: include_str!("../../../../migrations/0012_budgets.sql"),
     },
     Migration {
+        version: 13,
+        name: "rate_limits",
+        text: include_str!("../../../../migrations/0013_rate_limits.sql"),
+    },
+    Migration {
         version: 14,
         name: "trace_context",
         text: include_str!("../../../../migrations/0014_trace_context.sql"),

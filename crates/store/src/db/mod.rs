@@ -105,6 +105,11 @@ impl Db {
         })
     }
 
+    /// Whether it is a server, which other processes can use as well.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.inner.link.is_some()
+    }
+
     /// Runs `work` as one transaction.
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T>
     where

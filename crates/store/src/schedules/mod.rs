@@ -4,6 +4,7 @@
 //! changes nothing where that is not the newest: so of any number of nodes one deals with an instant, once. A row of `fire`
 //! and the run that it tells of are made in one transaction, in which the schedule moves on.
 
+mod expire;
 mod fire;
 mod read;
 mod save;

@@ -51,6 +51,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT id, org_id, name, blob_id, size, sha256, content_type FROM file ORDER BY id",
         "SELECT id, name, callback_secret, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \
          updated_at FROM schedule ORDER BY id",
+        "SELECT minute, subject, granted, block FROM rate_lease ORDER BY minute, subject",
         "SELECT schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id FROM fire \
          ORDER BY schedule_id, instant, occasion",
     ];
@@ -391,6 +392,23 @@ both! {
         let sweep = Sweep { node: fixture.node().await, places: 5, ..sweep(at, 10) };
         let swept = proves_atomic(fixture, async || store.sweep(sweep).await).await;
         assert_eq!((swept.ended.len(), swept.taken.len()), (1, 0));
+    }
+
+    async fn delete_expired_fires_is_one_transaction(fixture: &Fixture) {
+        let row = fixture.schedule(fixture.org().await).await;
+        let fires = fixture.start_next(&row);
+        let after = fires.rows[0].instant + std::time::Duration::from_hours(1);
+        fixture.store.record_fires(fires).await.unwrap();
+        proves_atomic(fixture, async || fixture.store.delete_expired_fires(row.id, after, 10).await).await;
+    }
+
+    async fn leasing_and_forgetting_rates_are_one_transaction_each(fixture: &Fixture) {
+        let (store, at) = (&fixture.store, fixture.now());
+        let wanted = vec![super::rates::wants("b", 10, 0), super::rates::wants("a", 5, 0)];
+        for _ in 0..2 {
+            proves_atomic(fixture, async || store.lease_rates(wanted.clone(), 1, at).await).await;
+        }
+        proves_atomic(fixture, async || store.forget_rates(super::rates::MINUTE + 1).await).await;
     }
 
     async fn delete_expired_runs_is_one_transaction(fixture: &Fixture) {

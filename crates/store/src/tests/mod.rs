@@ -20,6 +20,7 @@ mod nodes;
 mod observe;
 mod plans;
 mod races;
+mod rates;
 mod read;
 mod reseal;
 mod retention;

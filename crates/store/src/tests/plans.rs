@@ -108,6 +108,9 @@ async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     use_workflows(fixture, org).await;
     use_schedules(fixture, org).await;
     use_budgets(fixture).await;
+    let wanted = vec![super::rates::wants("a", 10, 0)];
+    fixture.store.lease_rates(wanted, 1, fixture.now()).await.unwrap();
+    fixture.store.forget_rates(super::rates::MINUTE).await.unwrap();
     use_deliveries(fixture, org).await;
     fixture.use_files(org).await;
     use_artifacts(fixture, org).await;
@@ -353,6 +356,11 @@ async fn use_schedules(fixture: &Fixture, org: OrgId) {
         .unwrap();
     store.list_schedules(org, None, 5).await.unwrap();
     store.list_fires(org, row.id, None, 5).await.unwrap();
+    store.schedules_with_fires(None, fixture.now(), 5).await.unwrap();
+    store
+        .delete_expired_fires(row.id, fixture.now(), 5)
+        .await
+        .unwrap();
     store.due_schedules(fixture.now(), None, 5).await.unwrap();
     store.released_schedules(5).await.unwrap();
     store.next_due(fixture.now()).await.unwrap();

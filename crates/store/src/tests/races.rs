@@ -16,6 +16,24 @@ use crate::{
 };
 
 both! {
+    async fn nodes_that_race_for_the_last_of_a_quota_never_get_more_than_it(fixture: &Fixture) {
+        // In both orders of the subjects: whoever locks one waits for the other.
+        let orders = [["a", "b"], ["b", "a"]];
+        let races = (0..60).map(|number| {
+            let wanted = orders[number % 2].map(|subject| crate::WantedBlock { quota: 40, ..super::rates::wants(subject, 7, 0) });
+            fixture.store.lease_rates(wanted.to_vec(), 1, fixture.now())
+        });
+        let (mut granted, mut empty) = ([0; 2], 0);
+        for (number, leased) in join_all(races).await.into_iter().enumerate() {
+            let blocks = leased.unwrap().blocks;
+            granted[number % 2] += blocks[0].requests;
+            granted[1 - number % 2] += blocks[1].requests;
+            empty += usize::from(blocks[0].requests == 0);
+        }
+        assert_eq!(granted, [40, 40]);
+        assert!(empty > 0, "some came too late");
+    }
+
     async fn two_claimers_never_get_the_same_run(fixture: &Fixture) {
         let orgs = [fixture.org().await, fixture.org().await, fixture.org().await];
         for number in 0..60 {

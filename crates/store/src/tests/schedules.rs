@@ -299,4 +299,41 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM fire").await, 0);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, 4);
     }
+
+    async fn old_instants_are_forgotten_a_few_at_a_time_without_one_that_waits(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let store = &fixture.store;
+        let mut row = fixture.schedule(org).await;
+        let waits = row.state.next.unwrap().instant;
+        for number in 0..9 {
+            let mut fires = fixture.start_next(&row);
+            fires.run = None;
+            fires.state.waiting = Some(waits);
+            let instant = fires.rows[0].instant;
+            fires.rows[0] = match number {
+                0 => FireRow { outcome: FireOutcome::Waiting, ..skipped(instant) },
+                // Missed long ago, and recorded just now.
+                1 => FireRow { recorded_at: instant + Duration::from_hours(9), ..skipped(instant) },
+                _ => skipped(instant),
+            };
+            store.record_fires(fires).await.unwrap();
+            row = fixture.row(&row).await;
+        }
+        let other = fixture.new_schedule(org);
+        fixture.create_schedule(other.clone()).await.unwrap();
+        // The last two are younger.
+        let before = waits + Duration::from_mins(7);
+        assert_eq!(store.schedules_with_fires(None, before, 5).await.unwrap(), [row.id]);
+        assert_eq!(store.schedules_with_fires(Some(row.id), before, 5).await.unwrap(), []);
+        assert_eq!(store.schedules_with_fires(None, waits, 5).await.unwrap(), []);
+        assert_eq!(store.delete_expired_fires(other.id, before, 5).await.unwrap(), 0);
+        let mut deleted = Vec::new();
+        while deleted.last() != Some(&0) {
+            deleted.push(store.delete_expired_fires(row.id, before, 2).await.unwrap());
+        }
+        assert_eq!(deleted.iter().sum::<u64>(), 5);
+        assert!(deleted.iter().all(|one| *one <= 3), "{deleted:?}");
+        let left: Vec<_> = store.list_fires(org, row.id, None, 20).await.unwrap().iter().map(|fire| fire.instant).collect();
+        assert_eq!(left, [8, 7, 1, 0].map(|minutes| waits + Duration::from_mins(minutes)));
+    }
 }

@@ -1,0 +1,110 @@
+//! The count of one client in one window: pure.
+
+use sortie_store::GrantedBlock;
+
+/// The first block of a client is one of so many parts of its quota: most clients need no more, and what waits on a node that
+/// hardly hears of a client is of no use to the others.
+const FIRST_BLOCK_PARTS: u32 = 64;
+
+/// How often a client was let through, and how often it may be.
+#[derive(Debug)]
+pub(super) struct Counter {
+    used: u32,
+    /// What this node may let through.
+    granted: u32,
+    /// What is left of the quota for any node, as the store said last.
+    rest: u32,
+    /// More is asked for when no more than this is left of what was granted.
+    refill_at: u32,
+    /// Requests that found nothing since the last answer.
+    waiting: u32,
+    /// More was asked for and there is no answer yet.
+    asked: bool,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Admitted,
+    Refused,
+    /// It is to come again after the next answer of the store.
+    Waits,
+}
+
+impl Counter {
+    /// Of a client whose whole quota is this node's.
+    pub(super) const fn whole(quota: u32) -> Self {
+        Self {
+            used: 0,
+            granted: quota,
+            rest: 0,
+            refill_at: 0,
+            waiting: 0,
+            asked: false,
+        }
+    }
+
+    /// Of one whose quota is leased block by block.
+    pub(super) const fn leased(quota: u32) -> Self {
+        Self {
+            granted: 0,
+            rest: quota,
+            ..Self::whole(0)
+        }
+    }
+
+    /// Counts one more. `share` is what this node may let through of the quota without a lease, where the store is silent.
+    pub(super) fn take(&mut self, share: Option<u32>) -> Taken {
+        if self.used < self.granted.max(share.unwrap_or(0)) {
+            self.used += 1;
+            Taken::Admitted
+        } else if self.rest == 0 || share.is_some() {
+            Taken::Refused
+        } else {
+            self.waiting = self.waiting.saturating_add(1);
+            Taken::Waits
+        }
+    }
+
+    /// How many more this node can let through as far as it knows.
+    pub(super) fn remaining(&self, share: Option<u32>) -> u32 {
+        let most = match share {
+            Some(share) => self.granted.max(share),
+            None => self.granted.saturating_add(self.rest),
+        };
+        most.saturating_sub(self.used)
+    }
+
+    /// Whether more is to be asked for now; if so, it counts as asked.
+    pub(super) fn asks(&mut self) -> bool {
+        let asks = !self.asked && self.rest > 0 && self.granted.saturating_sub(self.used) <= self.refill_at;
+        self.asked |= asks;
+        asks
+    }
+
+    /// How many requests it would like to be good for. A client that is busy here doubles what it has at each lease.
+    pub(super) fn target(&self, quota: u32) -> u32 {
+        self.used
+            .saturating_add(self.waiting)
+            .max(quota.div_ceil(FIRST_BLOCK_PARTS))
+    }
+
+    /// How many it is good for; below zero after more went through on the share than was granted.
+    pub(super) fn unused(&self) -> i64 {
+        i64::from(self.granted) - i64::from(self.used)
+    }
+
+    /// The store has answered.
+    pub(super) fn grant(&mut self, block: GrantedBlock) {
+        self.granted = self.granted.saturating_add(block.requests);
+        self.rest = block.rest;
+        self.refill_at = self.granted.saturating_sub(self.used) / 2;
+        self.failed();
+    }
+
+    /// It could not be asked: the next request asks again.
+    pub(super) fn failed(&mut self) {
+        self.waiting = 0;
+        self.asked = false;
+    }
+}

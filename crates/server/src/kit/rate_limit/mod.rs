@@ -1,0 +1,142 @@
+//! Rate limits (contract part 8): a fixed window of one minute that restarts at the top of each minute.
+//!
+//! A valid credential is counted by its key, everything else by the client's network. In one window no key and no
+//! network is let through more often than its quota, by all nodes together: where others may work on the same database, a node
+//! leases blocks of the quota from it ([`leasing`]) and counts against them in memory ([`windows`]). Where there is one node,
+//! the whole quota is its block. Memory is bounded: counters live for one window, and networks
+//! beyond [`NETWORKS`] in a window share one counter. The time is an argument, so that tests move it.
+
+mod counter;
+mod leasing;
+#[cfg(test)]
+mod tests;
+mod windows;
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sortie_api::KeyId;
+
+use self::leasing::Cluster;
+pub(super) use self::windows::Windows;
+
+/// Length of a window, in seconds.
+pub(crate) const WINDOW_SECONDS: u64 = 60;
+
+/// Client networks counted one by one in a window; above that they share one counter.
+pub(super) const NETWORKS: usize = 65_536;
+
+pub(super) const SHARDS: usize = 16;
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+
+/// How often in a window, and the headers that say so, made once.
+#[derive(Clone, Debug)]
+pub(crate) struct Quota {
+    requests: u32,
+    policy: HeaderValue,
+    limit: HeaderValue,
+}
+
+impl Quota {
+    /// `requests` in each window.
+    pub(crate) fn per_minute(requests: u32) -> Self {
+        Self {
+            requests,
+            policy: header(format!("\"default\";q={requests};w={WINDOW_SECONDS}")),
+            limit: HeaderValue::from(requests),
+        }
+    }
+}
+
+/// Visible ASCII is always a valid header value.
+fn header(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// Where a client stands after a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Requests left in the window: what this node has of the quota, and what was left for any node when it asked last.
+    pub(crate) remaining: u32,
+    /// Seconds to the next window, 1 to 60.
+    pub(crate) reset: u64,
+    /// Whether this request is within the quota.
+    pub(crate) admitted: bool,
+}
+
+impl Standing {
+    /// Writes the five headers of contract part 8.
+    pub(crate) fn write(self, quota: &Quota, headers: &mut HeaderMap) {
+        headers.insert(POLICY, quota.policy.clone());
+        headers.insert(
+            LIMIT,
+            header(format!("\"default\";r={};t={}", self.remaining, self.reset)),
+        );
+        headers.insert(X_LIMIT, quota.limit.clone());
+        headers.insert(X_REMAINING, HeaderValue::from(self.remaining));
+        headers.insert(X_RESET, HeaderValue::from(self.reset));
+    }
+}
+
+/// Who counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    /// This node, which is the only one.
+    Alone,
+    /// This node and others, which share quotas by leases.
+    Together,
+}
+
+/// The counters of one node.
+#[derive(Debug)]
+pub(crate) struct RateLimits {
+    /// Of requests with a valid credential.
+    pub(crate) with_credential: Quota,
+    /// Of all others.
+    pub(crate) anonymous: Quota,
+    keys: Windows<KeyId>,
+    networks: Windows<IpAddr>,
+    /// None for a node that counts alone.
+    cluster: Option<Arc<Cluster>>,
+}
+
+impl RateLimits {
+    /// Fresh counters. Where nodes count together, [`keep_leased`](Self::keep_leased) has to run.
+    pub(crate) fn new(with_credential: Quota, anonymous: Quota, counting: Counting) -> Self {
+        let cluster = match counting {
+            Counting::Alone => None,
+            Counting::Together => Some(Arc::new(Cluster::default())),
+        };
+        // Only keys that exist are counted: their number is the bound.
+        let keys = Windows::new(usize::MAX, with_credential.requests, cluster.clone());
+        let networks = Windows::new(NETWORKS / SHARDS, anonymous.requests, cluster.clone());
+        Self {
+            with_credential,
+            anonymous,
+            keys,
+            networks,
+            cluster,
+        }
+    }
+
+    /// Counts a request with a valid credential. It waits, for a second at most, only where this node has nothing left of
+    /// the quota and has to ask for more.
+    pub(crate) async fn count_key(&self, key: KeyId, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
+        self.keys.count(key, clock).await
+    }
+
+    /// The same for a request without one; `network` is [`network`](super::network) of the client's address.
+    pub(crate) async fn count_network(&self, network: IpAddr, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
+        self.networks.count(network, clock).await
+    }
+
+    /// Where the network stands, without counting.
+    pub(crate) fn peek_network(&self, network: IpAddr, now_seconds: u64) -> Standing {
+        self.networks.peek(&network, now_seconds)
+    }
+}
