@@ -1,4 +1,5 @@
-//! How many runs a second the store takes, on its own: creates, and complete cycles (create, claim, start, finish).
+//! How many runs a second the store takes, on its own: creates, and complete cycles (create, claim, start, finish). On
+//! PostgreSQL also with the hints of a busy node beside them, and without.
 //!
 //! `cargo run --release -p sortie-store --example throughput -- sqlite:/var/tmp/bench.db` or the same with the
 //! address of an empty PostgreSQL database, behind `scripts/test-postgres --durable`.
@@ -28,6 +29,10 @@ const RUNS: usize = 20_000;
 
 /// Clients at once.
 const CLIENTS: usize = 64;
+
+/// What a node tells others at its limit: about a hundred runs, at most so often.
+const HINTS: Duration = Duration::from_millis(20);
+const HINT_BYTES: usize = 4_000;
 
 /// Runs of one claim.
 const CLAIM: u32 = 64;
@@ -180,6 +185,26 @@ async fn drain(bench: &Arc<Bench>, node: NodeId, total: usize, created: &Notify)
     Ok(())
 }
 
+/// Complete cycles with creates going on.
+async fn cycles(bench: &Arc<Bench>, node: NodeId, what: &str) -> Result<()> {
+    let started = Instant::now();
+    let created = Notify::new();
+    let feeding = async {
+        let took = repeat(RUNS, || {
+            created.notify_one();
+            let bench = Arc::clone(bench);
+            async move { bench.create().await }
+        })
+        .await;
+        created.notify_one();
+        took
+    };
+    let (took, drained) = tokio::join!(feeding, drain(bench, node, RUNS, &created));
+    drained?;
+    report(what, RUNS, started.elapsed(), &took?);
+    Ok(())
+}
+
 #[tokio::main(worker_threads = 2)]
 async fn main() -> Result<()> {
     let url = std::env::args().nth(1).context("give the database URL")?;
@@ -246,19 +271,28 @@ async fn main() -> Result<()> {
     drain(&bench, node, RUNS + 500, &Notify::new()).await?;
     report("claim, start, finish", RUNS + 500, started.elapsed(), &[]);
 
-    let started = Instant::now();
-    let created = Notify::new();
-    let feeding = async {
-        let took = repeat(RUNS, || {
-            created.notify_one();
-            create(&bench)
-        })
-        .await;
-        created.notify_one();
-        took
+    cycles(&bench, node, "complete cycles").await?;
+    let Some((speaker, _own)) = bench.store.channel()? else {
+        return Ok(());
     };
-    let (took, drained) = tokio::join!(feeding, drain(&bench, node, RUNS, &created));
-    drained?;
-    report("complete cycles", RUNS, started.elapsed(), &took?);
+    // In turn, as the machine is not the same from minute to minute.
+    let other = Store::open(&url).await?;
+    let (_silent, mut heard) = other.channel()?.context("nodes can be many")?;
+    for _ in 0..2 {
+        cycles(&bench, node, "the same, no hints").await?;
+        let talking = async {
+            let mut every = tokio::time::interval(HINTS);
+            loop {
+                every.tick().await;
+                speaker.say("x".repeat(HINT_BYTES)).await?;
+            }
+        };
+        let hearing = async { while heard.recv().await.is_some() {} };
+        tokio::select! {
+            done = cycles(&bench, node, "the same, with hints") => done?,
+            failed = talking => return failed,
+            () = hearing => {}
+        }
+    }
     Ok(())
 }

@@ -82,6 +82,13 @@ impl TestDatabase {
         dumped
     }
 
+    /// Ends every connection to it, as a restart of the server would.
+    pub async fn disconnect_all(&self) -> Result<()> {
+        let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                      WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        execute(self.url(), others.to_owned()).await
+    }
+
     /// The address, as the store takes it.
     pub fn url(&self) -> &str {
         &self.url

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 use sortie_api::{Event, RunStatus, Timestamp, node::NodeState};
-use sortie_testkit::{Client, Database, Node, NodeOptions, client::Next};
+use sortie_testkit::{Client, Database, NodeOptions, client::Next};
 
 use crate::{
     Checked,
@@ -17,13 +17,6 @@ use crate::{
 
 /// So many measurements have a median that one late one does not move.
 const TIMES: usize = 9;
-
-/// Two nodes that share a database.
-async fn two(options: NodeOptions) -> anyhow::Result<(Node, Node)> {
-    let first = node_with(Database::Postgres, options).await?;
-    let second = first.beside().await?;
-    Ok((first, second))
-}
 
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
@@ -50,9 +43,17 @@ fn since(at: Timestamp) -> Duration {
 /// The watch alone would show an event a quarter of a second late, as a median.
 #[tokio::test]
 async fn a_stream_through_another_node_is_hardly_behind() -> Checked {
-    let (first, second) = two(NodeOptions::default()).await?;
-    let prompt = "```wait 200\n```\n```sh\necho one\n```\n".repeat(TIMES);
-    let run = first.client()?.create(&json!({"prompt": prompt})).await?;
+    let first = node_with(Database::Postgres, NodeOptions::default()).await?;
+    let pieces = "```wait 200\n```\n```sh\necho one\n```\n".repeat(TIMES);
+    let prompt = format!("```wait 5000\n```\n{pieces}");
+    let here = first.client()?;
+    let run = here.create(&json!({"prompt": prompt})).await?;
+    here.follow(&run.id.to_string(), None)
+        .await?
+        .until_status(RunStatus::Running)
+        .await?;
+    // It works on the first node: there was no other when it began.
+    let second = first.beside().await?;
     let mut stream = second.client()?.follow(&run.id.to_string(), None).await?;
     let mut ages = Vec::new();
     let done = loop {
@@ -72,7 +73,8 @@ async fn a_stream_through_another_node_is_hardly_behind() -> Checked {
 /// A read that waits on another node is answered when the run ends, not at the next look of the watch.
 #[tokio::test]
 async fn a_read_that_waits_on_another_node_is_answered_at_the_end() -> Checked {
-    let (first, second) = two(NodeOptions::default()).await?;
+    let first = node_with(Database::Postgres, NodeOptions::default()).await?;
+    let second = first.beside().await?;
     let (here, there) = (first.client()?, second.client()?);
     let mut late = Vec::new();
     for _ in 0..TIMES {
@@ -93,11 +95,17 @@ async fn a_read_that_waits_on_another_node_is_answered_at_the_end() -> Checked {
 /// Contract: through any node, within a second.
 #[tokio::test]
 async fn a_cancel_through_another_node_stops_the_worker_within_a_second() -> Checked {
-    let (first, second) = two(NodeOptions::default()).await?;
-    let (here, there) = (first.client()?, second.client()?);
-    let mut times = Vec::new();
+    let first = node_with(Database::Postgres, NodeOptions::default()).await?;
+    let here = first.client()?;
+    let mut runs = Vec::new();
     for _ in 0..3 {
-        let id = at_work(&here).await?.id.to_string();
+        runs.push(at_work(&here).await?.id.to_string());
+    }
+    // They work on the first node: there was no other when they began.
+    let second = first.beside().await?;
+    let there = second.client()?;
+    let mut times = Vec::new();
+    for id in runs {
         let begun = Instant::now();
         let cancelled = there.cancel(&id).await?;
         assert_eq!(cancelled.status, RunStatus::Cancelled);
@@ -144,9 +152,10 @@ async fn what_a_full_node_cannot_take_starts_on_another_at_once() -> Checked {
 #[tokio::test]
 async fn runs_of_a_node_that_stops_go_on_at_once_on_another() -> Checked {
     let options = NodeOptions::default().env("SORTIE_SHUTDOWN_GRACE_SECONDS", "0");
-    let (mut first, second) = two(options).await?;
-    let client = second.client()?;
+    let mut first = node_with(Database::Postgres, options).await?;
     let run = at_work(&first.client()?).await?;
+    let second = first.beside().await?;
+    let client = second.client()?;
     let mut stream = client.follow(&run.id.to_string(), None).await?;
     stream.until_status(RunStatus::Running).await?;
     first.stop().await?;
@@ -177,10 +186,11 @@ async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
         .env("SORTIE_SHUTDOWN_GRACE_SECONDS", "0")
         .env("SORTIE_NODE_NAME", "a");
     let mut first = node_with(Database::Postgres, options).await?;
+    let here = first.client()?;
+    at_work(&here).await?;
     "b".clone_into(&mut first.options_mut().environment[2].1);
     let second = first.beside().await?;
-    let (here, there) = (first.client()?, second.client()?);
-    at_work(&here).await?;
+    let there = second.client()?;
     let name = |name: &str, state, runs| (name.to_owned(), state, runs);
     assert_eq!(
         nodes(&there).await?,

@@ -1,0 +1,212 @@
+//! Engines that share a database, and what they find out without being told.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use sortie_api::{
+    OrgId, Run, RunStatus, Timestamp,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
+use sortie_engine::{Caller, Clock, Deltas, Engine, Frame, Hop, Options};
+use sortie_store::{Actor, Created, Store};
+use sortie_testkit::postgres::TestDatabase;
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the contract leaves a cancel to stop its run, and what a busy machine adds.
+const A_SECOND: Duration = Duration::from_millis(1_500);
+
+struct Rig {
+    engine: Engine,
+    caller: Caller,
+    /// As another program on the database has it: what is written through it, no node is told.
+    outside: Store,
+    database: TestDatabase,
+    dir: TempDir,
+}
+
+/// An engine that renews its lease so seldom that nothing is found out by that.
+async fn engine(store: Store, dir: &TempDir, name: &str) -> Engine {
+    let options = Options {
+        data_dir: dir.path().join(name),
+        node_name: name.to_owned(),
+        heartbeat: Duration::from_hours(1),
+        lease: Duration::from_hours(2),
+        ..Options::default()
+    };
+    Engine::start(options, store, Err("this test has no sandbox.".to_owned()))
+        .await
+        .unwrap()
+}
+
+impl Rig {
+    async fn on(database: TestDatabase) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(database.url()).await.unwrap();
+        let outside = if database.url().starts_with("sqlite:") {
+            store.clone()
+        } else {
+            Store::open(database.url()).await.unwrap()
+        };
+        let engine = engine(store, &dir, "a").await;
+        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+        assert!(engine.bootstrap(&key).await.unwrap());
+        let key = engine.authenticate(key.expose()).await.unwrap().expect("a key");
+        let caller = Caller {
+            org: key.org,
+            actor: Actor::default(),
+            schedule: None,
+        };
+        Self {
+            engine,
+            caller,
+            outside,
+            database,
+            dir,
+        }
+    }
+
+    fn org(&self) -> OrgId {
+        self.caller.org
+    }
+
+    /// A run that waits on the engine, once it is at work.
+    async fn at_work(&self) -> Run {
+        let request = serde_json::json!({"prompt": "```wait 600000\n```", "shell": false});
+        let request = serde_json::from_value(request).unwrap();
+        let created = self.engine.create_run(&self.caller, request, None).await.unwrap();
+        let Created::New(run) = created else {
+            panic!("the run is new")
+        };
+        let stream = self
+            .engine
+            .follow(&self.caller, run.id, (0, Deltas::Off), Hop::First);
+        let mut stream = stream.await.unwrap();
+        let begun = async {
+            loop {
+                match stream.next().await.expect("the stream goes on").unwrap() {
+                    Frame::Events(bytes) if String::from_utf8_lossy(&bytes).contains("worker_started") => {
+                        return;
+                    }
+                    Frame::Events(_) => {}
+                    Frame::Done(_) => panic!("the run is over"),
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, begun).await.expect("it begins");
+        run
+    }
+}
+
+fn now() -> Timestamp {
+    Clock::system().now()
+}
+
+/// How long it takes until the run's worker has stopped: it says then what the run has cost.
+async fn stops_after_a_cancel_that_nobody_tells(database: TestDatabase) -> Duration {
+    let rig = Rig::on(database).await;
+    let run = rig.at_work().await;
+    let begun = Instant::now();
+    rig.outside.cancel_run(rig.org(), run.id, now()).await.unwrap();
+    loop {
+        let run = rig.outside.get_run(rig.org(), run.id).await.unwrap();
+        assert_eq!(run.status, RunStatus::Cancelled);
+        if !run.billing_pending {
+            let took = begun.elapsed();
+            rig.engine.shutdown().await;
+            return took;
+        }
+        assert!(begun.elapsed() < PATIENCE, "its worker goes on");
+        // Nothing tells of the settlement.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_that_nobody_tells_stops_the_run_within_a_second_on_postgres() {
+    let took = stops_after_a_cancel_that_nobody_tells(TestDatabase::postgres().await.unwrap()).await;
+    assert!(took < A_SECOND, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_cancel_that_nobody_tells_stops_the_run_within_a_second_on_sqlite() {
+    let took = stops_after_a_cancel_that_nobody_tells(TestDatabase::sqlite().unwrap()).await;
+    assert!(took < A_SECOND, "{took:?}");
+}
+
+/// A stream and a read that wait, of a run that ends without a word.
+#[tokio::test]
+async fn readers_learn_within_a_second_of_what_nobody_tells() {
+    let rig = Rig::on(TestDatabase::postgres().await.unwrap()).await;
+    let other = engine(Store::open(rig.database.url()).await.unwrap(), &rig.dir, "b").await;
+    let run = rig.at_work().await;
+    let mut stream = other
+        .follow(&rig.caller, run.id, (0, Deltas::Off), Hop::First)
+        .await
+        .unwrap();
+    let waiting = other.get_run(&rig.caller, run.id, PATIENCE, Hop::First);
+    let followed = async {
+        while let Some(frame) = stream.next().await {
+            if matches!(frame.unwrap(), Frame::Done(_)) {
+                return;
+            }
+        }
+        panic!("the stream ends without done");
+    };
+    let cancelled = async {
+        let begun = Instant::now();
+        rig.outside.cancel_run(rig.org(), run.id, now()).await.unwrap();
+        begun
+    };
+    let (begun, read, ()) = tokio::join!(cancelled, waiting, followed);
+    assert!(begun.elapsed() < A_SECOND, "{:?}", begun.elapsed());
+    assert_eq!(read.unwrap().status, RunStatus::Cancelled);
+    rig.engine.shutdown().await;
+    other.shutdown().await;
+}
+
+/// How long after a cancel on one engine a read that waits on the other is answered.
+async fn answered_after(rig: &Rig, other: &Engine) -> Duration {
+    let run = rig.at_work().await;
+    let waiting = other.get_run(&rig.caller, run.id, PATIENCE, Hop::First);
+    let cancelled = async {
+        // Until the read waits.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let begun = Instant::now();
+        rig.engine.cancel_run(rig.org(), run.id).await.unwrap();
+        begun
+    };
+    let (begun, read) = tokio::join!(cancelled, waiting);
+    assert_eq!(read.unwrap().status, RunStatus::Cancelled);
+    begun.elapsed()
+}
+
+/// Far sooner than the engines would look by themselves, also after the connections on which they hear each other were lost.
+#[tokio::test]
+async fn hints_come_again_after_the_connections_were_lost() {
+    const IN_A_ROW: usize = 5;
+    let rig = Rig::on(TestDatabase::postgres().await.unwrap()).await;
+    let other = engine(Store::open(rig.database.url()).await.unwrap(), &rig.dir, "b").await;
+    for _ in 0..2 {
+        let (mut soon, mut times) = (0, Vec::new());
+        while soon < IN_A_ROW {
+            let took = answered_after(&rig, &other).await;
+            soon = if took < Duration::from_millis(150) {
+                soon + 1
+            } else {
+                0
+            };
+            times.push(took);
+            assert!(times.len() < 40, "{times:?}");
+        }
+        rig.database.disconnect_all().await.unwrap();
+    }
+    rig.engine.shutdown().await;
+    other.shutdown().await;
+}
