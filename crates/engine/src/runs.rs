@@ -51,7 +51,7 @@ impl Engine {
             .await
             .inspect_err(|error| node.metrics.refused(error));
         if let Ok(Created::New(_)) = &created {
-            node.metrics.created(Trigger::Api);
+            node.metrics.accepted(Trigger::Api);
         }
         if let Some(admission) = admission {
             return recorded(admission, created);

@@ -112,7 +112,7 @@ pub(crate) enum Renewal {
 /// The figures of one node.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    runs_created: Counters,
+    runs_accepted: Counters,
     runs_finished: Counters,
     run_duration: Histograms,
     run_cost: Counter,
@@ -141,7 +141,7 @@ impl Default for Metrics {
     /// `rate` and `increase`.
     fn default() -> Self {
         let metrics = Self {
-            runs_created: counters("trigger", &["api", "schedule"]),
+            runs_accepted: counters("trigger", &["api", "schedule"]),
             runs_finished: Counters::default(),
             run_duration: Histograms::new_with_constructor(long),
             run_cost: Counter::default(),
@@ -196,12 +196,12 @@ fn counters(label: &'static str, values: &[&'static str]) -> Counters {
 
 impl Metrics {
     /// A run was recorded.
-    pub(crate) fn created(&self, trigger: Trigger) {
+    pub(crate) fn accepted(&self, trigger: Trigger) {
         let trigger = match trigger {
             Trigger::Api => "api",
             Trigger::Schedule => "schedule",
         };
-        self.runs_created.get_or_create(&[("trigger", trigger)]).inc();
+        self.runs_accepted.get_or_create(&[("trigger", trigger)]).inc();
     }
 
     /// A run was refused where a budget had no room for it.
@@ -373,9 +373,9 @@ impl Metrics {
 
     fn register_runs(&self, registry: &mut Registry) {
         registry.register(
-            "runs_created",
-            "Runs that this node has recorded",
-            self.runs_created.clone(),
+            "runs_accepted",
+            "Runs that this node has taken in and recorded",
+            self.runs_accepted.clone(),
         );
         registry.register(
             "runs_finished",

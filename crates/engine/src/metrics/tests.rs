@@ -101,7 +101,7 @@ fn requests_through_connections_count_by_kind_and_class() {
 fn every_value_of_a_label_is_there_before_anything_happens() {
     let text = shown(|registry| Metrics::default().register(registry));
     for series in [
-        "sortie_runs_created_total{trigger=\"schedule\"}",
+        "sortie_runs_accepted_total{trigger=\"schedule\"}",
         "sortie_runs_finished_total{status=\"timed_out\"}",
         "sortie_run_duration_seconds_count{status=\"interrupted\"}",
         "sortie_callback_attempts_total{outcome=\"abandoned\"}",

@@ -77,7 +77,7 @@ impl Engine {
         let refused = match self.0.store.record_fires(fires.clone()).await {
             Ok(run) => {
                 if run.is_some() {
-                    self.0.metrics.created(Trigger::Schedule);
+                    self.0.metrics.accepted(Trigger::Schedule);
                     self.wake_dispatchers();
                 }
                 return Ok(run.is_some());

@@ -156,7 +156,7 @@ impl Engine {
         let (run, _) = self.new_run(&caller, request_of(&row.spec, callback)?).await?;
         let run = self.0.store.trigger_schedule(id, run).await;
         let run = run.inspect_err(|error| self.0.metrics.refused(error))?;
-        self.0.metrics.created(Trigger::Schedule);
+        self.0.metrics.accepted(Trigger::Schedule);
         self.hand_out(run.id);
         Ok(run)
     }

@@ -149,7 +149,11 @@ impl HttpMetrics {
             "Requests that were answered with 429, by whose quota was used up",
             self.refusals.clone(),
         );
-        registry.register("streams_open", "Open event streams", self.streams.clone());
+        registry.register(
+            "streams_open",
+            "Event streams that are open now",
+            self.streams.clone(),
+        );
     }
 }
 

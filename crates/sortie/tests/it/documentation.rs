@@ -36,6 +36,7 @@ pages![
     the_page_of_zero_data_retention_works = "docs/ZERO-DATA-RETENTION.md",
     the_page_of_administration_works = "docs/ADMINISTRATION.md",
     the_page_of_budgets_works = "docs/BUDGETS.md",
+    the_page_of_metrics_works = "docs/METRICS.md",
 ];
 
 fn root() -> PathBuf {

@@ -156,7 +156,7 @@ async fn what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about
     for (series, value) in [
         ("sortie_ready", 1.0),
         ("sortie_store_up", 1.0),
-        ("sortie_runs_created_total{trigger=\"api\"}", 4.0),
+        ("sortie_runs_accepted_total{trigger=\"api\"}", 4.0),
         ("sortie_runs_finished_total{status=\"succeeded\"}", 2.0),
         ("sortie_runs_finished_total{status=\"failed\"}", 1.0),
         ("sortie_runs_finished_total{status=\"cancelled\"}", 1.0),
@@ -193,7 +193,15 @@ async fn what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about
         ),
         (
             "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"error\"}",
-            0.0,
+            1.0,
+        ),
+        (
+            "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"given_up\"}",
+            1.0,
+        ),
+        (
+            "sortie_model_errors_total{provider=\"sortie\",model=\"runbook\",kind=\"request\"}",
+            1.0,
         ),
     ] {
         assert_eq!(reading.get(series)?, value, "{series}\n{}", reading.text);

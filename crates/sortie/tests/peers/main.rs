@@ -4,6 +4,7 @@
 
 mod clients;
 mod description;
+mod metrics;
 mod storage;
 
 use std::{
