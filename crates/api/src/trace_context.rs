@@ -83,7 +83,12 @@ fn is_hex(text: &str) -> bool {
 fn is_tracestate(state: &str) -> bool {
     let key_byte = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
     let value_byte = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b',' | b'=');
-    let members = || state.split(',').map(str::trim).filter(|member| !member.is_empty());
+    let members = || {
+        state
+            .split(',')
+            .map(str::trim)
+            .filter(|member| !member.is_empty())
+    };
     let is_member = |member: &str| {
         member.split_once('=').is_some_and(|(key, value)| {
             (1..=256).contains(&key.len())
@@ -144,7 +149,17 @@ mod tests {
     fn a_state_that_is_not_valid_is_left_out() {
         let members = vec!["a=1"; 33].join(",");
         let long = format!("a={}", "x".repeat(511));
-        for state in ["", "a", "a=", "=b", "A=b", "a=b=c", "a=b\u{7f}", members.as_str(), long.as_str()] {
+        for state in [
+            "",
+            "a",
+            "a=",
+            "=b",
+            "A=b",
+            "a=b=c",
+            "a=b\u{7f}",
+            members.as_str(),
+            long.as_str(),
+        ] {
             let context = TraceContext::parse(VALID, Some(state)).unwrap();
             assert_eq!(context.tracestate(), None, "{state}");
         }

@@ -44,8 +44,7 @@ impl Spans {
     /// Says how it was answered. A failure is one of the server.
     pub(crate) fn answered(&self, status: StatusCode) {
         let code = status.as_u16();
-        self.exported
-            .record("http.response.status_code", i64::from(code));
+        self.exported.record("http.response.status_code", i64::from(code));
         if status.is_server_error() {
             self.exported.record("error.type", status.as_str());
             self.exported.record("otel.status_code", "ERROR");
@@ -68,15 +67,13 @@ fn incoming(headers: &HeaderMap) -> Option<TraceContext> {
     TraceContext::parse(parent, (!states.is_empty()).then(|| states.join(",")).as_deref())
 }
 
-/// Names the span of a request by its route, once that is known.
-pub(crate) async fn name_by_route(request: axum::extract::Request, next: Next) -> Response {
+/// Says on the span of a request by which route it is served; the export names it by that.
+pub(crate) async fn say_route(request: axum::extract::Request, next: Next) -> Response {
     let span = Span::current();
     if !span.is_disabled()
         && let Some(route) = request.extensions().get::<MatchedPath>()
     {
-        let route = route.as_str();
-        span.record("http.route", route);
-        span.record("otel.name", format!("{} {route}", request.method()));
+        span.record("http.route", route.as_str());
     }
     next.run(request).await
 }
@@ -99,7 +96,11 @@ mod tests {
 
     #[test]
     fn a_trace_is_continued_where_one_valid_parent_is_sent() {
-        let states = [("traceparent", PARENT), ("tracestate", "a=1"), ("tracestate", "b=2")];
+        let states = [
+            ("traceparent", PARENT),
+            ("tracestate", "a=1"),
+            ("tracestate", "b=2"),
+        ];
         let context = incoming(&headers(&states)).unwrap();
         assert_eq!(context.tracestate(), Some("a=1,b=2"));
         for none in [
@@ -113,7 +114,10 @@ mod tests {
 
     #[test]
     fn without_an_export_the_trace_of_a_client_is_handed_on_as_it_came() {
-        let request = Request::get("/v1/runs").header("traceparent", PARENT).body(()).unwrap();
+        let request = Request::get("/v1/runs")
+            .header("traceparent", PARENT)
+            .body(())
+            .unwrap();
         let spans = Spans::of(&Traces::default(), &request, "req-1");
         assert_eq!(spans.context.unwrap().traceparent(), PARENT);
     }

@@ -18,6 +18,7 @@ mod node;
 mod open_files;
 mod panics;
 mod prompt;
+mod telemetry;
 mod terminal;
 mod transcript;
 

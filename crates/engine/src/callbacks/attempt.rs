@@ -152,9 +152,19 @@ impl Sender {
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
             after,
         };
-        tracing::debug!(host = delivery.host, delivery.attempt = made.number, status = made.status, error = made.error, "callback");
+        tracing::debug!(
+            host = delivery.host,
+            delivery.attempt = made.number,
+            status = made.status,
+            error = made.error,
+            "callback"
+        );
         if after == AfterAttempt::Abandoned {
-            tracing::warn!(host = delivery.host, delivery.attempts = made.number, "a callback is abandoned");
+            tracing::warn!(
+                host = delivery.host,
+                delivery.attempts = made.number,
+                "a callback is abandoned"
+            );
         }
         self.record(made, leased_until).await?;
         if after == AfterAttempt::Delivered {

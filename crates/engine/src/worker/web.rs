@@ -72,7 +72,8 @@ impl Gateway for RunGateway {
     fn serve(&self, listener: TcpListener) -> BoxFuture<'static, ()> {
         let (run, policy) = (self.run, Arc::clone(&self.policy));
         Box::pin(async move {
-            let on_event = Arc::new(move |event: Event| tracing::debug!(run.id = %run, ?event, "a command's way out"));
+            let on_event =
+                Arc::new(move |event: Event| tracing::debug!(run.id = %run, ?event, "a command's way out"));
             match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => match serve(listener, policy, Limits::default(), on_event).await {},
                 Err(error) => tracing::error!(run.id = %run, %error, "the proxy of a run cannot be served"),

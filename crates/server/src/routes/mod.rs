@@ -6,7 +6,7 @@ use axum::Router;
 use http::{Method, Uri};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, kit::ApiError, spans::name_by_route};
+use crate::{app::App, kit::ApiError, spans::say_route};
 
 mod artifacts;
 mod audit;
@@ -97,11 +97,15 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
 /// The router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let (router, _document) = table().split_for_parts();
-    router
+    let router = router
         .fallback(unknown_route)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(axum::middleware::from_fn(name_by_route))
-        .with_state(app)
+        .method_not_allowed_fallback(wrong_method);
+    let router = if app.engine.traces().are_exported() {
+        router.layer(axum::middleware::from_fn(say_route))
+    } else {
+        router
+    };
+    router.with_state(app)
 }
 
 async fn unknown_route(method: Method, uri: Uri) -> ApiError {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use toml::{Table, Value};
 
-use super::{Error, environment::Environment};
+use super::{Error, environment::Environment, traces::STANDARD_VARIABLES};
 
 /// How a key's environment variable and flag are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,12 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("api.v1.successor", Kind::Text),
     ("log.format", Kind::Text),
     ("log.filter", Kind::Text),
+    ("traces.endpoint", Kind::Text),
+    ("traces.headers", Kind::List),
+    ("traces.service_name", Kind::Text),
+    ("traces.resource_attributes", Kind::List),
+    ("traces.sampler", Kind::Text),
+    ("traces.sampler_arg", Kind::Text),
 ];
 
 /// Sections whose tables the operator names: one of each provider, one of each model. They are read whole.
@@ -163,8 +169,11 @@ impl Layers {
                 return Err(Error(format!("{name}: no such setting; did you mean {meant}?")));
             }
         }
-        for (key, kind) in KEYS {
-            let name = variable(key);
+        let standard = STANDARD_VARIABLES
+            .iter()
+            .filter_map(|(name, key)| Some(((*name).to_owned(), known(key)?)));
+        let ours = KEYS.iter().map(|known| (variable(known.0), known));
+        for (name, (key, kind)) in standard.chain(ours) {
             if let Some(text) = environment.get(&name) {
                 let value = read(*kind, text).map_err(|rule| Error(format!("{key} ({name}): {rule}")))?;
                 self.set(key, value, Source::Environment(name));

@@ -3,8 +3,10 @@
 #![cfg(test)]
 
 mod clients;
+mod collector;
 mod description;
 mod storage;
+mod traces;
 
 use std::{
     path::{Path, PathBuf},
