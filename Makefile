@@ -13,6 +13,7 @@ fmt: ## Format the source
 lint: ## The lints of the workspace, as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy -p sortie --no-default-features --locked -- -D warnings
 
 snap: ## Take over the snapshots that changed, after a look at the diff
 	INSTA_UPDATE=always scripts/test-postgres cargo nextest run --workspace --locked

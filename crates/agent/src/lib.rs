@@ -36,7 +36,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
-use sortie_api::{Micros, event::EventType};
+use sortie_api::{Micros, OrgId, RunId, event::EventType};
 
 pub use self::{
     content::{CommandOutput, ToolContent},
@@ -50,6 +50,8 @@ pub use self::{
 
 /// What one run of the agent is about.
 pub struct RunSpec {
+    /// Whose run it is.
+    pub whose: Whose,
     /// The task.
     pub prompt: String,
     /// Task data, JSON as sent.
@@ -70,6 +72,15 @@ pub struct RunSpec {
     pub redactor: Arc<Redactor>,
     /// What an earlier attempt at the run left: it goes on from there.
     pub resume: Option<journal::Journal>,
+}
+
+/// What the spans of a run's calls say of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Whose {
+    /// The run.
+    pub run: RunId,
+    /// Its organization.
+    pub org: OrgId,
 }
 
 /// Whether the agent may run shell commands and write files.

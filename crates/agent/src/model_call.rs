@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
 use crate::{
-    Sink,
+    Sink, Whose,
     budget::{Cut, Exhausted},
     meter::{Held, InputTokens, Meter, Unshown},
     model::{Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, Turn, Usage},
@@ -28,6 +28,7 @@ const LONGEST_DELAY: Duration = Duration::from_mins(1);
 
 /// What all calls of a run share.
 pub(crate) struct Caller<'a> {
+    pub(crate) whose: Whose,
     pub(crate) model: &'a dyn Model,
     pub(crate) system: &'static str,
     pub(crate) task: Task<'a>,
@@ -201,7 +202,7 @@ impl Caller<'_> {
             ..request
         };
         let began = Instant::now();
-        let span = spans::model_call(self.model.info(), step, limit.max_tokens);
+        let span = spans::model_call(self.whose, self.model.info(), step, limit.max_tokens);
         let called = match text {
             Text::Shown => {
                 let call = self.model.call(request, &held).instrument(span.clone());

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    Redactor, Sink,
+    Redactor, Sink, Whose,
     compact::{BadObject, compact_object},
     content::ToolContent,
     journal::What,
@@ -38,6 +38,7 @@ const LEAST_FAILURE_BYTES: usize = 2 * 1024;
 
 /// Runs tool calls.
 pub(crate) struct ToolRunner<'a> {
+    pub(crate) whose: Whose,
     pub(crate) toolbox: &'a [&'a dyn Tool],
     pub(crate) context: Context<'a>,
     pub(crate) sink: &'a dyn Sink,
@@ -128,7 +129,8 @@ impl<'a> ToolRunner<'a> {
             arguments: shown,
         };
         self.sink.record(start).await?;
-        let span = spans::tool_call(self.find(&call.name).map(|_| call.name.as_str()), &call.id, step);
+        let known = self.find(&call.name).map(|_| call.name.as_str());
+        let span = spans::tool_call(self.whose, known, &call.id, step);
         let attempt = self.attempt(place, arguments).instrument(span.clone()).await?;
         let error = attempt.as_ref().err();
         let failed = matches!(&attempt, Ok(ToolContent::Command(command)) if !command.succeeded());
@@ -253,7 +255,7 @@ mod tests {
     };
 
     use futures_util::future::BoxFuture;
-    use sortie_api::Micros;
+    use sortie_api::{Micros, OrgId, RunId, Timestamp};
     use sortie_sandbox::{Backend, Capabilities, Error, Limits, Sandbox, Spec, Workdir};
     use tokio::sync::{Barrier, Mutex};
 
@@ -383,6 +385,10 @@ mod tests {
         let (meter, redactor) = (Meter::new(&budget, &Nothing), Redactor::default());
         let scribe = Scribe::new(&Nothing, &meter);
         let runner = ToolRunner {
+            whose: Whose {
+                run: RunId::new(Timestamp::from_micros(0), [1; 10]),
+                org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
+            },
             toolbox: &[&TOGETHER, &ALONE],
             context: Context {
                 sink: &Nothing,

@@ -6,9 +6,9 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
 use sortie_agent::{
-    BudgetSpec, Egress, RunSpec, Shell, Sink, Stopped, Workspace, journal::Entry, run, runbook,
+    BudgetSpec, Egress, RunSpec, Shell, Sink, Stopped, Whose, Workspace, journal::Entry, run, runbook,
 };
-use sortie_api::{EventType, Micros};
+use sortie_api::{EventType, Micros, OrgId, RunId, Timestamp};
 use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Limits, Sandbox, Spec, Workdir};
 use tokio::time::Instant;
 
@@ -50,6 +50,10 @@ impl Backend for NoBackend {
 
 fn spec(prompt: &str, rate: u64) -> RunSpec {
     RunSpec {
+        whose: Whose {
+            run: RunId::new(Timestamp::from_micros(0), [1; 10]),
+            org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
+        },
         prompt: prompt.to_owned(),
         input: None,
         output_schema: None,

@@ -35,6 +35,11 @@ impl Traces {
         Self(Some(export))
     }
 
+    /// Whether spans go anywhere.
+    pub fn are_exported(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Makes a new span a part of the trace of `parent`, or the first of a new one. What is to be handed on: its own context,
     /// or, where nothing is exported, that of the parent.
     pub fn join(&self, span: &Span, parent: Option<&TraceContext>) -> Option<TraceContext> {

@@ -131,10 +131,10 @@ impl Gate {
         let mut response =
             answer.unwrap_or_else(|panic| ApiError::internal(panic_text(&*panic)).into_response());
 
+        spans.answered(&response);
         self.metrics
             .answered(&what.method, &mut response, began.elapsed());
         let status = response.status();
-        spans.answered(status);
         if let Some(Fault(chain)) = response.extensions_mut().remove::<Fault>() {
             let _entered = spans.log.enter();
             if status == StatusCode::INTERNAL_SERVER_ERROR {

@@ -1,8 +1,8 @@
 //! The spans around a request: one for the log, whose id is on every line of it, and the exported one, by OpenTelemetry's
 //! semantic conventions for HTTP servers. Neither says anything of the query, the headers or the body.
 
-use axum::{extract::MatchedPath, middleware::Next, response::Response};
-use http::{HeaderMap, Request, StatusCode};
+use axum::{extract::MatchedPath, response::Response};
+use http::{HeaderMap, Request};
 use sortie_api::{SPANS, TraceContext};
 use sortie_engine::Traces;
 use tracing::{Span, field::Empty};
@@ -22,7 +22,7 @@ impl Spans {
     pub(crate) fn of<B>(traces: &Traces, request: &Request<B>, request_id: &str) -> Self {
         let path = request.uri().path();
         let method = request.method().as_str();
-        let exported = if matches!(path, routes::HEALTHZ | routes::READYZ) {
+        let exported = if matches!(path, routes::HEALTHZ | routes::READYZ | routes::METRICS) {
             Span::none()
         } else {
             tracing::info_span!(
@@ -41,8 +41,12 @@ impl Spans {
         }
     }
 
-    /// Says how it was answered. A failure is one of the server.
-    pub(crate) fn answered(&self, status: StatusCode) {
+    /// Says how it was answered, and by which route, which the export names it by. A failure is one of the server.
+    pub(crate) fn answered(&self, response: &Response) {
+        if let Some(route) = response.extensions().get::<MatchedPath>() {
+            self.exported.record("http.route", route.as_str());
+        }
+        let status = response.status();
         let code = status.as_u16();
         self.exported.record("http.response.status_code", i64::from(code));
         if status.is_server_error() {
@@ -65,19 +69,6 @@ fn incoming(headers: &HeaderMap) -> Option<TraceContext> {
         .filter_map(|state| state.to_str().ok())
         .collect();
     TraceContext::parse(parent, (!states.is_empty()).then(|| states.join(",")).as_deref())
-}
-
-/// Names the span of a request by its route, once that is known.
-pub(crate) async fn name_by_route(request: axum::extract::Request, next: Next) -> Response {
-    let span = Span::current();
-    if !span.is_disabled()
-        && let Some(route) = request.extensions().get::<MatchedPath>()
-    {
-        let route = route.as_str();
-        span.record("http.route", route);
-        span.record("otel.name", format!("{} {route}", request.method()));
-    }
-    next.run(request).await
 }
 
 #[cfg(test)]

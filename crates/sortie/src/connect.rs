@@ -1,5 +1,6 @@
 //! Which engine a command talks to: the one it is told, else the one of the data folder, else one of its own.
 
+use sortie_engine::Traces;
 use sortie_sandbox::Capabilities;
 use url::{Host, Url};
 
@@ -98,7 +99,7 @@ impl Connection {
                 config.database_url
             )));
         }
-        let node = Node::start(config, ([127, 0, 0, 1], 0).into(), purpose).await?;
+        let node = Node::start(config, ([127, 0, 0, 1], 0).into(), purpose, Traces::default()).await?;
         let first_key = node.first_key().map(|key| key.secret.clone());
         let key = first_key.or(given_key).or_else(|| data_dir.admin_key());
         let Some(key) = key else {

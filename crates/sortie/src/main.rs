@@ -20,6 +20,7 @@ mod open_files;
 mod panics;
 mod prompt;
 mod scratch;
+mod telemetry;
 mod terminal;
 mod transcript;
 

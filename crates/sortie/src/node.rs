@@ -5,7 +5,7 @@
 use std::{future::Future, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
 use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
-use sortie_engine::{Engine, Serves};
+use sortie_engine::{Engine, Serves, Traces};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_server::Listeners;
 use sortie_store::Store;
@@ -44,7 +44,12 @@ pub(crate) struct FirstKey {
 
 impl Node {
     /// Starts a node that listens on `listen`. It answers as soon as this returns.
-    pub(crate) async fn start(config: &Config, listen: SocketAddr, purpose: Purpose) -> Result<Self> {
+    pub(crate) async fn start(
+        config: &Config,
+        listen: SocketAddr,
+        purpose: Purpose,
+        traces: Traces,
+    ) -> Result<Self> {
         open_files::raise_limit();
         core_dumps::forbid();
         let data_dir = DataDir::new(&config.data_dir);
@@ -77,6 +82,7 @@ impl Node {
             },
             base_url: Some(config.advertise_url.clone().unwrap_or_else(|| url_of(address))),
             node_address: node_address(config, address),
+            traces,
             ..engine_options(config, node_name, purpose)
         };
         let engine = Engine::start(options, store?, sandbox)

@@ -390,13 +390,14 @@ fn remove(folder: &Path) {
     let _removed = std::fs::remove_dir_all(folder);
 }
 
-/// The binary with the environment of a test: no provider's key, no engine elsewhere, a rate limit out of the way.
+/// The binary with the environment of a test: no provider's key, no engine and no collector elsewhere, a rate limit out of the way.
 #[expect(clippy::disallowed_methods, reason = "the tests run the real binary")]
 pub fn binary_command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("SORTIE_") || text.ends_with("_API_KEY") || text.ends_with("_BASE_URL") {
+        let is_ours = text.starts_with("SORTIE_") || text.starts_with("OTEL_");
+        if is_ours || text.ends_with("_API_KEY") || text.ends_with("_BASE_URL") {
             command.env_remove(&name);
         }
     }

@@ -62,6 +62,7 @@ impl Parts<'_> {
             redactor: Some(&spec.redactor),
         };
         let tools = ToolRunner {
+            whose: spec.whose,
             toolbox: &toolbox,
             context,
             sink,
@@ -70,6 +71,7 @@ impl Parts<'_> {
             redactor: &spec.redactor,
         };
         let caller = Caller {
+            whose: spec.whose,
             model,
             system: prompt::system(spec),
             task: Task {

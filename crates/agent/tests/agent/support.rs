@@ -15,13 +15,13 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Source, Stopped, Workspace,
+    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Source, Stopped, Whose, Workspace,
     journal::{Entry, What},
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
     schema::Schema,
 };
 use sortie_api::{
-    EventType, Micros,
+    EventType, Micros, OrgId, RunId, Timestamp,
     model::{ModelInfo, ModelPrices},
 };
 use sortie_sandbox::{
@@ -44,6 +44,10 @@ pub(crate) fn raw(value: &Value) -> Box<RawValue> {
 /// A run with a dollar to spend and no price of compute.
 pub(crate) fn spec(prompt: &str) -> RunSpec {
     RunSpec {
+        whose: Whose {
+            run: RunId::new(Timestamp::from_micros(0), [1; 10]),
+            org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
+        },
         prompt: prompt.to_owned(),
         input: None,
         output_schema: None,

@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sortie_agent::{
-    BudgetSpec, Model, Outcome, Redactor, Remains, RunSpec, Shell, Workspace, schema::Schema,
+    BudgetSpec, Model, Outcome, Redactor, Remains, RunSpec, Shell, Whose, Workspace, schema::Schema,
 };
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventType};
 use sortie_connect::Opened;
@@ -465,6 +465,10 @@ async fn prepare(
     )?;
     tools.extend(opened.iter().flat_map(|opened| opened.tools.iter().cloned()));
     let spec = RunSpec {
+        whose: Whose {
+            run: claim.fence.run,
+            org: claim.org,
+        },
         prompt: request.prompt.unwrap_or_default(),
         input: request.input,
         output_schema: output_schema.map(Arc::new),

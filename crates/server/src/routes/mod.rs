@@ -6,7 +6,7 @@ use axum::{Router, middleware};
 use http::{Method, Uri};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, kit::ApiError, metrics::tell_route, spans::name_by_route};
+use crate::{app::App, kit::ApiError, metrics::tell_route};
 
 mod artifacts;
 mod audit;
@@ -110,7 +110,6 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route_layer(middleware::from_fn(tell_route))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn(name_by_route))
         .with_state(app)
 }
 

@@ -5,12 +5,13 @@ use sortie_sandbox::{Capabilities, Level};
 use super::Context;
 use crate::{
     args::ServeArgs,
-    config::{Config, SandboxPolicy},
+    config::{Config, LogFormat, SandboxPolicy},
     data_dir::{DataDir, Purpose},
     failure::{Exit, Failure, Result},
     follow::interruption,
-    logging::{self, Verbosity},
+    logging,
     node::{FirstKey, Node},
+    telemetry::Telemetry,
     terminal,
 };
 
@@ -18,10 +19,10 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     let mut flags = context.flags.clone();
     args.add_to(&mut flags);
     let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
-    logging::start(&config, Verbosity::Configured, context.terminal)?;
+    let telemetry = logging::start_with_traces(&config, context.terminal)?;
     let mut told_to_stop = std::pin::pin!(interruption());
     let node = tokio::select! {
-        node = Node::start(&config, config.listen, Purpose::Serve) => node?,
+        node = Node::start(&config, config.listen, Purpose::Serve, telemetry.traces()) => node?,
         () = &mut told_to_stop => return Ok(Exit::Success),
     };
     if let Some(key) = node.first_key() {
@@ -41,7 +42,7 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
         "stopping; a second signal stops at once"
     );
     tokio::select! {
-        () = node.shutdown() => {
+        () = stopped(node, telemetry) => {
             tracing::info!("stopped");
             outcome
         }
@@ -49,21 +50,41 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     }
 }
 
+/// The spans of the last requests and runs are sent behind them.
+async fn stopped(node: Node, telemetry: Telemetry) {
+    node.shutdown().await;
+    telemetry.end().await;
+}
+
 /// Prints the first admin key, the only time it is shown.
 fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
     let file = DataDir::new(&config.data_dir).key_file();
     terminal::print_line(&key.secret)?;
     match &key.kept {
-        Ok(()) => terminal::note(&format!(
-            "the line above on standard output is the admin key; it is shown this once and kept in {}",
-            file.display()
-        )),
-        Err(error) => terminal::note(&format!(
-            "the line above on standard output is the admin key; SAVE IT NOW: it could not be written to {}: {error}",
-            file.display()
-        )),
+        Ok(()) => tell(
+            config,
+            &format!(
+                "the line above on standard output is the admin key; it is shown this once and kept in {}",
+                file.display()
+            ),
+        ),
+        Err(error) => tell(
+            config,
+            &format!(
+                "the line above on standard output is the admin key; SAVE IT NOW: it could not be written to {}: {error}",
+                file.display()
+            ),
+        ),
     }
     Ok(())
+}
+
+/// Tells whoever has started the node, in the form of its log.
+fn tell(config: &Config, text: &str) {
+    match config.log_format {
+        LogFormat::Text => terminal::note(text),
+        LogFormat::Json => tracing::warn!("{text}"),
+    }
 }
 
 fn log_sandbox(sandbox: std::result::Result<&Capabilities, &str>) {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use toml::{Table, Value};
 
-use super::{Error, environment::Environment};
+use super::{Error, environment::Environment, traces::STANDARD_VARIABLES};
 
 /// How a key's environment variable and flag are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,12 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("api.v1.successor", Kind::Text),
     ("log.format", Kind::Text),
     ("log.filter", Kind::Text),
+    ("traces.endpoint", Kind::Text),
+    ("traces.headers", Kind::List),
+    ("traces.service_name", Kind::Text),
+    ("traces.resource_attributes", Kind::List),
+    ("traces.sampler", Kind::Text),
+    ("traces.sampler_arg", Kind::Text),
 ];
 
 /// Sections whose tables the operator names: one of each provider, one of each model. They are read whole.
@@ -183,6 +189,12 @@ impl Layers {
         for name in environment.names_with("SORTIE_") {
             if let Some(meant) = misspelt(name) {
                 return Err(Error(format!("{name}: no such setting; did you mean {meant}?")));
+            }
+        }
+        for (name, key) in STANDARD_VARIABLES {
+            if let (Some(text), Some((key, kind))) = (environment.get(name), known(key)) {
+                let value = read(*kind, text).map_err(|rule| Error(format!("{key} ({name}): {rule}")))?;
+                self.set(key, value, Source::Environment((*name).to_owned()));
             }
         }
         for (key, kind) in KEYS {

@@ -7,6 +7,7 @@ mod environment;
 mod layers;
 mod print;
 mod providers;
+mod traces;
 mod values;
 mod versions;
 
@@ -26,6 +27,9 @@ use toml::Value;
 
 pub(crate) use environment::Environment;
 use layers::{Layers, Source};
+#[cfg(feature = "otel")]
+pub(crate) use traces::Sampler;
+pub(crate) use traces::TraceSettings;
 pub(crate) use values::{DatabaseUrl, is_node_name};
 
 /// The commented default file.
@@ -108,6 +112,8 @@ pub(crate) struct Config {
     pub(crate) sandbox_limits: Limits,
     pub(crate) log_format: LogFormat,
     pub(crate) log_filter: String,
+    /// How spans are exported; none: not at all.
+    pub(crate) traces: Option<TraceSettings>,
     layers: Layers,
 }
 
@@ -218,6 +224,7 @@ impl Config {
             sandbox_limits: read.sandbox_limits()?,
             log_format: read.log_format()?,
             log_filter: read.text("log.filter")?.to_owned(),
+            traces: read.traces(environment)?,
             data_dir,
             layers: Layers::default(),
         };

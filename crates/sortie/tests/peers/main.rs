@@ -3,9 +3,11 @@
 #![cfg(test)]
 
 mod clients;
+mod collector;
 mod description;
 mod metrics;
 mod storage;
+mod traces;
 
 use std::{
     path::{Path, PathBuf},

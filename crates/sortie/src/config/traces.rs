@@ -1,0 +1,138 @@
+//! Where spans are exported, and which: the section `traces`, whose keys also have the standard variables of OpenTelemetry.
+
+use percent_encoding::percent_decode_str;
+use sortie_api::Credential;
+use toml::Value;
+use url::Url;
+
+use super::{Environment, Error, values::Reader};
+
+/// The standard variables, and the keys they set. A `SORTIE_` variable of the same key wins.
+pub(super) const STANDARD_VARIABLES: &[(&str, &str)] = &[
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "traces.endpoint"),
+    ("OTEL_EXPORTER_OTLP_HEADERS", "traces.headers"),
+    ("OTEL_SERVICE_NAME", "traces.service_name"),
+    ("OTEL_RESOURCE_ATTRIBUTES", "traces.resource_attributes"),
+    ("OTEL_TRACES_SAMPLER", "traces.sampler"),
+    ("OTEL_TRACES_SAMPLER_ARG", "traces.sampler_arg"),
+];
+
+/// The one protocol there is.
+const PROTOCOL: &str = "http/protobuf";
+
+/// How spans are exported.
+#[derive(Clone, Debug)]
+#[cfg_attr(
+    not(feature = "otel"),
+    expect(dead_code, reason = "without the feature, asking for traces is refused")
+)]
+pub(crate) struct TraceSettings {
+    /// Where batches are sent: the collector's address with `/v1/traces`.
+    pub(crate) endpoint: Url,
+    /// What is sent along.
+    pub(crate) headers: Vec<(String, Credential)>,
+    /// `service.name`.
+    pub(crate) service_name: String,
+    /// What else is said of this process.
+    pub(crate) resource: Vec<(String, String)>,
+    pub(crate) sampler: Sampler,
+}
+
+/// Which traces are exported.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(
+    not(feature = "otel"),
+    expect(dead_code, reason = "without the feature, asking for traces is refused")
+)]
+pub(crate) struct Sampler {
+    /// Whether a trace that comes from a client is as its parent says.
+    pub(crate) follows_parent: bool,
+    /// The share of the traces that begin here, 0 to 1.
+    pub(crate) share: f64,
+}
+
+impl Reader<'_> {
+    /// How spans are exported; none: not at all.
+    pub(super) fn traces(&self, environment: &Environment) -> Result<Option<TraceSettings>, Error> {
+        let off = environment
+            .get("OTEL_SDK_DISABLED")
+            .is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let Some(base) = self.base_url("traces.endpoint")?.filter(|_| !off) else {
+            return Ok(None);
+        };
+        if cfg!(not(feature = "otel")) {
+            return Err(self.wrong("traces.endpoint", "this build of sortie exports no traces"));
+        }
+        for name in [
+            "OTEL_EXPORTER_OTLP_PROTOCOL",
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+        ] {
+            if environment.get(name).is_some_and(|value| value != PROTOCOL) {
+                return Err(Error(format!(
+                    "traces.endpoint ({name}): only {PROTOCOL} is spoken, usually on port 4318"
+                )));
+            }
+        }
+        let headers = self.pairs("traces.headers")?;
+        Ok(Some(TraceSettings {
+            endpoint: format!("{base}/v1/traces")
+                .parse()
+                .map_err(|_| self.wrong("traces.endpoint", "must be an address"))?,
+            headers: headers
+                .into_iter()
+                .map(|(name, value)| (name, Credential::new(value)))
+                .collect(),
+            service_name: self.text("traces.service_name")?.to_owned(),
+            resource: self.pairs("traces.resource_attributes")?,
+            sampler: self.sampler()?,
+        }))
+    }
+
+    fn sampler(&self) -> Result<Sampler, Error> {
+        let (follows_parent, kind) = match self.text("traces.sampler")? {
+            text if text.starts_with("parentbased_") => (true, text.trim_start_matches("parentbased_")),
+            text => (false, text),
+        };
+        let share = match kind {
+            "always_on" => 1.0,
+            "always_off" => 0.0,
+            "traceidratio" => self
+                .text("traces.sampler_arg")?
+                .parse()
+                .ok()
+                .filter(|share| (0.0..=1.0).contains(share))
+                .ok_or_else(|| self.wrong("traces.sampler_arg", "must be a number from 0 to 1"))?,
+            _ => {
+                return Err(self.wrong(
+                    "traces.sampler",
+                    "must be `always_on`, `always_off` or `traceidratio`, each also behind `parentbased_`",
+                ));
+            }
+        };
+        Ok(Sampler {
+            follows_parent,
+            share,
+        })
+    }
+
+    /// A list of `name=value`, the values percent-encoded where they have to be (W3C Baggage). The rule does not repeat them.
+    fn pairs(&self, key: &str) -> Result<Vec<(String, String)>, Error> {
+        let wrong = || self.wrong(key, "must be a list of name=value");
+        let Some(setting) = self.0.get(key) else {
+            return Ok(Vec::new());
+        };
+        let Value::Array(items) = &setting.value else {
+            return Err(wrong());
+        };
+        items
+            .iter()
+            .map(|item| {
+                let (name, value) = item.as_str()?.split_once('=')?;
+                let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
+                let name = name.trim();
+                (!name.is_empty()).then(|| (name.to_owned(), value.into_owned()))
+            })
+            .collect::<Option<_>>()
+            .ok_or_else(wrong)
+    }
+}
