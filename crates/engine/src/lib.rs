@@ -153,6 +153,23 @@ struct Inner {
     closed: CancellationToken,
 }
 
+/// Where the records of runs are.
+fn records(options: &Options, store: &Store, active: &Active, work: &Arc<Notify>) -> Records {
+    let (clock, active, work) = (options.clock.clone(), active.clone(), Arc::clone(work));
+    Records {
+        store: store.clone(),
+        unretained: Unretained::new(options.memory_bytes, clock, active, work),
+    }
+}
+
+/// What confines the commands of runs, or why there can be none.
+fn commands(sandbox: &Result<Arc<dyn Backend>, String>) -> Result<Level, String> {
+    sandbox
+        .as_ref()
+        .map(|backend| backend.capabilities().level)
+        .map_err(Clone::clone)
+}
+
 fn stopping() -> Error {
     Error::Unavailable("this node is stopping, retry on another or later".to_owned())
 }
@@ -170,29 +187,16 @@ impl Engine {
         let (active, tracker) = (Active::default(), TaskTracker::new());
         let (work, wake, news) = (Arc::new(Notify::new()), Wake::default(), News::of(options.serves));
         let schedules = TimerBell::new(news.clone());
-        let records = Records {
-            store: store.clone(),
-            unretained: Unretained::new(
-                options.memory_bytes,
-                options.clock.clone(),
-                active.clone(),
-                Arc::clone(&work),
-            ),
-        };
+        let records = records(&options, &store, &active, &work);
         let hub = Hub::new(records.clone(), news.clone(), closed.clone());
-        let commands = sandbox
-            .as_ref()
-            .map(|backend| backend.capabilities().level)
-            .map_err(Clone::clone);
+        let commands = commands(&sandbox);
         let metrics = Arc::new(Metrics::default());
         let models = Arc::new(Models::new(&options.models, &metrics.models)?);
         let web = NodeWeb::new(&options)?;
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let contents = Contents::open(&options, store.clone()).await?;
-        let (due, memory_dir) = (
-            Hints::new(news.clone()),
-            MemoryDir::cleared(options.memory_dir()).await,
-        );
+        let due = Hints::new(news.clone());
+        let memory_dir = MemoryDir::cleared(options.memory_dir()).await;
         let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let worker = Arc::new(Worker {
             records: records.clone(),
@@ -473,9 +477,9 @@ impl Engine {
         match tokio::time::timeout(DRAIN_WRITE, told).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the list of nodes does not show that this one is draining")
+                tracing::warn!(%error, "the list of nodes does not show that this one is draining");
             }
-            Err(_elapsed) => tracing::warn!("the list of nodes does not show that this one is draining"),
+            Err(_elapsed) => tracing::warn!("the database did not take in time that this node is draining"),
         }
     }
 

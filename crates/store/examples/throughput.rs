@@ -205,6 +205,32 @@ async fn cycles(bench: &Arc<Bench>, node: NodeId, what: &str) -> Result<()> {
     Ok(())
 }
 
+/// The same with the hints of a busy node, and without: in turn, as the machine is not the same from minute to minute.
+async fn with_hints(bench: &Arc<Bench>, node: NodeId, url: &str) -> Result<()> {
+    let Some((speaker, _own)) = bench.store.channel()? else {
+        return Ok(());
+    };
+    let other = Store::open(url).await?;
+    let (_silent, mut heard) = other.channel()?.context("nodes can be many")?;
+    for _ in 0..2 {
+        cycles(bench, node, "the same, no hints").await?;
+        let talking = async {
+            let mut every = tokio::time::interval(HINTS);
+            loop {
+                every.tick().await;
+                speaker.say("x".repeat(HINT_BYTES)).await?;
+            }
+        };
+        let hearing = async { while heard.recv().await.is_some() {} };
+        tokio::select! {
+            done = cycles(bench, node, "the same, with hints") => done?,
+            failed = talking => return failed,
+            () = hearing => {}
+        }
+    }
+    Ok(())
+}
+
 #[tokio::main(worker_threads = 2)]
 async fn main() -> Result<()> {
     let url = std::env::args().nth(1).context("give the database URL")?;
@@ -272,27 +298,5 @@ async fn main() -> Result<()> {
     report("claim, start, finish", RUNS + 500, started.elapsed(), &[]);
 
     cycles(&bench, node, "complete cycles").await?;
-    let Some((speaker, _own)) = bench.store.channel()? else {
-        return Ok(());
-    };
-    // In turn, as the machine is not the same from minute to minute.
-    let other = Store::open(&url).await?;
-    let (_silent, mut heard) = other.channel()?.context("nodes can be many")?;
-    for _ in 0..2 {
-        cycles(&bench, node, "the same, no hints").await?;
-        let talking = async {
-            let mut every = tokio::time::interval(HINTS);
-            loop {
-                every.tick().await;
-                speaker.say("x".repeat(HINT_BYTES)).await?;
-            }
-        };
-        let hearing = async { while heard.recv().await.is_some() {} };
-        tokio::select! {
-            done = cycles(&bench, node, "the same, with hints") => done?,
-            failed = talking => return failed,
-            () = hearing => {}
-        }
-    }
-    Ok(())
+    with_hints(&bench, node, &url).await
 }

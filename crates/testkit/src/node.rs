@@ -266,6 +266,14 @@ impl Node {
         Ok(self.client()?.with_key(secret.expose()))
     }
 
+    /// Does something to the node's PostgreSQL database from outside.
+    pub async fn meddle(&self, sql: &str) -> Result<()> {
+        match &self.records {
+            Records::InDataFolder => bail!("only a shared database can be written to from outside"),
+            Records::Shared(database) => execute(database.url(), sql.to_owned()).await,
+        }
+    }
+
     /// Puts the life of a run so far into the past. The node must be down.
     pub async fn age(&self, run: &RunId, by: Duration) -> Result<()> {
         ensure!(self.process.is_none(), "the node is up");

@@ -244,3 +244,32 @@ async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+/// What a newer version expands, older nodes live with; but none starts that does not know the tables.
+#[tokio::test]
+async fn a_node_goes_on_beside_a_newer_version_and_does_not_start_after_it() -> Checked {
+    let mut node = node_with(Database::Postgres, NodeOptions::default()).await?;
+    let client = node.client()?;
+    client.complete(&plain("before")).await?;
+    node.meddle(
+        "ALTER TABLE run ADD COLUMN later BIGINT NOT NULL DEFAULT 0; ALTER TABLE node ADD COLUMN later TEXT; \
+         INSERT INTO migration (version, name, checksum) VALUES (9999, 'later', 'x')",
+    )
+    .await?;
+    assert_eq!(
+        client.complete(&plain("beside")).await?.1.status,
+        RunStatus::Succeeded
+    );
+    let second = node.beside().await;
+    let refused = second.err().context("an older version starts")?;
+    let said = format!("{refused:?}");
+    ensure!(
+        said.contains("the database is newer than this program") && said.contains("start a newer version"),
+        "{said}"
+    );
+    assert_eq!(
+        client.complete(&plain("still")).await?.1.status,
+        RunStatus::Succeeded
+    );
+    node.stop().await
+}

@@ -163,7 +163,6 @@ impl Db {
     }
 
     /// Opens a channel between nodes. Its thread ends once the sender is dropped, which has to be before the last handle.
-    #[expect(clippy::type_complexity, reason = "the two ends of one channel")]
     pub(crate) fn channel(&self) -> Result<Option<(mpsc::Sender<Said>, mpsc::Receiver<Heard>)>> {
         let Some(link) = &self.inner.link else {
             return Ok(None);

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Run, RunStatus};
-use sortie_testkit::{Balancer, Client, Database, NodeOptions, client::Next};
+use sortie_testkit::{Balancer, Client, Database, Node, NodeOptions, client::Next};
 use tokio::task::JoinSet;
 
 use crate::{Checked, kit::finals, node_with};
@@ -88,7 +88,7 @@ async fn a_rolling_restart_fails_no_request_and_loses_no_run() -> Checked {
     while nodes.len() < NODES {
         nodes.push(nodes[0].beside().await?);
     }
-    let addresses: Vec<_> = nodes.iter().map(|node| node.address()).collect::<Result<_>>()?;
+    let addresses: Vec<_> = nodes.iter().map(Node::address).collect::<Result<_>>()?;
     let mut balancer = Balancer::start(addresses).await?;
     balancer.until_ready(NODES).await?;
     let client = Client::new(balancer.address(), Some(nodes[0].key().to_owned()));

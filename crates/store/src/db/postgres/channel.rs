@@ -121,14 +121,14 @@ fn keep(runtime: &Runtime, link: &Link, mut said: mpsc::Receiver<Said>, ears: &E
     runtime.block_on(async {
         let mut pause = PAUSE;
         loop {
-            let line = tokio::select! {
-                line = link.listening(runtime, ears) => line,
+            let connected = tokio::select! {
+                connected = link.listening(runtime, ears) => connected,
                 () = refuse(&mut said) => return,
             };
-            match line {
-                Ok(line) => {
+            match connected {
+                Ok(session) => {
                     pause = PAUSE;
-                    if line.serve(&mut said, ears).await == Ended::Wanted {
+                    if session.serve(&mut said, ears).await == Ended::Wanted {
                         return;
                     }
                     tracing::warn!("the connection for hints between nodes was lost");

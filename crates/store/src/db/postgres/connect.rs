@@ -77,15 +77,12 @@ impl Link {
     /// A connection whose messages go to `ears`, on this runtime.
     pub(super) async fn listening(&self, runtime: &Runtime, ears: &Ears) -> Result<Line> {
         let line = async {
-            match &self.tls {
-                Some(tls) => {
-                    let (client, connection) = self.dial(tls.clone()).await?;
-                    Ok(Line::new(client, runtime.spawn(ears.clone().listen(connection))))
-                }
-                None => {
-                    let (client, connection) = self.dial(NoTls).await?;
-                    Ok(Line::new(client, runtime.spawn(ears.clone().listen(connection))))
-                }
+            if let Some(tls) = &self.tls {
+                let (client, connection) = self.dial(tls.clone()).await?;
+                Ok(Line::new(client, runtime.spawn(ears.clone().listen(connection))))
+            } else {
+                let (client, connection) = self.dial(NoTls).await?;
+                Ok(Line::new(client, runtime.spawn(ears.clone().listen(connection))))
             }
         };
         tokio::time::timeout(self.timeout, line)
