@@ -51,8 +51,8 @@ impl Records {
     }
 
     /// The run as the receiver of its callback gets it: with its output.
-    pub(crate) async fn to_deliver(&self, org: OrgId, run: RunId) -> Result<Run, Error> {
-        let run = self.run(org, run).await?;
+    pub(crate) async fn to_deliver(&self, org: OrgId, run: RunId) -> Result<Run, StoreError> {
+        let run = self.unretained.with_error(self.store.get_run(org, run).await?);
         Ok(self.unretained.with_output_to_deliver(run))
     }
 

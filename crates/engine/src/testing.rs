@@ -6,7 +6,7 @@ use sortie_api::{
     AuditId, KeyId, Micros, OrgId, Role, RunId, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_store::{Actor, Audit, Claim, Created, NewKey, NewNode, NewRun, NodeId, Store};
+use sortie_store::{Actor, Audit, Claim, Created, NewCallback, NewKey, NewNode, NewRun, NodeId, Store};
 use tempfile::TempDir;
 
 use crate::{Clock, Options, run_log::Records, unretained::Unretained, worker::Active};
@@ -42,6 +42,13 @@ pub(crate) async fn organization(store: &Store, org: OrgId, at: Timestamp) {
 }
 
 impl Held {
+    /// Changes what is stored behind the store's back.
+    pub(crate) fn sql(&self, statement: &str) {
+        let file = self.dir.path().join("test.db");
+        let changed = rusqlite::Connection::open(file).unwrap().execute(statement, ());
+        assert_eq!(changed.unwrap(), 1, "{statement}");
+    }
+
     pub(crate) fn records(&self) -> Records {
         records(&self.store)
     }
@@ -63,22 +70,7 @@ pub(crate) async fn held() -> Held {
     let now = Clock::system().now();
     let org = OrgId::new(now, [1; 10]);
     organization(&store, org, now).await;
-    let run = NewRun {
-        id: RunId::new(now, [2; 10]),
-        org,
-        idempotency_key: None,
-        definition: r#"{"prompt":"x","shell":false}"#.into(),
-        inline: None,
-        callback: None,
-        max_cost: Micros::new(1).unwrap(),
-        timeout_seconds: 60,
-        labels: sortie_store::Labels::default(),
-        created_at: now,
-        trace: None,
-    };
-    let Created::New(run) = store.create_run(run).await.unwrap() else {
-        panic!("the run is new")
-    };
+    let run = queued(&store, (org, RunId::new(now, [2; 10])), None).await;
     let options = Options::default();
     let node = NodeId(1);
     let start = NewNode {
@@ -90,12 +82,37 @@ pub(crate) async fn held() -> Held {
         version: String::new(),
     };
     store.register_node(start).await.unwrap();
-    let mut claims = store.claim_named(node, vec![run.id], None, now).await.unwrap();
+    let mut claims = store.claim_named(node, vec![run], None, now).await.unwrap();
     assert_eq!(claims.len(), 1);
     Held {
         store,
         node,
         claim: claims.remove(0),
         dir,
+    }
+}
+
+/// A second run of the same organization, which waits.
+pub(crate) async fn queued_with(held: &Held, callback: Option<NewCallback>) -> RunId {
+    let id = RunId::new(Clock::system().now(), [3; 10]);
+    queued(&held.store, (held.claim.org, id), callback).await
+}
+
+async fn queued(store: &Store, (org, id): (OrgId, RunId), callback: Option<NewCallback>) -> RunId {
+    let run = NewRun {
+        id,
+        org,
+        idempotency_key: None,
+        definition: r#"{"prompt":"x","shell":false}"#.into(),
+        inline: None,
+        callback,
+        max_cost: Micros::new(1).unwrap(),
+        timeout_seconds: 60,
+        labels: sortie_store::Labels::default(),
+        created_at: Clock::system().now(),
+    };
+    match store.create_run(run).await.unwrap() {
+        Created::New(run) => run.id,
+        Created::Existing(run) => panic!("{} is not new", run.id),
     }
 }

@@ -1,7 +1,8 @@
 //! One attempt to deliver a callback: the run as it is stored, signed, sent once, and the outcome written down.
 //!
 //! The bodies under way are bounded in bytes together, an attempt in time, its answer in what is read of it. No redirect
-//! is followed. Nothing of the answer but its status is kept.
+//! is followed. Nothing of the answer but its status is kept. A body that can never be made is given up at once, and one
+//! that cannot be made for any other reason than a database that is away counts as a failure: each with its reason.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -68,6 +69,18 @@ struct Answer {
     error: Option<String>,
 }
 
+/// What there is to send.
+enum Body {
+    /// This, with its share of the room for bodies.
+    Made(Vec<u8>, OwnedSemaphorePermit),
+    /// Not now: the lease has run too far while the room was full.
+    Late,
+    /// Not this time.
+    Failed(&'static str),
+    /// Never.
+    Impossible(&'static str),
+}
+
 impl Answer {
     fn none(error: String) -> Self {
         Self {
@@ -114,19 +127,22 @@ impl Sender {
         trace: Option<TraceContext>,
     ) -> Health {
         let host = delivery.host.as_str();
+        let (at, began) = (self.clock.now(), Instant::now());
         let attempt = AssertUnwindSafe(self.attempt(delivery, leased_until, trace));
-        match attempt.catch_unwind().await {
-            Ok(Ok(health)) => health,
-            // Whatever it is, the delivery is due again when its lease is over.
-            Ok(Err(error)) => {
-                tracing::warn!(host, %error, "an attempt to deliver a callback could not be made or written down");
-                Health::Unknown
-            }
+        let made = match attempt.catch_unwind().await {
+            Ok(made) => made,
             Err(_panic) => {
                 tracing::error!(host, "an attempt to deliver a callback panicked");
-                Health::Bad
+                let answer = Answer::none("the attempt failed within the engine".to_owned());
+                let failed = self.write_down(delivery, answer, (at, began), leased_until).await;
+                failed.map(|_| Health::Bad)
             }
-        }
+        };
+        made.unwrap_or_else(|error| {
+            // The delivery is due again when its lease is over.
+            tracing::warn!(host, %error, "an attempt to deliver a callback could not be made or written down");
+            Health::Unknown
+        })
     }
 
     async fn attempt(
@@ -135,10 +151,24 @@ impl Sender {
         leased_until: Timestamp,
         trace: Option<TraceContext>,
     ) -> Result<Health, Error> {
-        let Some((body, _room)) = self.body((delivery.org, delivery.run), leased_until).await? else {
-            return Ok(Health::Unknown);
-        };
+        let body = self.body((delivery.org, delivery.run), leased_until).await?;
         let (at, began) = (self.clock.now(), Instant::now());
+        let (body, _room) = match body {
+            Body::Made(body, room) => (body, room),
+            Body::Late => return Ok(Health::Unknown),
+            Body::Failed(reason) => {
+                let answer = Answer::none(reason.to_owned());
+                self.write_down(delivery, answer, (at, began), leased_until)
+                    .await?;
+                return Ok(Health::Unknown);
+            }
+            Body::Impossible(reason) => {
+                let answer = Answer::none(reason.to_owned());
+                let made = made(delivery, answer, (at, began), AfterAttempt::Abandoned);
+                self.record(made, &delivery.host, leased_until).await?;
+                return Ok(Health::Unknown);
+            }
+        };
         let answer = match self
             .callbacks
             .open((delivery.org, delivery.run), &delivery.target)
@@ -146,42 +176,9 @@ impl Sender {
             Ok(target) => self.send(delivery.run, &target, (body, at), trace).await,
             Err(error) => Answer::none(format!("the callback cannot be read: {error}")),
         };
-        delivered(answer.status, answer.error.is_some());
-        let after = match answer.error {
-            None => AfterAttempt::Delivered,
-            Some(_) => after_failure(delivery, self.clock.now(), random()?),
-        };
-        let outcome = match after {
-            AfterAttempt::Delivered => Delivery::Delivered,
-            AfterAttempt::RetryAt(_) => Delivery::Failed,
-            AfterAttempt::Abandoned => Delivery::Abandoned,
-        };
-        self.metrics.delivered(outcome, began.elapsed());
-        let made = MadeAttempt {
-            run: delivery.run,
-            claim: delivery.claim,
-            number: delivery.attempts.saturating_add(1),
-            at,
-            status: answer.status,
-            error: answer.error,
-            duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
-            after,
-        };
-        tracing::debug!(
-            host = delivery.host,
-            delivery.attempt = made.number,
-            status = made.status,
-            error = made.error,
-            "callback"
-        );
-        if after == AfterAttempt::Abandoned {
-            tracing::warn!(
-                host = delivery.host,
-                delivery.attempts = made.number,
-                "a callback is abandoned"
-            );
-        }
-        self.record(made, leased_until).await?;
+        let after = self
+            .write_down(delivery, answer, (at, began), leased_until)
+            .await?;
         if after == AfterAttempt::Delivered {
             self.records.delivered(delivery.run).await?;
         }
@@ -191,30 +188,55 @@ impl Sender {
         })
     }
 
-    /// What is sent of a run: the object that `GET /v1/runs/{id}` shows, and its share of the room for bodies. `None`
-    /// where there is nothing to send any more, or the lease has run too far while the room was full.
-    async fn body(
+    /// Writes an attempt down that began at this time; what comes of the delivery.
+    async fn write_down(
         &self,
-        (org, run): (OrgId, RunId),
+        delivery: &ClaimedDelivery,
+        answer: Answer,
+        began: (Timestamp, Instant),
         leased_until: Timestamp,
-    ) -> Result<Option<(Vec<u8>, OwnedSemaphorePermit)>, Error> {
+    ) -> Result<AfterAttempt, Error> {
+        let after = match answer.error {
+            None => AfterAttempt::Delivered,
+            Some(_) => after_failure(delivery, self.clock.now(), random()?),
+        };
+        let made = made(delivery, answer, began, after);
+        self.record(made, &delivery.host, leased_until).await?;
+        Ok(after)
+    }
+
+    /// What is sent of a run: the object that `GET /v1/runs/{id}` shows. An error where the database is away.
+    async fn body(&self, (org, run): (OrgId, RunId), leased_until: Timestamp) -> Result<Body, Error> {
         let room = Arc::clone(&self.room).acquire_many_owned(BODY_KIB).await;
         let mut room = room.map_err(|_| Error::Internal("the room for callbacks is closed".to_owned()))?;
         if leased_until.since(self.clock.now()) < LATEST {
-            return Ok(None);
+            return Ok(Body::Late);
         }
         let run = match self.records.to_deliver(org, run).await {
             Ok(run) => run,
-            // It was deleted, and its delivery with it.
-            Err(Error::NotFound) => return Ok(None),
-            Err(error) => return Err(error),
+            Err(error @ StoreError::Unavailable(_)) => return Err(error.into()),
+            // Where it was deleted, its delivery is gone as well, and nothing is written down.
+            Err(StoreError::NotFound) => return Ok(Body::Impossible("the run is gone")),
+            Err(error @ StoreError::Corrupt(_)) => {
+                tracing::error!(%run, %error, "a callback is given up: the run cannot be read");
+                return Ok(Body::Impossible("what is stored of the run cannot be read"));
+            }
+            Err(error) => {
+                tracing::error!(%run, %error, "the body of a callback could not be made");
+                return Ok(Body::Failed("the run could not be read"));
+            }
         };
-        let body = serde_json::to_vec(&run)
-            .map_err(|error| Error::Internal(format!("a run cannot be serialized: {error}")))?;
+        let body = match serde_json::to_vec(&run) {
+            Ok(body) => body,
+            Err(error) => {
+                tracing::error!(run = %run.id, %error, "a callback is given up: the run cannot be serialized");
+                return Ok(Body::Impossible("the run cannot be written as JSON"));
+            }
+        };
         // What it does not take is for others.
         let taken = 1 + body.len() / 1024;
         drop(room.split((BODY_KIB as usize).saturating_sub(taken)));
-        Ok(Some((body, room)))
+        Ok(Body::Made(body, room))
     }
 
     /// One signed request.
@@ -272,7 +294,20 @@ impl Sender {
     }
 
     /// Writes an attempt down, again for as long as the database is away and the lease lasts.
-    async fn record(&self, made: MadeAttempt, leased_until: Timestamp) -> Result<(), Error> {
+    async fn record(&self, made: MadeAttempt, host: &str, leased_until: Timestamp) -> Result<(), Error> {
+        delivered(made.status, made.error.is_some());
+        let took = Duration::from_millis(made.duration_ms.unsigned_abs());
+        self.metrics.delivered(outcome(made.after), took);
+        tracing::debug!(
+            host,
+            delivery.attempt = made.number,
+            status = made.status,
+            error = made.error,
+            "callback"
+        );
+        if made.after == AfterAttempt::Abandoned {
+            tracing::warn!(host, delivery.attempts = made.number, "a callback is abandoned");
+        }
         loop {
             match self.records.store.record_attempt(made.clone()).await {
                 // Another node has taken it over, or an earlier try came through after all.
@@ -283,6 +318,34 @@ impl Sender {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+/// As it is counted.
+fn outcome(after: AfterAttempt) -> Delivery {
+    match after {
+        AfterAttempt::Delivered => Delivery::Delivered,
+        AfterAttempt::RetryAt(_) => Delivery::Failed,
+        AfterAttempt::Abandoned => Delivery::Abandoned,
+    }
+}
+
+/// An attempt of this delivery that began at this time and ends now.
+fn made(
+    delivery: &ClaimedDelivery,
+    answer: Answer,
+    (at, began): (Timestamp, Instant),
+    after: AfterAttempt,
+) -> MadeAttempt {
+    MadeAttempt {
+        run: delivery.run,
+        claim: delivery.claim,
+        number: delivery.attempts.saturating_add(1),
+        at,
+        status: answer.status,
+        error: answer.error,
+        duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
+        after,
     }
 }
 
@@ -317,8 +380,16 @@ fn delay(failures: i64, [random]: [u8; 1]) -> Duration {
 mod tests {
     use proptest::prelude::*;
     use sortie_api::limits;
+    use sortie_store::{NewCallback, NodeId, Order, Store};
+    use tokio_util::task::TaskTracker;
 
     use super::*;
+    use crate::{
+        Options,
+        callbacks::Hints,
+        connections::Connections,
+        testing::{Held, held, queued_with},
+    };
 
     const BEGAN: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
@@ -350,6 +421,93 @@ mod tests {
         let seconds: Vec<u64> = (0..10).map(|failures| delay(failures, [0]).as_secs()).collect();
         assert_eq!(seconds, [10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 2_560]);
         assert_eq!(delay(0, [255]), Duration::from_secs(11));
+    }
+
+    /// A sender over the records of `held`.
+    fn sender(held: &Held) -> Arc<Sender> {
+        let options = Options::default();
+        let no_sandbox = Err("a test".to_owned());
+        let connections =
+            Connections::new(&options, held.store.clone(), TaskTracker::new(), &no_sandbox).unwrap();
+        let callbacks = Callbacks::new(&options, connections, Hints::default()).unwrap();
+        Arc::new(Sender::new(Clock::system(), held.records(), callbacks))
+    }
+
+    /// A delivery that is due, and claimed until half a minute from now.
+    async fn claimed(held: &Held) -> (ClaimedDelivery, Timestamp) {
+        let callback = NewCallback {
+            host: "a:1".to_owned(),
+            target: b"not sealed by us".to_vec(),
+        };
+        let run = queued_with(held, Some(callback)).await;
+        let now = Clock::system().now();
+        held.store.cancel_run(held.claim.org, run, now).await.unwrap();
+        let order = Order {
+            host: "a:1".to_owned(),
+            limit: 1,
+        };
+        let until = now + Duration::from_secs(30);
+        let node = ("n".to_owned(), NodeId(1));
+        let claim = held.store.claim_deliveries(node, vec![order], now, until);
+        (claim.await.unwrap().remove(0), until)
+    }
+
+    /// Whether the delivery is due at any time.
+    async fn is_due(store: &Store) -> bool {
+        let ever = Timestamp::from_micros(i64::MAX);
+        !store.due_hosts(String::new(), ever, 5).await.unwrap().is_empty()
+    }
+
+    #[tokio::test]
+    async fn a_callback_whose_body_can_never_be_made_is_given_up_with_the_reason() {
+        let held = held().await;
+        let (delivery, until) = claimed(&held).await;
+        held.sql("UPDATE run SET status = 'lost its way' WHERE callback_host IS NOT NULL");
+        let (org, run) = (delivery.org, delivery.run);
+        let (host, health) = sender(&held).deliver(delivery, until).await;
+        assert_eq!(
+            (host.as_str(), health),
+            ("a:1", Health::Unknown),
+            "the receiver is not to blame"
+        );
+        let attempts = held.store.list_deliveries(org, run).await.unwrap();
+        let told: Vec<_> = attempts
+            .iter()
+            .map(|one| (one.attempt, one.error.as_deref(), one.next_at))
+            .collect();
+        assert_eq!(
+            told,
+            [(1, Some("what is stored of the run cannot be read"), None)]
+        );
+        assert!(!is_due(&held.store).await);
+    }
+
+    #[tokio::test]
+    async fn a_callback_without_its_run_is_not_claimed_again() {
+        let held = held().await;
+        let (delivery, until) = claimed(&held).await;
+        held.sql("DELETE FROM run WHERE callback_host IS NOT NULL");
+        let (_, health) = sender(&held).deliver(delivery, until).await;
+        assert_eq!(health, Health::Unknown);
+        assert!(!is_due(&held.store).await);
+    }
+
+    #[tokio::test]
+    async fn a_target_that_cannot_be_opened_is_a_failure_that_is_tried_again() {
+        let held = held().await;
+        let (delivery, until) = claimed(&held).await;
+        let (org, run) = (delivery.org, delivery.run);
+        assert_eq!(sender(&held).deliver(delivery, until).await.1, Health::Bad);
+        let attempts = held.store.list_deliveries(org, run).await.unwrap();
+        assert!(attempts[0].next_at.is_some(), "{attempts:?}");
+        assert!(
+            attempts[0]
+                .error
+                .as_deref()
+                .unwrap()
+                .starts_with("the callback cannot be read")
+        );
+        assert!(is_due(&held.store).await);
     }
 
     proptest! {
