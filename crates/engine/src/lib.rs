@@ -67,9 +67,8 @@ use crate::{
     files::Uploads,
     hub::Hub,
     keys::{CheckedKey, Keys},
-    metrics::{MeasuredSandbox, Metrics, Watched},
+    metrics::{MeasuredSandbox, Metrics},
     models::Models,
-    no_sandbox::NoSandbox,
     node::{Identity, Lifeline},
     peers::{Peers, Signer},
     run_log::Records,
@@ -97,8 +96,6 @@ struct Inner {
     keys: Keys,
     models: Arc<Models>,
     metrics: Arc<Metrics>,
-    /// What is looked up when somebody asks for metrics.
-    watched: Watched,
     web: NodeWeb,
     connections: Connections,
     callbacks: Callbacks,
@@ -150,13 +147,9 @@ impl Engine {
             ),
         };
         let hub = Hub::new(records.clone(), closed.clone());
-        let commands = sandbox
-            .as_ref()
-            .map(|backend| backend.capabilities().level)
-            .map_err(Clone::clone);
-        let metrics = Arc::new(Metrics::default());
+        let commands = level_of(&sandbox);
+        let (metrics, web) = (Arc::new(Metrics::default()), NodeWeb::new(&options)?);
         let models = Arc::new(Models::new(&options.models, &metrics.models)?);
-        let web = NodeWeb::new(&options)?;
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let contents = Contents::open(&options, store.clone()).await?;
         let (due, memory_dir) = (Hints::default(), MemoryDir::cleared(options.memory_dir()).await);
@@ -173,10 +166,7 @@ impl Engine {
             collecting: Collecting::default(),
             active: active.clone(),
             options: Arc::clone(&options),
-            sandbox: Arc::new(MeasuredSandbox {
-                backend: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
-                metrics: Arc::clone(&metrics),
-            }),
+            sandbox: MeasuredSandbox::over(sandbox, &metrics),
             web: web.clone(),
             metrics: Arc::clone(&metrics),
         });
@@ -188,7 +178,6 @@ impl Engine {
             hub: hub.clone(),
             places: places.clone(),
             callbacks: due.clone(),
-            metrics: Arc::clone(&metrics),
         };
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
@@ -200,7 +189,6 @@ impl Engine {
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
             metrics,
-            watched: Watched::default(),
             web,
             own: Own::default(),
             work,
@@ -367,7 +355,7 @@ impl Engine {
         self.0.options.mode
     }
 
-    /// Registers everything that this node and its store measure, for OpenMetrics.
+    /// Registers everything that this node and its store measure, to be shown as `OpenMetrics`.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let node = &self.0;
         node.metrics.register(registry);
@@ -376,14 +364,14 @@ impl Engine {
             places: node.options.concurrency,
             sandbox: node.places.sandbox().clone(),
         };
-        node.watched.register(own, registry);
+        node.metrics.watched.register(own, registry);
         node.store.register_metrics(registry);
     }
 
     /// Looks up what the metrics tell of the whole database, where the last look is older than a second. Returns within two
     /// seconds: a database that does not answer has its figures left out.
     pub async fn look_around(&self) {
-        self.0.watched.look(self).await;
+        self.0.metrics.watched.look(self).await;
     }
 
     /// Whether the node can take runs: database and storage answer and the node is not stopping.
@@ -483,4 +471,10 @@ impl Engine {
             tracing::warn!(%error, "the folder for working directories in memory stays");
         }
     }
+}
+
+/// What confines commands on this host, or why nothing does.
+fn level_of(sandbox: &Result<Arc<dyn Backend>, String>) -> Result<Level, String> {
+    let sandbox = sandbox.as_ref().map_err(Clone::clone)?;
+    Ok(sandbox.capabilities().level)
 }

@@ -21,7 +21,7 @@ use crate::{
     callbacks::Hints,
     clock::random,
     hub::Hub,
-    metrics::{Metrics, Renewal},
+    metrics::Renewal,
     worker::{Active, Places, StopReason, Turn},
 };
 
@@ -67,7 +67,6 @@ pub(crate) struct Lifeline {
     pub(crate) places: Places,
     pub(crate) identity: Identity,
     pub(crate) callbacks: Hints,
-    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What the last look at the store found unlike this node's own registry.
@@ -120,7 +119,7 @@ impl Lifeline {
     async fn renew(&self) -> Result<(), Error> {
         let until = self.options.clock.now() + self.options.lease;
         let renewed = self.store.heartbeat(self.identity.get(), until).await;
-        self.metrics.renewed(match &renewed {
+        self.places.metrics().renewed(match &renewed {
             Ok(()) => Renewal::Renewed,
             Err(StoreError::Fenced) => Renewal::Lost,
             Err(_) => Renewal::Failed,
@@ -172,7 +171,7 @@ impl Lifeline {
         }
         for (_, run) in ended {
             tracing::warn!(%run, "a run that cannot go on is ended as interrupted");
-            self.metrics.ended(RunStatus::Interrupted);
+            self.places.metrics().ended(RunStatus::Interrupted);
             self.hub.ended(*run);
         }
     }
@@ -231,7 +230,7 @@ impl Lifeline {
     fn go_on(&self, turn: &Turn<'_>, taken: Vec<Claim>) {
         for claim in taken {
             tracing::warn!(run = %claim.fence.run, "a run whose worker was lost is taken over");
-            self.metrics.took_over();
+            self.places.metrics().took_over();
             turn.start(claim);
         }
     }
@@ -356,13 +355,14 @@ mod tests {
         });
         let records = crate::testing::records(&store);
         let hub = Hub::new(records.clone(), CancellationToken::new());
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(crate::metrics::Metrics::default());
+        let models = Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap();
         let worker = Worker {
             records,
-            metrics: Arc::clone(&metrics),
+            metrics,
             hub: hub.clone(),
             clock: options.clock.clone(),
-            models: Arc::new(Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap()),
+            models: Arc::new(models),
             connections: Connections::new(
                 &options,
                 store.clone(),
@@ -387,7 +387,6 @@ mod tests {
             hub,
             places,
             callbacks: Hints::default(),
-            metrics,
         };
         (lifeline, claim.org, claim.fence.run, dir)
     }
