@@ -72,10 +72,9 @@ use crate::{
     files::Uploads,
     hub::Hub,
     keys::{CheckedKey, Keys},
-    metrics::{MeasuredSandbox, Metrics, Watched},
+    metrics::{MeasuredSandbox, Metrics},
     models::Models,
     news::{News, TimerBell, Wake},
-    no_sandbox::NoSandbox,
     node::{Identity, Lifeline, Watch},
     peers::{Peers, Signer},
     run_log::Records,
@@ -112,8 +111,6 @@ struct Inner {
     keys: Keys,
     models: Arc<Models>,
     metrics: Arc<Metrics>,
-    /// What is looked up when somebody asks for metrics.
-    watched: Watched,
     web: NodeWeb,
     connections: Connections,
     callbacks: Callbacks,
@@ -192,7 +189,6 @@ impl Engine {
         let commands = commands(&sandbox);
         let metrics = Arc::new(Metrics::default());
         let models = Arc::new(Models::new(&options.models, &metrics.models)?);
-        let web = NodeWeb::new(&options)?;
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let contents = Contents::open(&options, store.clone()).await?;
         let due = Hints::new(news.clone());
@@ -210,10 +206,7 @@ impl Engine {
             collecting: Collecting::default(),
             active: active.clone(),
             options: Arc::clone(&options),
-            sandbox: Arc::new(MeasuredSandbox {
-                backend: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
-                metrics: Arc::clone(&metrics),
-            }),
+            sandbox: MeasuredSandbox::over(sandbox, &metrics),
             web: web.clone(),
             metrics: Arc::clone(&metrics),
         });
@@ -225,8 +218,6 @@ impl Engine {
             hub: hub.clone(),
             places: places.clone(),
             callbacks: due.clone(),
-            wake: wake.clone(),
-            metrics: Arc::clone(&metrics),
         };
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {
@@ -238,7 +229,6 @@ impl Engine {
             keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
             models,
             metrics,
-            watched: Watched::default(),
             web,
             own: Own::default(),
             work,
@@ -426,7 +416,7 @@ impl Engine {
         self.0.options.mode
     }
 
-    /// Registers everything that this node and its store measure, for OpenMetrics.
+    /// Registers everything that this node and its store measure, to be shown as `OpenMetrics`.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let node = &self.0;
         node.metrics.register(registry);
@@ -435,14 +425,14 @@ impl Engine {
             places: node.options.concurrency,
             sandbox: node.places.sandbox().clone(),
         };
-        node.watched.register(own, registry);
+        node.metrics.watched.register(own, registry);
         node.store.register_metrics(registry);
     }
 
     /// Looks up what the metrics tell of the whole database, where the last look is older than a second. Returns within two
     /// seconds: a database that does not answer has its figures left out.
     pub async fn look_around(&self) {
-        self.0.watched.look(self).await;
+        self.0.metrics.watched.look(self).await;
     }
 
     /// Whether the node can take runs: database and storage answer and the node is not about to stop.

@@ -21,7 +21,7 @@ use crate::{
     callbacks::Hints,
     clock::random,
     hub::Hub,
-    metrics::{Metrics, Renewal},
+    metrics::Renewal,
     news::Wake,
     worker::{Active, Places, StopReason, Turn},
 };
@@ -72,7 +72,6 @@ pub(crate) struct Lifeline {
     pub(crate) identity: Identity,
     pub(crate) callbacks: Hints,
     pub(crate) wake: Wake,
-    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What the last look at the store found unlike this node's own registry.
@@ -136,7 +135,7 @@ impl Lifeline {
     async fn renew(&self) -> Result<(), Error> {
         let until = self.options.clock.now() + self.options.lease;
         let renewed = self.store.heartbeat(self.identity.get(), until).await;
-        self.metrics.renewed(match &renewed {
+        self.places.metrics().renewed(match &renewed {
             Ok(()) => Renewal::Renewed,
             Err(StoreError::Fenced) => Renewal::Lost,
             Err(_) => Renewal::Failed,
@@ -188,7 +187,7 @@ impl Lifeline {
         }
         for (_, run) in ended {
             tracing::warn!(run.id = %run, "a run that cannot go on is ended as interrupted");
-            self.metrics.ended(RunStatus::Interrupted);
+            self.places.metrics().ended(RunStatus::Interrupted);
             self.hub.ended(*run);
         }
     }
@@ -247,7 +246,7 @@ impl Lifeline {
     fn go_on(&self, turn: &Turn<'_>, taken: Vec<Claim>) {
         for claim in taken {
             tracing::warn!(run.id = %claim.fence.run, "a run whose worker was lost is taken over");
-            self.metrics.took_over();
+            self.places.metrics().took_over();
             turn.start(claim);
         }
     }
@@ -406,13 +405,14 @@ mod tests {
             crate::news::News::default(),
             CancellationToken::new(),
         );
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(crate::metrics::Metrics::default());
+        let models = Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap();
         let worker = Worker {
             records,
-            metrics: Arc::clone(&metrics),
+            metrics,
             hub: hub.clone(),
             clock: options.clock.clone(),
-            models: Arc::new(Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap()),
+            models: Arc::new(models),
             connections: Connections::new(
                 &options,
                 store.clone(),
@@ -438,7 +438,6 @@ mod tests {
             places,
             callbacks: Hints::default(),
             wake: Wake::default(),
-            metrics,
         };
         (lifeline, claim.org, claim.fence.run, dir)
     }

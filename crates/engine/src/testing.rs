@@ -110,6 +110,7 @@ async fn queued(store: &Store, (org, id): (OrgId, RunId), callback: Option<NewCa
         timeout_seconds: 60,
         labels: sortie_store::Labels::default(),
         created_at: Clock::system().now(),
+        trace: None,
     };
     match store.create_run(run).await.unwrap() {
         Created::New(run) => run.id,

@@ -20,10 +20,11 @@ use prometheus_client::{
 use sortie_api::{EventType, Micros, RunStatus, Timestamp, event::ConnectionCall, event::ToolEnd};
 use sortie_store::EventRow;
 
+use self::watched::Watched;
 pub(crate) use self::{
     models::{ModelFigures, measured},
     sandbox::MeasuredSandbox,
-    watched::{Node, Watched},
+    watched::Node,
 };
 
 /// One label.
@@ -134,6 +135,8 @@ pub(crate) struct Metrics {
     pub(crate) models: ModelFigures,
     pub(crate) sandbox_opens: Counters,
     pub(crate) sandbox_open: Histogram,
+    /// What is looked up when somebody asks.
+    pub(crate) watched: Watched,
 }
 
 impl Default for Metrics {
@@ -163,6 +166,7 @@ impl Default for Metrics {
             models: ModelFigures::default(),
             sandbox_opens: counters("outcome", &["opened", "unavailable", "failed"]),
             sandbox_open: short(),
+            watched: Watched::default(),
         };
         for status in RunStatus::ALL.into_iter().filter(|status| status.is_final()) {
             drop(

@@ -6,11 +6,25 @@ use futures_util::future::BoxFuture;
 use sortie_sandbox::{Backend, Capabilities, Error, Sandbox, Spec, Workdir};
 
 use super::Metrics;
+use crate::no_sandbox::NoSandbox;
 
 /// A backend whose sandboxes are counted.
 pub(crate) struct MeasuredSandbox {
-    pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) metrics: Arc<Metrics>,
+    backend: Arc<dyn Backend>,
+    metrics: Arc<Metrics>,
+}
+
+impl MeasuredSandbox {
+    /// Over what the host gives, or over what opens nothing and says why.
+    pub(crate) fn over(
+        sandbox: Result<Arc<dyn Backend>, String>,
+        metrics: &Arc<Metrics>,
+    ) -> Arc<dyn Backend> {
+        Arc::new(Self {
+            backend: sandbox.unwrap_or_else(|reason| Arc::new(NoSandbox::new(reason))),
+            metrics: Arc::clone(metrics),
+        })
+    }
 }
 
 impl Backend for MeasuredSandbox {

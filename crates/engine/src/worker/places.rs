@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Active, Worker};
+use crate::metrics::Metrics;
 
 /// Runs brought in one transaction.
 const BATCH: u32 = 64;
@@ -44,6 +45,11 @@ impl Places {
     /// The runs at work.
     pub(crate) fn active(&self) -> &Active {
         &self.0.worker.active
+    }
+
+    /// What the node measures.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.worker.metrics
     }
 
     /// What confines the commands of runs.

@@ -8,7 +8,7 @@ mod process;
 
 use std::{net::IpAddr, sync::Arc};
 
-use ::http::{HeaderValue, Method, Request, StatusCode, header::CONTENT_TYPE};
+use ::http::{HeaderValue, Method, Request, header::CONTENT_TYPE};
 use axum::{body::Body, response::Response};
 use prometheus_client::{
     encoding::text::{encode_eof, encode_registry},
@@ -21,11 +21,11 @@ pub(crate) use self::http::{HttpMetrics, OpenStream, Refused, tell_route};
 use self::process::Process;
 use crate::{
     connections::Answers,
-    kit::{ApiError, ApiResult},
+    kit::{ApiError, ApiResult, Fault},
     routes,
 };
 
-/// What the text is (OpenMetrics 1.0, "Text format"); Prometheus reads it since 2.5.
+/// What the text is (`OpenMetrics` 1.0, "Text format"); Prometheus reads it since 2.5.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Everything that is measured, ready to be written.
@@ -88,11 +88,10 @@ impl Answers for Exposition {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return ApiError::method_not_allowed().into_response();
         }
-        let answer = self.answer().await.into_response();
-        if answer.status() == StatusCode::OK {
-            return answer;
+        let mut answer = self.answer().await.into_response();
+        if let Some(Fault(chain)) = answer.extensions_mut().remove::<Fault>() {
+            tracing::error!(error = %chain, "the metrics could not be written");
         }
-        tracing::error!("the metrics could not be written");
         answer
     }
 }

@@ -51,7 +51,7 @@ pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json
 
 /// Metrics
 ///
-/// What the node measures, as OpenMetrics text for Prometheus. Nothing in it names an organization or shows anything of its
+/// What the node measures, as `OpenMetrics` text for Prometheus. Nothing in it names an organization or shows anything of its
 /// runs. Needs no key and is not counted against the rate limit. An engine that listens for it elsewhere
 /// (`metrics_listen`) does not have it here.
 #[utoipa::path(

@@ -92,14 +92,10 @@ async fn until(client: &Client, wanted: impl Fn(&Reading) -> Result<bool>) -> Re
 /// What is said where nobody but the organization is to hear it.
 const MARKER: &str = "wolpertinger";
 
-async fn what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about(
-    database: Database,
-) -> Checked {
-    let options = NodeOptions::default().env("SORTIE_COMPUTE_MICROS_PER_SECOND", "1000000");
-    let node = node_with(database, options).await?;
-    let client = node.client()?;
+/// Has a node do something of everything. What must not be in its figures.
+async fn live_through(client: &Client) -> Result<Vec<String>> {
     let (receiver, service) = (CallbackReceiver::start(MARKER).await?, Service::start().await?);
-    let mut told = vec![node.key().to_owned(), MARKER.to_owned()];
+    let mut told = vec![MARKER.to_owned()];
 
     let mut request = commands(&[&format!("echo {MARKER}"), "exit 3"]);
     request["callback"] = json!({"url": receiver.url(), "secret": MARKER});
@@ -112,12 +108,12 @@ async fn what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about
         .complete(&json!({"prompt": MARKER, "input": {"a": MARKER}, "shell": false}))
         .await?;
     assert_eq!(answered.status, RunStatus::Succeeded);
-    let waiting = at_work(&client).await?;
+    let waiting = at_work(client).await?;
     client.cancel(&waiting.id.to_string()).await?;
-    settled(&client, &waiting.id.to_string()).await?;
+    settled(client, &waiting.id.to_string()).await?;
     let definition = json!({"type": "http", "url": format!("{}/echo", service.url()),
         "auth": {"type": "bearer", "token": format!("token-{MARKER}")}});
-    put(&client, MARKER, &definition).await?.expect(201)?;
+    put(client, MARKER, &definition).await?.expect(201)?;
     let request = calls(
         &[(
             &format!("{MARKER}__request"),
@@ -143,9 +139,91 @@ async fn what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about
     for id in ["organization_id", "key_id"] {
         told.push(me[id].as_str().context(id)?.to_owned());
     }
+    Ok(told)
+}
 
-    let delivered = "sortie_callback_attempts_total{outcome=\"delivered\"}";
-    let reading = until(&client, |reading| Ok(reading.get(delivered)? > 0.0)).await?;
+const DELIVERED: &str = "sortie_callback_attempts_total{outcome=\"delivered\"}";
+
+/// What [`live_through`] amounts to.
+const COUNTED: &[(&str, f64)] = &[
+    ("sortie_ready", 1.0),
+    ("sortie_store_up", 1.0),
+    ("sortie_runs_accepted_total{trigger=\"api\"}", 4.0),
+    ("sortie_runs_finished_total{status=\"succeeded\"}", 2.0),
+    ("sortie_runs_finished_total{status=\"failed\"}", 1.0),
+    ("sortie_runs_finished_total{status=\"cancelled\"}", 1.0),
+    ("sortie_run_duration_seconds_count{status=\"succeeded\"}", 2.0),
+    ("sortie_dispatch_delay_seconds_count", 4.0),
+    ("sortie_budget_refusals_total", 1.0),
+    ("sortie_tool_call_duration_seconds_count{tool=\"shell\"}", 2.0),
+    ("sortie_tool_call_duration_seconds_count{tool=\"http\"}", 1.0),
+    ("sortie_tool_errors_total{tool=\"shell\"}", 1.0),
+    ("sortie_connection_calls_total{kind=\"http\",status=\"2xx\"}", 1.0),
+    ("sortie_sandbox_opens_total{outcome=\"opened\"}", 1.0),
+    (DELIVERED, 1.0),
+    ("sortie_callbacks_waiting", 0.0),
+    ("sortie_uploads_total", 1.0),
+    ("sortie_upload_bytes_total", 12.0),
+    ("sortie_runs_open{status=\"queued\"}", 0.0),
+    ("sortie_runs_at_work", 0.0),
+    ("sortie_streams_open", 0.0),
+    (
+        "sortie_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"2xx\"}",
+        4.0,
+    ),
+    (
+        "sortie_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"4xx\"}",
+        1.0,
+    ),
+    (
+        "sortie_http_requests_total{method=\"GET\",route=\"none\",status=\"4xx\"}",
+        1.0,
+    ),
+    (
+        "sortie_http_requests_total{method=\"PUT\",route=\"/v1/workflows/{name}\",status=\"2xx\"}",
+        1.0,
+    ),
+    (
+        "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"error\"}",
+        1.0,
+    ),
+    (
+        "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"given_up\"}",
+        1.0,
+    ),
+    (
+        "sortie_model_errors_total{provider=\"sortie\",model=\"runbook\",kind=\"request\"}",
+        1.0,
+    ),
+];
+
+/// What it leaves more than nothing of.
+const THERE: &[&str] = &[
+    "sortie_run_cost_micros_total",
+    "sortie_events_recorded_total",
+    "sortie_event_lag_seconds_count",
+    "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"ok\"}",
+    "sortie_model_call_duration_seconds_count{provider=\"sortie\",model=\"runbook\"}",
+    "sortie_sandbox_open_duration_seconds_sum",
+    "sortie_store_commit_seconds_count",
+    "sortie_store_group_commands_sum",
+    "sortie_lease_renewals_total{outcome=\"renewed\"}",
+    "sortie_lease_remaining_seconds",
+    "process_resident_memory_bytes",
+    "process_cpu_seconds_total",
+    "process_open_fds",
+    "process_start_time_seconds",
+];
+
+async fn what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about(
+    database: Database,
+) -> Checked {
+    let options = NodeOptions::default().env("SORTIE_COMPUTE_MICROS_PER_SECOND", "1000000");
+    let node = node_with(database, options).await?;
+    let client = node.client()?;
+    let mut told = live_through(&client).await?;
+    told.push(node.key().to_owned());
+    let reading = until(&client, |reading| Ok(reading.get(DELIVERED)? > 0.0)).await?;
     for secret in &told {
         ensure!(
             !reading.text.contains(secret.as_str()),
@@ -153,75 +231,10 @@ async fn what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about
             reading.text
         );
     }
-    for (series, value) in [
-        ("sortie_ready", 1.0),
-        ("sortie_store_up", 1.0),
-        ("sortie_runs_accepted_total{trigger=\"api\"}", 4.0),
-        ("sortie_runs_finished_total{status=\"succeeded\"}", 2.0),
-        ("sortie_runs_finished_total{status=\"failed\"}", 1.0),
-        ("sortie_runs_finished_total{status=\"cancelled\"}", 1.0),
-        ("sortie_run_duration_seconds_count{status=\"succeeded\"}", 2.0),
-        ("sortie_dispatch_delay_seconds_count", 4.0),
-        ("sortie_budget_refusals_total", 1.0),
-        ("sortie_tool_call_duration_seconds_count{tool=\"shell\"}", 2.0),
-        ("sortie_tool_call_duration_seconds_count{tool=\"http\"}", 1.0),
-        ("sortie_tool_errors_total{tool=\"shell\"}", 1.0),
-        ("sortie_connection_calls_total{kind=\"http\",status=\"2xx\"}", 1.0),
-        ("sortie_sandbox_opens_total{outcome=\"opened\"}", 1.0),
-        (delivered, 1.0),
-        ("sortie_callbacks_waiting", 0.0),
-        ("sortie_uploads_total", 1.0),
-        ("sortie_upload_bytes_total", 12.0),
-        ("sortie_runs_open{status=\"queued\"}", 0.0),
-        ("sortie_runs_at_work", 0.0),
-        ("sortie_streams_open", 0.0),
-        (
-            "sortie_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"2xx\"}",
-            4.0,
-        ),
-        (
-            "sortie_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"4xx\"}",
-            1.0,
-        ),
-        (
-            "sortie_http_requests_total{method=\"GET\",route=\"none\",status=\"4xx\"}",
-            1.0,
-        ),
-        (
-            "sortie_http_requests_total{method=\"PUT\",route=\"/v1/workflows/{name}\",status=\"2xx\"}",
-            1.0,
-        ),
-        (
-            "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"error\"}",
-            1.0,
-        ),
-        (
-            "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"given_up\"}",
-            1.0,
-        ),
-        (
-            "sortie_model_errors_total{provider=\"sortie\",model=\"runbook\",kind=\"request\"}",
-            1.0,
-        ),
-    ] {
-        assert_eq!(reading.get(series)?, value, "{series}\n{}", reading.text);
+    for (series, value) in COUNTED {
+        assert_eq!(reading.get(series)?, *value, "{series}\n{}", reading.text);
     }
-    for series in [
-        "sortie_run_cost_micros_total",
-        "sortie_events_recorded_total",
-        "sortie_event_lag_seconds_count",
-        "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"ok\"}",
-        "sortie_model_call_duration_seconds_count{provider=\"sortie\",model=\"runbook\"}",
-        "sortie_sandbox_open_duration_seconds_sum",
-        "sortie_store_commit_seconds_count",
-        "sortie_store_group_commands_sum",
-        "sortie_lease_renewals_total{outcome=\"renewed\"}",
-        "sortie_lease_remaining_seconds",
-        "process_resident_memory_bytes",
-        "process_cpu_seconds_total",
-        "process_open_fds",
-        "process_start_time_seconds",
-    ] {
+    for series in THERE {
         ensure!(reading.get(series)? > 0.0, "{series}\n{}", reading.text);
     }
     assert_eq!(

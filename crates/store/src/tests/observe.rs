@@ -1,10 +1,5 @@
 //! What operators watch of the database.
 
-#![expect(
-    clippy::float_cmp,
-    reason = "what is compared are counts, which are whole numbers"
-)]
-
 use std::time::Duration;
 
 use prometheus_client::{encoding::text::encode, registry::Registry};

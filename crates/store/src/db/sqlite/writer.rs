@@ -114,9 +114,9 @@ impl Writer {
                 }
             }
         }
-        let began = Instant::now();
+        let since = Instant::now();
         self.commit()?;
-        self.metrics.committed(settled.len(), began.elapsed());
+        self.metrics.committed(settled.len(), since.elapsed());
         Ok(())
     }
 
