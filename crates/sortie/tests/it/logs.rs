@@ -48,9 +48,7 @@ async fn every_line_is_an_object_and_says_whose_it_is(database: Database) -> Che
         .client()?
         .with_header("traceparent", HeaderValue::from_str(&parent)?)
         .with_header("x-request-id", HeaderValue::from_static("req-of-the-test"));
-    let created = client
-        .post("/v1/admin/keys", &json!({"name": "new"}))
-        .await?;
+    let created = client.post("/v1/admin/keys", &json!({"name": "new"})).await?;
     created.expect(201)?;
     let request = json!({"prompt": "x", "callback": {"url": receiver.url(), "secret": "shared"}});
     let run = client.create(&request).await?.id.to_string();
