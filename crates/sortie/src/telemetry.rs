@@ -125,16 +125,24 @@ mod nothing {
     use tracing_subscriber::layer::Identity;
 
     use super::Traces;
-    use crate::{config::Config, failure::Result};
+    use crate::{
+        config::Config,
+        failure::{Exit, Failure, Result},
+    };
 
     /// The export of spans in a build without one.
     pub(crate) struct Telemetry;
 
     impl Telemetry {
-        /// The configuration has refused to export any.
-        #[expect(clippy::unnecessary_wraps, reason = "as in a build that exports")]
-        pub(crate) fn start(_config: &Config) -> Result<(Self, Identity)> {
-            Ok((Self, Identity::new()))
+        /// Refuses to start where spans are to be exported.
+        pub(crate) fn start(config: &Config) -> Result<(Self, Identity)> {
+            match config.traces {
+                Some(_) => Err(Failure::new(
+                    Exit::Configuration,
+                    "traces.endpoint: this build of sortie exports no traces",
+                )),
+                None => Ok((Self, Identity::new())),
+            }
         }
 
         /// What the node joins traces with.

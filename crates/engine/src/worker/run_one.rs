@@ -345,6 +345,7 @@ impl Attempt<'_> {
             .store()
             .settle_run(run, attempt, cost, rest.new.usage)
             .await
+            .inspect(|()| traces::ended(RunStatus::Cancelled))
     }
 
     fn budget(&self) -> BudgetSpec {

@@ -40,10 +40,6 @@ pub(crate) struct TraceSettings {
 
 /// Which traces are exported.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(
-    not(feature = "otel"),
-    expect(dead_code, reason = "without the feature, asking for traces is refused")
-)]
 pub(crate) struct Sampler {
     /// Whether a trace that comes from a client is as its parent says.
     pub(crate) follows_parent: bool,
@@ -60,9 +56,6 @@ impl Reader<'_> {
         let Some(base) = self.base_url("traces.endpoint")?.filter(|_| !off) else {
             return Ok(None);
         };
-        if cfg!(not(feature = "otel")) {
-            return Err(self.wrong("traces.endpoint", "this build of sortie exports no traces"));
-        }
         for name in [
             "OTEL_EXPORTER_OTLP_PROTOCOL",
             "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
@@ -134,5 +127,96 @@ impl Reader<'_> {
             })
             .collect::<Option<_>>()
             .ok_or_else(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, SandboxPolicy, layers::Layers};
+
+    const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/");
+
+    fn of(variables: &[(&str, &str)]) -> Result<Option<TraceSettings>, Error> {
+        let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let environment: Environment = variables.iter().map(text).collect();
+        let mut layers = Layers::defaults()?;
+        layers.add_environment(&environment)?;
+        Config::from_layers(layers, &environment, SandboxPolicy::Required).map(|config| config.traces)
+    }
+
+    #[test]
+    fn nothing_is_exported_unless_an_address_is_named_and_the_export_is_on() {
+        assert!(of(&[]).unwrap().is_none());
+        assert!(of(&[ENDPOINT, ("OTEL_SDK_DISABLED", "True")]).unwrap().is_none());
+        assert!(of(&[ENDPOINT, ("OTEL_SDK_DISABLED", "no")]).unwrap().is_some());
+    }
+
+    #[test]
+    fn the_standard_variables_are_read_and_ours_win() {
+        let settings = of(&[
+            ENDPOINT,
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=x%20y, b=1=2"),
+            ("OTEL_SERVICE_NAME", "theirs"),
+            ("SORTIE_TRACES_SERVICE_NAME", "ours"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "k=v"),
+            ("OTEL_TRACES_SAMPLER", "traceidratio"),
+            ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
+        ]);
+        let settings = settings.unwrap().unwrap();
+        assert_eq!(settings.endpoint.as_str(), "http://collector:4318/v1/traces");
+        let headers: Vec<_> = settings
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose()))
+            .collect();
+        assert_eq!(headers, [("a", "x y"), ("b", "1=2")]);
+        assert_eq!(settings.service_name, "ours");
+        assert_eq!(settings.resource, [("k".to_owned(), "v".to_owned())]);
+        let expected = Sampler {
+            follows_parent: false,
+            share: 0.25,
+        };
+        assert_eq!(settings.sampler, expected);
+        assert!(!format!("{settings:?}").contains("x y"));
+    }
+
+    #[test]
+    fn a_sampler_is_one_of_six_and_its_share_a_share() {
+        for (name, follows_parent, share) in [
+            ("always_on", false, 1.0),
+            ("always_off", false, 0.0),
+            ("parentbased_always_off", true, 0.0),
+            ("parentbased_traceidratio", true, 0.5),
+        ] {
+            let variables = [
+                ENDPOINT,
+                ("OTEL_TRACES_SAMPLER", name),
+                ("OTEL_TRACES_SAMPLER_ARG", "0.5"),
+            ];
+            let sampler = of(&variables).unwrap().unwrap().sampler;
+            assert_eq!(
+                sampler,
+                Sampler {
+                    follows_parent,
+                    share
+                },
+                "{name}"
+            );
+        }
+        for (name, value) in [
+            ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+            ("SORTIE_TRACES_SAMPLER_ARG", "2"),
+            ("SORTIE_TRACES_SAMPLER_ARG", "nan"),
+        ] {
+            let variables = [ENDPOINT, ("SORTIE_TRACES_SAMPLER", "traceidratio"), (name, value)];
+            let variables = if name.starts_with("OTEL") {
+                &[variables[0], variables[2]][..]
+            } else {
+                &variables[..]
+            };
+            let error = of(variables).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
     }
 }
