@@ -7,7 +7,8 @@ use crate::{
     connection::Connection,
     load::{complete, complete_for, per_second, request},
     machine::bare_spawn,
-    report::Report,
+    process::{cpu, cpu_each},
+    report::{Limit, Report},
     samples::{Millis, Samples},
 };
 
@@ -22,17 +23,27 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let node = bench.node().await?;
     let one = request("```sh\ntrue\n```\n");
     for concurrency in [1, 16] {
-        let done = complete_for(&node, concurrency, bench.seconds, one.clone())
-            .await?
-            .done;
-        let rate = per_second(done.len(), bench.seconds)?;
+        let before = cpu(&node)?;
+        let done = complete_for(&[&node], concurrency, bench.seconds, {
+            let one = one.clone();
+            move || one.clone()
+        })
+        .await?;
+        let rate = per_second(done.completed, bench.seconds)?;
+        if concurrency > 1 {
+            report.against(Limit::Processes, "runs with one shell command, 16 at once", rate);
+        }
+        report.add(
+            format!("… CPU of the node a run with shell, {concurrency} at once"),
+            Millis(cpu_each(&node, before, done.completed, bench.seconds)?).to_string(),
+        );
         report.add(
             format!("runs with one shell command, {concurrency} at once"),
             format!("{rate:.0}/s"),
         );
         report.add(
             format!("… POST to `done` with shell, p50 / p99, {concurrency} at once"),
-            done.to_string(),
+            done.done.to_string(),
         );
     }
     let many = request(&"```sh\ntrue\n```\n".repeat(usize::try_from(COMMANDS)?));

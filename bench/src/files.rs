@@ -2,13 +2,14 @@
 
 use std::{fs, time::Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use sortie_api::File;
 use sortie_testkit::Node;
 
 use crate::{
     Bench,
-    memory::{mebibytes, resident},
+    memory::mebibytes,
+    process::{highest, resident},
     report::Report,
 };
 
@@ -72,15 +73,4 @@ fn plain_copy(node: &Node, content: &[u8]) -> Result<f64> {
     fs::remove_file(source)?;
     fs::remove_file(target)?;
     Ok(rate)
-}
-
-/// The most memory that the node's process ever had, in bytes.
-fn highest(node: &Node) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", node.pid()?))?;
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .context("no VmHWM")?;
-    let kib: u64 = line.split_whitespace().nth(1).context("no figure")?.parse()?;
-    Ok(kib * 1024)
 }

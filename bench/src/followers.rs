@@ -1,93 +1,206 @@
-//! A thousand followers: of one run, and of a run each. What counts is how late they are told the end.
+//! Thousands of followers: of one run, and of a run each. What counts is how late they are told the end.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::{Context, Result, ensure};
-use bytes::Bytes;
-use http::Method;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use rustix::process::{Resource, getrlimit};
 use sortie_api::Run;
-use sortie_testkit::Node;
-use tokio::task::JoinSet;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::Semaphore,
+    task::JoinSet,
+};
 
 use crate::{
-    Bench, connection::Connection, load::contains, memory::start_waiting, report::Report, samples::Samples,
+    Bench,
+    load::contains,
+    memory::{mebibytes, start_waiting},
+    process::{highest, open_files, resident},
+    report::{Limit, Report},
+    samples::Samples,
 };
 
 /// Followers at once.
-const FOLLOWERS: usize = 1_000;
+const FEW: usize = 1_000;
+const MANY: usize = 10_000;
 
-/// One run, followed by all.
-pub(crate) async fn on_one_run(bench: &Bench, report: &mut Report) -> Result<()> {
-    if !report.wants("followers") {
+/// Open files that a process needs beside those of its followers.
+const BESIDE: u64 = 1_000;
+
+/// Streams that are opened at the same time.
+const OPENING: usize = 200;
+
+/// How long the runs of few followers last, and those of many, in milliseconds.
+const SHORT: u64 = 8_000;
+const LONG: u64 = 40_000;
+
+/// Over how long the runs of many followers end, in milliseconds.
+const SPREAD: u64 = 20_000;
+
+/// Measures all of it.
+pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    if report.wants("1,000 followers") {
+        on_one_run(bench, report, FEW, SHORT).await?;
+        each_on_its_own(bench, report, FEW, (SHORT, 0)).await?;
+    }
+    if !report.wants("10,000 followers") {
         return Ok(());
     }
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let needed = u64::try_from(MANY)? + BESIDE;
+    if most < needed {
+        let why = format!("needs {needed} open files in each process; the limit is {most}");
+        report.add("lag of the last event, 10,000 followers", why);
+        return Ok(());
+    }
+    on_one_run(bench, report, MANY, LONG / 2).await?;
+    each_on_its_own(bench, report, MANY, (LONG, SPREAD)).await
+}
+
+fn name(count: usize) -> String {
+    format!("{},000 followers", count / 1_000)
+}
+
+fn prompt(millis: u64) -> String {
+    format!("```wait {millis}\n```\n")
+}
+
+/// One run, followed by all.
+async fn on_one_run(bench: &Bench, report: &mut Report, count: usize, lasts: u64) -> Result<()> {
     let node = bench.node().await?;
-    let run = start_waiting(&node, 1, "```wait 8000\n```\n")
+    let before = resident(&node)?;
+    let run = start_waiting(&node, 1, &prompt(lasts))
         .await?
         .pop()
         .context("no run")?;
-    let lag = follow(&node, vec![run; FOLLOWERS]).await?;
+    let followers = Followers::open(node.address()?, node.key(), vec![run; count]).await?;
+    let (held, files) = (resident(&node)?.saturating_sub(before), open_files(&node)?);
+    let lag = followers.lags().await?;
+    let name = format!("lag of the last event, {} on one run", name(count));
+    let fan_out = f64::from(u32::try_from(count)?) / lag.percentile(99).as_secs_f64();
+    report.against(Limit::Messages, name.clone(), fan_out);
+    report.add(format!("{name}, p50 / p99"), lag.to_string());
     report.add(
-        "lag of the last event, 1,000 followers on one run, p50 / p99",
-        lag.to_string(),
+        format!("… memory of all {count} streams, and open files of the node"),
+        format!("{}, {files}", mebibytes(held)?),
     );
     Ok(())
 }
 
-/// A run each, all of which end at about the same time.
-pub(crate) async fn each_on_its_own(bench: &Bench, report: &mut Report) -> Result<()> {
-    if !report.wants("followers") {
-        return Ok(());
-    }
+/// A run each, which end at about the same time, or over some time.
+async fn each_on_its_own(
+    bench: &Bench,
+    report: &mut Report,
+    count: usize,
+    (lasts, spread): (u64, u64),
+) -> Result<()> {
     let node = bench.node().await?;
-    let runs = start_waiting(&node, FOLLOWERS, "```wait 8000\n```\n").await?;
-    let lag = follow(&node, runs).await?;
+    let parts = if spread == 0 { 1 } else { 20 };
+    let mut runs = Vec::with_capacity(count);
+    for part in 0..parts {
+        let lasts = lasts + spread * part / parts;
+        let share = count / usize::try_from(parts)?;
+        runs.extend(start_waiting(&node, share, &prompt(lasts)).await?);
+    }
+    let followers = Followers::open(node.address()?, node.key(), runs).await?;
+    let lag = followers.lags().await?;
+    let when = if spread == 0 { "at once" } else { "over 20 s" };
+    let name = format!(
+        "lag of the last event, {} on a run each, ending {when}",
+        name(count)
+    );
+    report.add(format!("{name}, p50 / p99"), lag.to_string());
     report.add(
-        "lag of the last event, 1,000 followers on 1,000 runs, p50 / p99",
-        lag.to_string(),
+        format!("… highest memory of the node, {count} runs and streams"),
+        mebibytes(highest(&node)?)?,
     );
     Ok(())
 }
 
-async fn follow(node: &Node, runs: Vec<String>) -> Result<Samples> {
-    let mut followers = JoinSet::new();
-    for run in runs {
-        let mut connection = Connection::to(node)?;
-        followers.spawn(async move {
-            let path = format!("/v1/runs/{run}/events");
-            let response = connection.send(Method::GET, &path, Bytes::new()).await?;
-            ensure!(response.status() == 200, "{path}: {}", response.status());
-            lag(response.into_body()).await
-        });
+/// Streams that are open: bare sockets, so that reading them takes next to nothing from the node's cores.
+pub(crate) struct Followers(Vec<TcpStream>);
+
+impl Followers {
+    /// Opens a stream for each of these runs, and returns when all of them have begun.
+    pub(crate) async fn open(address: SocketAddr, key: &str, runs: Vec<String>) -> Result<Self> {
+        let turns = Arc::new(Semaphore::new(OPENING));
+        let mut opening = JoinSet::new();
+        for run in runs {
+            let (turns, request) = (
+                Arc::clone(&turns),
+                format!(
+                    "GET /v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\r\n"
+                ),
+            );
+            opening.spawn(async move {
+                let _turn = turns.acquire().await?;
+                let mut socket = TcpStream::connect(address).await.context("cannot connect")?;
+                socket.write_all(request.as_bytes()).await?;
+                let mut read = Vec::new();
+                while !contains(&read, b"\"status\":\"running\"") {
+                    let count = socket.read_buf(&mut read).await?;
+                    ensure!(count > 0, "a stream ended: {}", String::from_utf8_lossy(&read));
+                }
+                ensure!(
+                    !contains(&read, b"event: done"),
+                    "a run ended before all had its stream"
+                );
+                Ok(socket)
+            });
+        }
+        let mut open = Vec::new();
+        while let Some(socket) = opening.join_next().await {
+            open.push(socket??);
+        }
+        Ok(Self(open))
     }
-    let mut samples = Samples::default();
-    while let Some(lag) = followers.join_next().await {
-        samples.add(lag??);
+
+    /// How long after its run's `finished_at` each one reads `done`. Both clocks are this machine's; `finished_at` is
+    /// cut to the millisecond, so that a lag is shown up to 1 ms too long.
+    pub(crate) async fn lags(self) -> Result<Samples> {
+        let mut followers = JoinSet::new();
+        for socket in self.0 {
+            followers.spawn(end(socket));
+        }
+        let mut ends = Vec::new();
+        while let Some(end) = followers.join_next().await {
+            ends.push(end??);
+        }
+        // What was read is looked into when all is read.
+        let mut samples = Samples::default();
+        for (at, read) in ends {
+            let text = std::str::from_utf8(&read)?;
+            let done = text
+                .rsplit_once("event: done\ndata: ")
+                .and_then(|(_, data)| data.lines().next())
+                .context("no data of done")?;
+            let run: Run = serde_json::from_str(done)?;
+            let finished = run.finished_at.context("done without finished_at")?.as_micros();
+            samples.add(at.saturating_sub(Duration::from_micros(u64::try_from(finished)?)));
+        }
+        Ok(samples)
     }
-    Ok(samples)
 }
 
-/// How long after the run's `finished_at` its `done` is here. Both clocks are this machine's; `finished_at` is cut
-/// to the millisecond, so that a lag is shown up to 1 ms too long.
-async fn lag(mut body: Incoming) -> Result<Duration> {
-    let mut read = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(bytes) = frame?.into_data() else { continue };
-        read.extend_from_slice(&bytes);
-        if contains(&read, b"event: done") && read.ends_with(b"\n\n") {
+/// When `done` was read, since 1970, and what was read with it.
+async fn end(mut socket: TcpStream) -> Result<(Duration, Vec<u8>)> {
+    let mut read = Vec::with_capacity(4096);
+    loop {
+        let count = socket.read_buf(&mut read).await?;
+        ensure!(count > 0, "the stream ended without done");
+        let behind = read.windows(12).position(|window| window == b"event: done\n");
+        if behind.is_some_and(|at| contains(read.get(at..).unwrap_or_default(), b"\n\n")) {
             #[expect(
                 clippy::disallowed_methods,
                 reason = "the lag is between two readings of the machine's clock"
             )]
             let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-            let text = std::str::from_utf8(&read)?;
-            let done = text.rsplit("data: ").next().context("no data")?;
-            let run: Run = serde_json::from_str(done.trim())?;
-            let finished = run.finished_at.context("done without finished_at")?.as_micros();
-            return Ok(now.saturating_sub(Duration::from_micros(u64::try_from(finished)?)));
+            return Ok((now, read));
         }
     }
-    anyhow::bail!("the stream ended without done")
 }

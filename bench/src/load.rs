@@ -11,15 +11,32 @@ use sortie_api::Run;
 use sortie_testkit::{Node, NodeOptions};
 use tokio::task::JoinSet;
 
-use crate::{Bench, connection::Connection, report::Report, samples::Samples};
+use crate::{
+    Bench,
+    connection::Connection,
+    process::{cpu, cpu_each},
+    report::{Limit, Report},
+    samples::{Millis, Samples},
+};
 
 /// Not measured: connections open, caches fill.
 const WARM_UP: Duration = Duration::from_secs(1);
+
+/// What a create writes: the run, its definition, its place in the queue, its first event.
+const ROWS_OF_A_CREATE: f64 = 4.0;
+
+/// What a tool-free run writes from its creation to its end, rows that are changed or deleted counted as such.
+pub(crate) const ROWS_OF_A_RUN: f64 = 17.0;
+
+/// The POST, and the stream.
+pub(crate) const REQUESTS_OF_A_RUN: f64 = 2.0;
 
 /// The moments of one run, from the first byte of the request.
 pub(crate) struct Moments {
     /// The 202 was read.
     pub(crate) acknowledged: Duration,
+    /// The event that says `starting` was read: a node had claimed it.
+    pub(crate) starting: Duration,
     /// The event that says `running` was read.
     pub(crate) running: Duration,
     /// `done` was read.
@@ -50,10 +67,13 @@ pub(crate) async fn complete(
         .await?
         .into_body();
     let mut read = Vec::new();
-    let mut running = None;
+    let (mut starting, mut running) = (None, None);
     while let Some(frame) = body.frame().await {
         if let Ok(bytes) = frame?.into_data() {
             read.extend_from_slice(&bytes);
+            if starting.is_none() && contains(&read, br#""status":"starting""#) {
+                starting = Some(begun.elapsed());
+            }
             if running.is_none() && contains(&read, br#""status":"running""#) {
                 running = Some(begun.elapsed());
             }
@@ -71,6 +91,7 @@ pub(crate) async fn complete(
     );
     Ok(Moments {
         acknowledged,
+        starting: starting.context("never starting")?,
         running: running.context("never running")?,
         done: begun.elapsed(),
     })
@@ -93,15 +114,17 @@ pub(crate) async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
     let _: Run = connection
         .call(Method::POST, "/v1/runs", request("```wait 3000000\n```\n"), 202)
         .await?;
-    let (per_second, samples) = create_for(&node, bench.seconds).await?;
+    let (per_second, samples) = create_for(&[&node], bench.seconds).await?;
     report.add(
         "creates acknowledged, runs stay queued, 64 at once",
         format!("{per_second:.0}/s"),
     );
+    report.against(Limit::Requests, "creates, 64 at once", per_second);
+    report.against(Limit::Rows, "creates, 64 at once", per_second * ROWS_OF_A_CREATE);
     report.add("… POST to 202, p50 / p99", samples.to_string());
     drop(node);
     let node = bench.node().await?;
-    let (per_second, _) = create_for(&node, bench.seconds).await?;
+    let (per_second, _) = create_for(&[&node], bench.seconds).await?;
     report.add(
         "creates acknowledged while the runs are worked on, 64 at once",
         format!("{per_second:.0}/s"),
@@ -109,12 +132,13 @@ pub(crate) async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-async fn create_for(node: &Node, seconds: u64) -> Result<(f64, Samples)> {
+/// 64 clients that post one run after another, in turn to these nodes.
+pub(crate) async fn create_for(nodes: &[&Node], seconds: u64) -> Result<(f64, Samples)> {
     let from = Instant::now() + WARM_UP;
     let to = from + Duration::from_secs(seconds);
     let request = request("hello");
     let mut clients = JoinSet::new();
-    for _ in 0..64 {
+    for node in nodes.iter().cycle().take(64) {
         let (mut connection, request) = (Connection::to(node)?, request.clone());
         clients.spawn(async move {
             let mut samples = Samples::default();
@@ -144,10 +168,16 @@ pub(crate) async fn runs(bench: &Bench, report: &mut Report, concurrency: usize)
         return Ok(());
     }
     let node = bench.node().await?;
-    let done = complete_for(&node, concurrency, bench.seconds, request("hello")).await?;
+    let before = cpu(&node)?;
+    let done = complete_for(&[&node], concurrency, bench.seconds, || request("hello")).await?;
+    let each = cpu_each(&node, before, done.completed, bench.seconds)?;
+    let rate = per_second(done.completed, bench.seconds)?;
+    report.against(Limit::Requests, name.clone(), rate * REQUESTS_OF_A_RUN);
+    report.against(Limit::Rows, name.clone(), rate * ROWS_OF_A_RUN);
+    report.add(name, format!("{rate:.0}/s"));
     report.add(
-        name,
-        format!("{:.0}/s", per_second(done.done.len(), bench.seconds)?),
+        format!("… CPU of the node a run, {concurrency} at once"),
+        Millis(each).to_string(),
     );
     report.add(
         format!("… POST to 202, p50 / p99, {concurrency} at once"),
@@ -167,40 +197,47 @@ pub(crate) async fn runs(bench: &Bench, report: &mut Report, concurrency: usize)
 /// What a load of complete runs showed.
 #[derive(Default)]
 pub(crate) struct Loaded {
+    /// Runs that ended within the time.
+    pub(crate) completed: usize,
     acknowledged: Samples,
     running: Samples,
-    /// One per complete run.
+    /// One per run that began after the warm-up.
     pub(crate) done: Samples,
 }
 
-/// Clients that each do one run after another.
+/// Clients that each do one run after another, in turn on these nodes. Those that began in the warm-up count for the
+/// rate and not for the times: they met connections that were still to be made and statements still to be prepared.
 pub(crate) async fn complete_for(
-    node: &Node,
+    nodes: &[&Node],
     concurrency: usize,
     seconds: u64,
-    request: Bytes,
+    request: impl Fn() -> Bytes + Clone + Send + 'static,
 ) -> Result<Loaded> {
     let from = Instant::now() + WARM_UP;
     let to = from + Duration::from_secs(seconds);
     let mut clients = JoinSet::new();
-    for _ in 0..concurrency {
+    for node in nodes.iter().cycle().take(concurrency) {
         let (mut creating, mut following) = (Connection::to(node)?, Connection::to(node)?);
         let request = request.clone();
         clients.spawn(async move {
-            let mut all = Vec::new();
+            let (mut all, mut completed) = (Vec::new(), 0);
             while Instant::now() < to {
-                let moments = complete(&mut creating, &mut following, &request).await?;
+                let begun = Instant::now();
+                let moments = complete(&mut creating, &mut following, &request()).await?;
                 let ended = Instant::now();
-                if ended >= from && ended < to {
+                completed += usize::from(ended >= from && ended < to);
+                if begun >= from {
                     all.push(moments);
                 }
             }
-            Ok::<_, anyhow::Error>(all)
+            Ok::<_, anyhow::Error>((all, completed))
         });
     }
     let mut loaded = Loaded::default();
-    while let Some(moments) = clients.join_next().await {
-        for moments in moments?? {
+    while let Some(client) = clients.join_next().await {
+        let (all, completed) = client??;
+        loaded.completed += completed;
+        for moments in all {
             loaded.acknowledged.add(moments.acknowledged);
             loaded.running.add(moments.running);
             loaded.done.add(moments.done);

@@ -16,7 +16,12 @@ use http_body_util::BodyExt;
 use sortie_testkit::serve::Serving;
 use tokio::task::JoinSet;
 
-use crate::{connection::Connection, report::Report, samples::Samples};
+use crate::{
+    connection::Connection,
+    limits,
+    report::{Limit, Report},
+    samples::Samples,
+};
 
 /// How long each of these is tried.
 const TRIED: Duration = Duration::from_secs(2);
@@ -35,11 +40,10 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     );
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     report.add("kernel", release.trim());
-    if report.wants("hello") {
-        report.add(
-            "axum hello, 64 connections",
-            format!("{:.0} requests/s", hello().await?),
-        );
+    if report.wants("hello") || report.wants("limit") {
+        let rate = hello().await?;
+        report.add("axum hello, 64 connections", format!("{rate:.0} requests/s"));
+        report.limit(Limit::Requests, rate);
     }
     if report.wants("fdatasync") {
         report.add("fdatasync of 4 KiB, p50 / p99", fdatasync()?.to_string());
@@ -54,7 +58,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
             spawns("/bin/sh", &["-c", "true"])?.to_string(),
         );
     }
-    Ok(())
+    limits::of_the_machine(report).await
 }
 
 async fn hello() -> Result<f64> {
@@ -119,7 +123,7 @@ pub(crate) fn bare_spawn() -> Result<Duration> {
     clippy::disallowed_methods,
     reason = "the bare spawn is what the sandbox is compared with"
 )]
-fn run(program: &str, arguments: &[&str]) -> Result<()> {
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
     command

@@ -3,24 +3,30 @@
 #![expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
 
 mod callbacks;
+mod chart;
+mod cluster;
 mod command;
 mod connection;
 mod files;
 mod followers;
+mod limits;
 mod load;
 mod machine;
 mod memory;
+mod mixed;
 mod model;
 mod outage;
+mod process;
 mod report;
 mod resume;
 mod samples;
 mod schedules;
+mod soak;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sortie_testkit::{Database, LogOnDrop, Node, NodeOptions};
 
@@ -29,8 +35,10 @@ use crate::report::Report;
 /// Measures the engine and the machine it stands on.
 #[derive(Debug, Parser)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The binary under test, built in release.
-    #[arg(long, default_value = "target/release/sortie")]
+    #[arg(long, global = true, default_value = "target/release/sortie")]
     binary: PathBuf,
     /// Where the table is written; standard output otherwise.
     #[arg(long)]
@@ -39,11 +47,21 @@ struct Arguments {
     #[arg(long, default_value_t = 5)]
     seconds: u64,
     /// Only this database.
-    #[arg(long)]
+    #[arg(long, global = true)]
     database: Option<Which>,
     /// Only measurements whose name contains this.
     #[arg(long)]
     only: Option<String>,
+    /// Nodes on one PostgreSQL in the measurements of several; with 1 there are none.
+    #[arg(long, default_value_t = 3)]
+    nodes: usize,
+}
+
+/// What else than the table there is.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Mixed work for a long time, sampled each second: writes CSV files and pictures.
+    Soak(soak::Soak),
 }
 
 /// A database by name.
@@ -60,6 +78,7 @@ struct Bench {
     binary: String,
     database: Database,
     seconds: u64,
+    nodes: usize,
 }
 
 impl Bench {
@@ -87,23 +106,32 @@ async fn main() -> Result<()> {
         Some(Which::Postgres) => vec![Database::Postgres],
     };
     let mut report = Report::new(arguments.only.clone());
-    machine::measure(&mut report).await?;
+    if arguments.command.is_none() {
+        machine::measure(&mut report).await?;
+    }
     for database in databases {
         let binary = arguments.binary.to_string_lossy().into_owned();
         let bench = Bench {
             binary,
             database,
             seconds: arguments.seconds,
+            nodes: arguments.nodes,
         };
-        measure(&bench, &mut report)
-            .await
-            .with_context(|| database.as_str())?;
+        match &arguments.command {
+            None => measure(&bench, &mut report).await,
+            Some(Command::Soak(what)) => soak::soak(&bench, what).await,
+        }
+        .with_context(|| database.as_str())?;
+    }
+    if arguments.command.is_some() {
+        return Ok(());
     }
     report.write(arguments.results.as_deref())
 }
 
 async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     report.begin(bench.database);
+    limits::of_the_database(bench, report).await?;
     memory::start(bench, report).await?;
     load::creates(bench, report).await?;
     for concurrency in [1, 16, 64, 256] {
@@ -113,15 +141,16 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     command::measure(bench, report).await?;
     files::measure(bench, report).await?;
     memory::waiting(bench, report).await?;
-    followers::on_one_run(bench, report).await?;
-    followers::each_on_its_own(bench, report).await?;
+    followers::measure(bench, report).await?;
+    mixed::measure(bench, report).await?;
+    cluster::measure(bench, report).await?;
     callbacks::measure(bench, report).await?;
     resume::measure(bench, report).await?;
     outage::measure(bench, report).await?;
     schedules::measure(bench, report).await
 }
 
-/// A thousand followers are two thousand sockets, here and in the node, which inherits the limit.
+/// Ten thousand followers are as many sockets here, and as many in the node, which inherits the limit.
 fn allow_many_connections() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -1,8 +1,8 @@
 //! Start-up, and memory: idle, and with thousands of runs that wait.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bytes::Bytes;
 use http::Method;
 use sortie_api::{Run, RunPage};
@@ -13,24 +13,15 @@ use crate::{
     Bench,
     connection::Connection,
     load::request,
+    process::{private, resident},
     report::Report,
     samples::{Millis, Samples},
 };
 
 /// Runs that wait at once.
-const WAITING: usize = 5_000;
+const WAITING: usize = 10_000;
 
-/// Resident memory of the node's process, in bytes.
-pub(crate) fn resident(node: &Node) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", node.pid()?))?;
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .context("no VmRSS")?;
-    let kib: u64 = line.split_whitespace().nth(1).context("no figure")?.parse()?;
-    Ok(kib * 1024)
-}
-
+/// Bytes as text.
 pub(crate) fn mebibytes(bytes: u64) -> Result<String> {
     Ok(format!(
         "{:.1} MiB",
@@ -56,6 +47,10 @@ pub(crate) async fn start(bench: &Bench, report: &mut Report) -> Result<()> {
     // At rest is what is left some seconds after the start.
     sleep(Duration::from_secs(3)).await;
     report.add("idle resident memory", mebibytes(resident(&node)?)?);
+    report.add(
+        "… of it private, not code mapped from the binary",
+        mebibytes(private(&node)?)?,
+    );
     Ok(())
 }
 
@@ -110,7 +105,7 @@ pub(crate) async fn waiting(bench: &Bench, report: &mut Report) -> Result<()> {
     let held = resident(&node)?.saturating_sub(before);
     let each = held / u64::try_from(WAITING)?;
     report.add(
-        "memory of a waiting run, 5,000 waiting",
+        "memory of a waiting run, 10,000 waiting",
         format!("{:.1} KiB", f64::from(u32::try_from(each)?) / 1024.0),
     );
     let mut samples = Samples::default();
@@ -123,7 +118,7 @@ pub(crate) async fn waiting(bench: &Bench, report: &mut Report) -> Result<()> {
         );
     }
     report.add(
-        "… POST to `done` beside 5,000 waiting, p50 / p99",
+        "… POST to `done` beside 10,000 waiting, p50 / p99",
         samples.to_string(),
     );
     report.add("… longest of them", Millis(samples.percentile(100)).to_string());

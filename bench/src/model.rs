@@ -5,7 +5,6 @@
 
 use std::{
     convert::Infallible,
-    fs,
     io::Write as _,
     sync::{
         LazyLock,
@@ -30,7 +29,7 @@ use crate::{
     Bench,
     connection::Connection,
     load::{complete, complete_for, contains, per_second},
-    memory::resident,
+    process::{cpu, cpu_each, resident},
     report::Report,
     samples::{Millis, Samples},
 };
@@ -178,20 +177,6 @@ pub(crate) fn request(prompt: &str) -> Bytes {
         .into()
 }
 
-/// CPU time that the node has used, its threads together.
-fn cpu(node: &Node) -> Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", node.pid()?))?;
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .context("no stat")?
-        .1
-        .split_whitespace()
-        .collect();
-    let ticks = |at: usize| -> Result<u32> { Ok(fields.get(at).context("a short stat")?.parse()?) };
-    // utime and stime, in hundredths of a second on every Linux there is.
-    Ok(Duration::from_millis(10) * (ticks(11)? + ticks(12)?))
-}
-
 /// Measures all of it.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("streamed model") {
@@ -225,16 +210,12 @@ async fn rate(
 ) -> Result<()> {
     let node = model.node(bench).await?;
     let before = cpu(&node)?;
-    let done = complete_for(&node, concurrency, bench.seconds, request(prompt))
-        .await?
-        .done;
-    // The warm-up is in the CPU time and not in the count: it is taken for a second like the others.
-    let used = cpu(&node)?.saturating_sub(before);
-    let (runs, seconds) = (u32::try_from(done.len())?, u32::try_from(bench.seconds)?);
-    let each = (used * seconds / (seconds + 1)) / runs.max(1);
+    let request = request(prompt);
+    let done = complete_for(&[&node], concurrency, bench.seconds, move || request.clone()).await?;
+    let each = cpu_each(&node, before, done.completed, bench.seconds)?;
     report.add(
         format!("complete {kind} runs with a streamed model, {concurrency} at once"),
-        format!("{:.0}/s", per_second(done.len(), bench.seconds)?),
+        format!("{:.0}/s", per_second(done.completed, bench.seconds)?),
     );
     report.add(
         format!("… {kind}, {concurrency} at once: CPU of the node a run"),
@@ -242,7 +223,7 @@ async fn rate(
     );
     report.add(
         format!("… {kind}, {concurrency} at once: POST to `done`, p50 / p99"),
-        done.to_string(),
+        done.done.to_string(),
     );
     Ok(())
 }

@@ -1,15 +1,52 @@
-//! The table: a row per measurement, a column per database, the machine's own limits above it.
+//! The table: a row per measurement, a column per database, the machine's own limits above it and what each main
+//! figure reaches of its limit below.
 
 use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context, Result};
 use sortie_testkit::Database;
 
+/// What the machine can do of one kind, measured by this program without the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Requests a second that a bare server answers.
+    Requests,
+    /// Rows a second that the database takes in durable commits, in groups as the engine's.
+    Rows,
+    /// Processes a second, each waited for.
+    Processes,
+    /// Messages a second from a bare server to the readers of its event streams.
+    Messages,
+}
+
+impl Limit {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "bare requests",
+            Self::Rows => "durable rows",
+            Self::Processes => "bare processes",
+            Self::Messages => "bare stream messages",
+        }
+    }
+}
+
+/// A main figure beside what bounds it.
+struct Ratio {
+    name: String,
+    database: Database,
+    /// How much of the limit's unit it comes to in a second.
+    reached: f64,
+    limit: Limit,
+}
+
 /// What was measured so far.
 pub(crate) struct Report {
     only: Option<String>,
     machine: Vec<(String, String)>,
     columns: Vec<(Database, Vec<(String, String)>)>,
+    /// What the machine can do; of one database where it is named.
+    limits: Vec<(Limit, Option<Database>, f64)>,
+    ratios: Vec<Ratio>,
 }
 
 impl Report {
@@ -19,6 +56,8 @@ impl Report {
             only,
             machine: Vec::new(),
             columns: Vec::new(),
+            limits: Vec::new(),
+            ratios: Vec::new(),
         }
     }
 
@@ -43,6 +82,24 @@ impl Report {
         }
     }
 
+    /// A limit of the machine, or of the database at hand: `per_second` of its unit.
+    pub(crate) fn limit(&mut self, limit: Limit, per_second: f64) {
+        let database = self.columns.last().map(|(database, _)| *database);
+        self.limits.push((limit, database, per_second));
+    }
+
+    /// A figure that comes to `reached` of the limit's unit a second.
+    pub(crate) fn against(&mut self, limit: Limit, name: impl Into<String>, reached: f64) {
+        if let Some((database, _)) = self.columns.last() {
+            self.ratios.push(Ratio {
+                name: name.into(),
+                database: *database,
+                reached,
+                limit,
+            });
+        }
+    }
+
     fn table(&self) -> Result<String> {
         let mut text = String::from(
             "# Results\n\nWritten by `make bench`; README.md beside this file says how to read it.\n\n",
@@ -58,12 +115,7 @@ impl Report {
         text.push_str("\n|---|");
         text.push_str(&"---|".repeat(self.columns.len()));
         text.push('\n');
-        for (name, _) in self
-            .columns
-            .first()
-            .map(|(_, rows)| rows.as_slice())
-            .unwrap_or_default()
-        {
+        for name in self.names() {
             write!(text, "| {name} |")?;
             for (_, rows) in &self.columns {
                 let value = rows
@@ -74,7 +126,48 @@ impl Report {
             }
             text.push('\n');
         }
+        self.ratios(&mut text)?;
         Ok(text)
+    }
+
+    /// The rows of all databases, in the order of the first that has them.
+    fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for (name, _) in self.columns.iter().flat_map(|(_, rows)| rows) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn ratios(&self, text: &mut String) -> Result<()> {
+        if self.ratios.is_empty() {
+            return Ok(());
+        }
+        text.push_str(
+            "\n| The ratio to the limit | Database | Reached | Limit | Ratio |\n|---|---|---|---|---|\n",
+        );
+        for ratio in &self.ratios {
+            let measured = self.limits.iter().find(|(limit, database, _)| {
+                *limit == ratio.limit && database.is_none_or(|database| database == ratio.database)
+            });
+            let unit = ratio.limit.name();
+            write!(
+                text,
+                "| {} | {} | {:.0} {unit}/s |",
+                ratio.name,
+                ratio.database.as_str(),
+                ratio.reached
+            )?;
+            match measured {
+                Some((_, _, limit)) => {
+                    writeln!(text, " {limit:.0}/s | {:.1} % |", 100.0 * ratio.reached / limit)?;
+                }
+                None => text.push_str(" not measured | |\n"),
+            }
+        }
+        Ok(())
     }
 
     /// Writes the table to a file, or to standard output.
@@ -86,6 +179,35 @@ impl Report {
         } else {
             println!("{table}");
             Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_stands_beside_the_limit_of_its_database() {
+        let mut report = Report::new(None);
+        report.limit(Limit::Requests, 1_000.0);
+        report.begin(Database::Sqlite);
+        report.limit(Limit::Rows, 400.0);
+        report.add("creates", "50/s");
+        report.against(Limit::Requests, "creates", 50.0);
+        report.against(Limit::Rows, "creates", 200.0);
+        report.begin(Database::Postgres);
+        report.add("of this one alone", "1");
+        report.against(Limit::Rows, "creates", 200.0);
+        let table = report.table().unwrap();
+        for row in [
+            "| creates | 50/s |  |\n",
+            "| of this one alone |  | 1 |\n",
+            "| creates | SQLite | 50 bare requests/s | 1000/s | 5.0 % |\n",
+            "| creates | SQLite | 200 durable rows/s | 400/s | 50.0 % |\n",
+            "| creates | PostgreSQL | 200 durable rows/s | not measured | |\n",
+        ] {
+            assert!(table.contains(row), "{row} is not in\n{table}");
         }
     }
 }

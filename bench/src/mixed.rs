@@ -1,0 +1,214 @@
+//! Mixed work: runs without tools, with a shell, with files in and out, with a callback, with live text, together and
+//! at a set rate.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use axum::{Router, extract::State, routing::post};
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+use sortie_testkit::{Node, serve::Serving};
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{
+    Bench,
+    connection::Connection,
+    load::{Moments, complete, complete_for, per_second, request},
+    report::Report,
+    samples::Samples,
+};
+
+/// Clients whose rate is taken for what the node can do.
+const CLIENTS: usize = 32;
+
+/// Which of the requests has a callback.
+const CALLBACK: usize = 5;
+
+/// How long the receiver is waited for at the end.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A receiver of callbacks that counts.
+#[derive(Clone)]
+struct Receiver(Arc<watch::Sender<usize>>);
+
+async fn take(State(receiver): State<Receiver>, _body: Bytes) -> StatusCode {
+    receiver.0.send_modify(|taken| *taken += 1);
+    StatusCode::NO_CONTENT
+}
+
+/// The requests of mixed work, one after the other and again, and who takes its callbacks.
+#[derive(Clone)]
+pub(crate) struct Mix {
+    /// Of eight five are tool-free, one has a shell, one files, one a callback.
+    requests: Arc<Vec<Bytes>>,
+    next: Arc<AtomicUsize>,
+    receiver: Receiver,
+    _server: Arc<Serving>,
+}
+
+impl Mix {
+    pub(crate) async fn start() -> Result<Self> {
+        let receiver = Receiver(Arc::new(watch::Sender::new(0)));
+        let router = Router::new().route("/", post(take)).with_state(receiver.clone());
+        let server = Serving::start(router).await?;
+        let plain = request("hello");
+        let shell = request("```sh\ntrue\n```\n");
+        let files = text(&json!({
+            "prompt": "```tool write_file\n{\"path\": \"outputs/a.txt\", \"content\": \"a line\\n\"}\n```\n",
+            "files": [{"path": "in.txt", "content": "a line\n".repeat(500)}],
+        }));
+        let callback = text(&json!({
+            "prompt": "hello",
+            "callback": {"url": server.base_url() + "/", "secret": "a secret of the usual length"},
+        }));
+        let requests = [&plain, &shell, &plain, &files, &plain, &callback, &plain, &plain];
+        let requests = requests.into_iter().cloned().collect();
+        Ok(Self {
+            requests: Arc::new(requests),
+            next: Arc::default(),
+            receiver,
+            _server: Arc::new(server),
+        })
+    }
+
+    fn next(&self) -> Bytes {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.requests.len();
+        self.requests.get(at).cloned().unwrap_or_default()
+    }
+
+    /// Runs a second that the nodes do of it when each client begins one as soon as its last is done.
+    pub(crate) async fn capacity(&self, nodes: &[&Node], seconds: u64) -> Result<f64> {
+        let mix = self.clone();
+        let done = complete_for(nodes, CLIENTS, seconds, move || mix.next()).await?;
+        per_second(done.completed, seconds)
+    }
+
+    /// Waits until every callback has come of the runs that had one.
+    async fn all_delivered(&self) -> Result<()> {
+        let begun = self.next.load(Ordering::Relaxed);
+        let kinds = self.requests.len();
+        let due = begun / kinds + usize::from(begun % kinds > CALLBACK);
+        let mut taken = self.receiver.0.subscribe();
+        let all = taken.wait_for(|taken| *taken >= due);
+        tokio::time::timeout(PATIENCE, all)
+            .await
+            .with_context(|| format!("only {} of {due} callbacks came", *self.receiver.0.borrow()))??;
+        Ok(())
+    }
+}
+
+fn text(value: &Value) -> Bytes {
+    value.to_string().into()
+}
+
+/// What a load at a set rate has shown so far.
+#[derive(Default)]
+pub(crate) struct Pace {
+    /// Runs that were begun.
+    pub(crate) begun: usize,
+    /// Runs that are done.
+    pub(crate) done: usize,
+    /// What those took that ended since it was looked at last.
+    pub(crate) moments: Vec<Moments>,
+}
+
+/// Begins runs at a rate, whatever becomes of those before, on connections that are kept.
+pub(crate) struct Paced {
+    pub(crate) state: Arc<Mutex<Pace>>,
+    free: Arc<Mutex<Vec<(Connection, Connection)>>>,
+}
+
+impl Paced {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Arc::default(),
+            free: Arc::default(),
+        }
+    }
+
+    /// `rate` runs a second of this mix for so long. An error when one of them is not done as it should be.
+    pub(crate) async fn run(&self, node: &Node, mix: &Mix, rate: f64, lasts: Duration) -> Result<()> {
+        let begun = Instant::now();
+        let mut under_way = JoinSet::new();
+        let mut count = 0_u32;
+        loop {
+            let due = Duration::from_secs_f64(f64::from(count) / rate);
+            if due >= lasts {
+                break;
+            }
+            tokio::time::sleep_until((begun + due).into()).await;
+            count += 1;
+            lock(&self.state).begun += 1;
+            let kept = lock(&self.free).pop();
+            let (mut creating, mut following) = match kept {
+                Some(connections) => connections,
+                None => (Connection::to(node)?, Connection::to(node)?),
+            };
+            let (state, free, request) = (Arc::clone(&self.state), Arc::clone(&self.free), mix.next());
+            under_way.spawn(async move {
+                let moments = complete(&mut creating, &mut following, &request).await?;
+                let mut state = lock(&state);
+                state.done += 1;
+                state.moments.push(moments);
+                lock(&free).push((creating, following));
+                Ok::<_, anyhow::Error>(())
+            });
+            while let Some(done) = under_way.try_join_next() {
+                done??;
+            }
+        }
+        while let Some(done) = under_way.join_next().await {
+            done??;
+        }
+        mix.all_delivered().await
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What this machine does of mixed work, and what it is like at half of that.
+pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("mixed work") {
+        return Ok(());
+    }
+    let node = bench.node().await?;
+    let mix = Mix::start().await?;
+    let capacity = mix.capacity(&[&node], bench.seconds).await?;
+    report.add(
+        format!("mixed work, {CLIENTS} at once"),
+        format!("{capacity:.0} runs/s"),
+    );
+    half(&node, report, &mix, capacity, bench.seconds).await
+}
+
+async fn half(node: &Node, report: &mut Report, mix: &Mix, capacity: f64, seconds: u64) -> Result<()> {
+    let paced = Paced::new();
+    // The connections are made, and not counted.
+    paced
+        .run(node, mix, capacity / 2.0, Duration::from_secs(1))
+        .await?;
+    lock(&paced.state).moments.clear();
+    let lasts = Duration::from_secs(seconds);
+    paced.run(node, mix, capacity / 2.0, lasts).await?;
+    let moments = std::mem::take(&mut lock(&paced.state).moments);
+    let (mut dispatch, mut done) = (Samples::default(), Samples::default());
+    for moment in &moments {
+        dispatch.add(moment.starting.saturating_sub(moment.acknowledged));
+        done.add(moment.done);
+    }
+    report.add(
+        "mixed work at half load: 202 read to `starting` read, p50 / p99",
+        dispatch.to_string(),
+    );
+    report.add("… POST to `done`, p50 / p99", done.to_string());
+    Ok(())
+}

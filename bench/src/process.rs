@@ -1,0 +1,59 @@
+//! What the kernel says of a node's process.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, Result};
+use sortie_testkit::Node;
+
+/// A line of `/proc/PID/status` in KiB, as bytes.
+fn status(node: &Node, name: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", node.pid()?))?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(name))
+        .with_context(|| format!("no {name}"))?;
+    let kib: u64 = line.split_whitespace().nth(1).context("no figure")?.parse()?;
+    Ok(kib * 1024)
+}
+
+/// Resident memory, in bytes.
+pub(crate) fn resident(node: &Node) -> Result<u64> {
+    status(node, "VmRSS:")
+}
+
+/// Resident memory that is the process's own, without what is mapped from files, in bytes.
+pub(crate) fn private(node: &Node) -> Result<u64> {
+    status(node, "RssAnon:")
+}
+
+/// The most resident memory that it ever had, in bytes.
+pub(crate) fn highest(node: &Node) -> Result<u64> {
+    status(node, "VmHWM:")
+}
+
+/// Open files, sockets among them.
+pub(crate) fn open_files(node: &Node) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{}/fd", node.pid()?))?.count())
+}
+
+/// CPU time that it has used, its threads together.
+pub(crate) fn cpu(node: &Node) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", node.pid()?))?;
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .context("no stat")?
+        .1
+        .split_whitespace()
+        .collect();
+    let ticks = |at: usize| -> Result<u32> { Ok(fields.get(at).context("a short stat")?.parse()?) };
+    // utime and stime, in hundredths of a second on every Linux there is.
+    Ok(Duration::from_millis(10) * (ticks(11)? + ticks(12)?))
+}
+
+/// CPU time since `before` by each of `runs` that ended in `seconds`. The second of the warm-up is in the CPU time and
+/// not in the count: it is taken for one like the others.
+pub(crate) fn cpu_each(node: &Node, before: Duration, runs: usize, seconds: u64) -> Result<Duration> {
+    let used = cpu(node)?.saturating_sub(before);
+    let (runs, seconds) = (u32::try_from(runs)?, u32::try_from(seconds)?);
+    Ok((used * seconds / (seconds + 1)) / runs.max(1))
+}
