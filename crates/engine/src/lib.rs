@@ -7,6 +7,7 @@ mod artifacts;
 mod budgets;
 mod callbacks;
 mod caller;
+mod checks;
 mod clock;
 mod connections;
 mod content;
@@ -49,6 +50,7 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use caller::Caller;
+pub use checks::Providers;
 pub use clock::Clock;
 pub use connections::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH, Connections, Put};
 pub use contents::AwsVariables;

@@ -11,6 +11,7 @@ use crate::{app::App, kit::ApiError};
 mod artifacts;
 mod audit;
 mod budgets;
+mod checks;
 mod connections;
 mod connections_oauth;
 mod cursor;
@@ -90,6 +91,7 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(audit::list_audit))
         .routes(routes!(usage::get_usage))
         .routes(routes!(license::get_license))
+        .routes(routes!(checks::get_checks))
         .routes(routes!(master_key::get_master_keys))
         .routes(routes!(master_key::reseal))
         .routes(routes!(operations::get_health))

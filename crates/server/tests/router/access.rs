@@ -305,6 +305,7 @@ async fn a_hosted_engine_has_no_administration_of_keys_and_licenses() {
         (Method::DELETE, format!("/v1/admin/keys/{id}"), ""),
         (Method::POST, format!("/v1/admin/keys/{id}/rotate"), "{}"),
         (Method::GET, "/v1/admin/license".to_owned(), ""),
+        (Method::GET, "/v1/admin/checks".to_owned(), ""),
         (Method::GET, "/v1/admin/master-key".to_owned(), ""),
         (Method::POST, "/v1/admin/master-key/reseal".to_owned(), ""),
     ] {

@@ -36,6 +36,7 @@ pages![
     the_page_of_zero_data_retention_works = "docs/ZERO-DATA-RETENTION.md",
     the_page_of_administration_works = "docs/ADMINISTRATION.md",
     the_page_of_budgets_works = "docs/BUDGETS.md",
+    the_page_of_operations_works = "docs/OPERATIONS.md",
 ];
 
 fn root() -> PathBuf {
@@ -90,6 +91,7 @@ async fn works(page: &str) -> Checked {
         .env("PATH", path)
         .env("HOME", folder.path())
         .env("SORTIE_URL", node.url()?)
+        .env("SORTIE_DATA_DIR", node.data_dir())
         .env("SORTIE_API_KEY", node.key());
     let output = shell.output()?;
     let (out, err) = (

@@ -10,6 +10,7 @@ mod backup;
 mod budgets;
 mod cli;
 mod connections;
+mod doctor;
 mod documentation;
 mod errors;
 mod files;

@@ -6,6 +6,7 @@ mod backend;
 mod backup;
 mod budgets;
 mod budgets_model;
+mod checks;
 mod claim;
 mod connections;
 mod create;
