@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod budget;
+pub mod check;
 pub mod connection;
 mod credential;
 pub mod delivery;

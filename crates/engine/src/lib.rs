@@ -7,6 +7,7 @@ mod artifacts;
 mod budgets;
 mod callbacks;
 mod caller;
+mod checks;
 mod clock;
 mod connections;
 mod content;
@@ -54,6 +55,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use caller::Caller;
+pub use checks::Providers;
 pub use clock::Clock;
 pub use connections::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH, Connections, Put};
 pub use contents::AwsVariables;
@@ -218,6 +220,7 @@ impl Engine {
             hub: hub.clone(),
             places: places.clone(),
             callbacks: due.clone(),
+            wake: wake.clone(),
         };
         lifeline.sweep(Expired::Leave).await?;
         let engine = Self(Arc::new(Inner {

@@ -96,7 +96,7 @@ fn refused(sentence: String) -> InvalidSettings {
 }
 
 /// The one HTTP client; none where there is nobody to call.
-fn client(settings: &Settings) -> Result<Option<EngineClient>, InvalidSettings> {
+pub(crate) fn client(settings: &Settings) -> Result<Option<EngineClient>, InvalidSettings> {
     if settings.providers.is_empty() {
         return Ok(None);
     }
@@ -111,7 +111,7 @@ fn client(settings: &Settings) -> Result<Option<EngineClient>, InvalidSettings> 
 }
 
 /// Where a provider answers, without a slash at its end.
-fn base(provider: &ProviderSettings) -> Result<Url, InvalidSettings> {
+pub(crate) fn base(provider: &ProviderSettings) -> Result<Url, InvalidSettings> {
     let wrong = |rule: &str| refused(format!("provider {:?}: base_url {rule}", provider.name));
     let mut base = match &provider.base_url {
         Some(url) => url.clone(),

@@ -14,6 +14,7 @@ mod gemini;
 mod openai;
 mod openai_chat;
 mod openai_responses;
+mod probe;
 mod provider;
 mod settings;
 #[cfg(test)]
@@ -22,5 +23,6 @@ mod transport;
 
 pub use builtin::builtin_provider;
 pub use catalog::{Catalog, catalog};
+pub use probe::probe;
 pub use provider::InvalidSettings;
 pub use settings::{Api, ModelSettings, ProviderSettings, Settings};

@@ -95,6 +95,24 @@ impl Transport {
         })
     }
 
+    /// Asks for what is there, which has no effect and costs nothing: whether the provider answers and takes the key. What
+    /// it answers is not read.
+    pub(crate) async fn list(&self) -> Result<(), ModelError> {
+        let request = self
+            .client
+            .request(Method::GET, &self.url)
+            .map_err(|error| ModelError::fatal(error.to_string()))?;
+        let response = request
+            .headers(self.headers.clone())
+            .send()
+            .await
+            .map_err(|error| self.broken(error))?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        Err(self.refused(response).await)
+    }
+
     /// A message for people, without the key.
     pub(crate) fn clean(&self, text: &str) -> String {
         let text = match &self.key {

@@ -90,7 +90,7 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
         {"name": "budgets", "description": "What runs may cost in a day or a month."},
         {"name": "models", "description": "The models runs can use."},
         {"name": "organization", "description": "The organization behind the key."},
-        {"name": "administration", "description": "API keys, the audit log, usage, and the license and the nodes of a self-hosted engine."},
+        {"name": "administration", "description": "API keys, the audit log, usage, and the license, the nodes, the master keys and the checks of a self-hosted engine."},
         {"name": "operations", "description": "Health and description of the engine."},
     ]);
     document["paths"] = members(&mut document["paths"])

@@ -3,6 +3,7 @@
 mod artifacts;
 mod files;
 mod following;
+mod node;
 mod schedules;
 mod workflows;
 

@@ -42,12 +42,7 @@ impl Connection {
     ) -> Result<Self> {
         let data_dir = DataDir::new(&config.data_dir);
         let given_key = environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
-        let told = match (&args.url, environment.get("SORTIE_URL")) {
-            (Some(url), _) => Some((url.as_str(), "--url")),
-            (None, Some(url)) => Some((url, "SORTIE_URL")),
-            (None, None) => None,
-        };
-        if let Some((url, from)) = told {
+        if let Some((url, from)) = told_engine(args, environment) {
             let folder = is_this_machine(url).then_some(data_dir);
             let key = given_key.or_else(|| folder.as_ref().and_then(DataDir::admin_key));
             let client = Client::new(url, from, key)?;
@@ -136,8 +131,20 @@ fn serves(engine: &RunningEngine, need: Need) -> bool {
     }
 }
 
+/// The engine that a command is told to talk to, and where it was told.
+pub(crate) fn told_engine<'a>(
+    args: &'a EngineArgs,
+    environment: &'a Environment,
+) -> Option<(&'a str, &'static str)> {
+    match (&args.url, environment.get("SORTIE_URL")) {
+        (Some(url), _) => Some((url.as_str(), "--url")),
+        (None, Some(url)) => Some((url, "SORTIE_URL")),
+        (None, None) => None,
+    }
+}
+
 /// Whether an address is on this machine: only there is the key of the data folder meant to go.
-fn is_this_machine(url: &str) -> bool {
+pub(crate) fn is_this_machine(url: &str) -> bool {
     url.parse::<Url>().is_ok_and(|url| match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(ip)) => ip.is_loopback(),

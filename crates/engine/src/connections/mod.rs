@@ -315,7 +315,7 @@ impl Connections {
     }
 
     /// That this node has the keys of the database: found out once, by a write.
-    async fn fits(&self) -> Result<(), Error> {
+    pub(crate) async fn fits(&self) -> Result<(), Error> {
         self.0
             .sealer_fits
             .get_or_try_init(|| self.check_keys())

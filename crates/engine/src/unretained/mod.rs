@@ -205,6 +205,11 @@ impl Unretained {
         self.0.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The bytes that are held, and how many may be.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.runs().bytes, self.0.limit)
+    }
+
     /// Takes the content of a run that is about to be recorded, with its first event.
     pub(crate) fn admit(
         &self,

@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use sortie_agent::{
     Model,
     model::{Deltas, ModelError, Reply, Request},
@@ -31,12 +31,18 @@ const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 /// A client of one model.
 pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     let url = endpoint::url(provider, "v1", &["messages"])?;
-    let mut headers = endpoint::keyed(provider, "x-api-key")?;
-    headers.insert("anthropic-version", VERSION);
+    let headers = headers(provider)?;
     Ok(Arc::new(Anthropic {
         transport: Transport::new(provider.http.clone(), url, headers, provider.key.clone()),
         entry,
     }))
+}
+
+/// The key, and the version of the API.
+pub(crate) fn headers(provider: &Provider) -> Result<HeaderMap, InvalidSettings> {
+    let mut headers = endpoint::keyed(provider, "x-api-key")?;
+    headers.insert("anthropic-version", VERSION);
+    Ok(headers)
 }
 
 struct Anthropic {

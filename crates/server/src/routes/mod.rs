@@ -11,6 +11,7 @@ use crate::{app::App, kit::ApiError, metrics::tell_route};
 mod artifacts;
 mod audit;
 mod budgets;
+mod checks;
 mod connections;
 mod connections_oauth;
 mod cursor;
@@ -95,6 +96,7 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(usage::get_usage))
         .routes(routes!(license::get_license))
         .routes(routes!(nodes::list_nodes))
+        .routes(routes!(checks::get_checks))
         .routes(routes!(master_key::get_master_keys))
         .routes(routes!(master_key::reseal))
         .routes(routes!(operations::get_health))

@@ -307,6 +307,7 @@ async fn a_hosted_engine_has_no_administration_of_keys_licenses_and_nodes() {
         (Method::POST, format!("/v1/admin/keys/{id}/rotate"), "{}"),
         (Method::GET, "/v1/admin/license".to_owned(), ""),
         (Method::GET, "/v1/admin/nodes".to_owned(), ""),
+        (Method::GET, "/v1/admin/checks".to_owned(), ""),
         (Method::GET, "/v1/admin/master-key".to_owned(), ""),
         (Method::POST, "/v1/admin/master-key/reseal".to_owned(), ""),
     ] {

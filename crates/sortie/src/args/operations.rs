@@ -4,13 +4,24 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::{ListArgs, NodeArgs};
+use super::{EngineArgs, ListArgs, NodeArgs};
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Looks at this machine, and at the engine at --url or SORTIE_URL, else at the
+one that serves in the data folder. An engine elsewhere is looked at alone.
+
+Exit codes:
+  0  all is well, or well enough   1  a fault was found")]
 pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Have the engine ask the model providers for their models, with the keys that runs use
+    #[arg(long)]
+    pub(crate) providers: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 }

@@ -1,4 +1,6 @@
-//! `sortie doctor`: what this machine gives, what is missing, and what to do about it.
+//! `sortie doctor`: what this machine gives and how the engine is, what is missing, and what to do about it.
+
+mod live;
 
 use std::{
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
@@ -6,50 +8,21 @@ use std::{
 };
 
 use serde::Serialize;
+use sortie_api::check::{Check, Verdict};
 use sortie_sandbox::{Backend, Enforcement, Level};
 
 use super::{Context, print_json};
 use crate::{
     args::DoctorArgs,
+    client::Client,
     config::{Config, SandboxPolicy},
-    data_dir::{DataDir, Purpose},
+    connect::{is_this_machine, told_engine},
+    data_dir::{DataDir, Purpose, RunningEngine},
     failure::{Exit, Result},
     logging::{self, Verbosity},
     node::{detect_sandbox, engine_options, open_store},
     terminal::{self, Style, Terminal, styled},
 };
-
-/// How a check came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Verdict {
-    Ok,
-    /// It works, but less well than it could.
-    Warning,
-    /// `sortie serve` does not do its work like this.
-    Fault,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Serialize)]
-struct Check {
-    name: &'static str,
-    verdict: Verdict,
-    found: String,
-    /// What is missing, and what to do.
-    hints: Vec<String>,
-}
-
-impl Check {
-    fn new(name: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
-        Self {
-            name,
-            verdict,
-            found: found.into(),
-            hints: Vec::new(),
-        }
-    }
-}
 
 /// Everything that was looked at.
 #[derive(Debug, Serialize)]
@@ -74,18 +47,15 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
     args.node.add_to(&mut flags);
     let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
     logging::start(&config, Verbosity::Errors, context.terminal)?;
-    let (sandbox, found) = sandbox(&config).await;
-    let checks = vec![
-        Check::new(
-            "configuration",
-            Verdict::Ok,
-            "in order; `sortie config check` shows it",
-        ),
-        data_folder(&config),
-        database(&config).await,
-        storage(&config).await,
-        sandbox,
-    ];
+    let target = engine_to_ask(context, args, &config);
+    let (mut checks, found) = match &target {
+        Some(target) if target.is_elsewhere => (Vec::new(), None),
+        Some(_) | None => machine(&config).await,
+    };
+    if let Some(target) = &target {
+        let client = Client::new(&target.url, target.from, target.key.clone())?;
+        checks.extend(live::checks(&client, &target.url, args.providers).await);
+    }
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         healthy: checks.iter().all(|check| check.verdict != Verdict::Fault),
@@ -104,6 +74,54 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
     })
 }
 
+/// What this machine gives a node.
+async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
+    let (sandbox, found) = sandbox(config).await;
+    let checks = vec![
+        Check::new(
+            "configuration",
+            Verdict::Ok,
+            "in order; `sortie config check` shows it",
+        ),
+        data_folder(config),
+        database(config).await,
+        storage(config).await,
+        sandbox,
+    ];
+    (checks, found)
+}
+
+/// The running engine that is asked how it is.
+struct Target {
+    url: String,
+    /// Where the address is from, for messages.
+    from: &'static str,
+    key: Option<String>,
+    /// Whether it is on another machine: what this one gives does not matter then.
+    is_elsewhere: bool,
+}
+
+/// The engine that the command names, else the one that serves in the data folder, if any.
+fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Option<Target> {
+    let data_dir = DataDir::new(&config.data_dir);
+    let given_key = context.environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
+    let told = told_engine(&args.engine, &context.environment);
+    let (url, from) = if let Some((url, from)) = told {
+        (url.to_owned(), from)
+    } else {
+        let serves = |engine: &RunningEngine| engine.purpose == Purpose::Serve;
+        (data_dir.running_engine().filter(serves)?.url, "engine.json")
+    };
+    let is_elsewhere = !is_this_machine(&url);
+    let own_key = || (!is_elsewhere).then(|| data_dir.admin_key()).flatten();
+    Some(Target {
+        key: given_key.or_else(own_key),
+        url,
+        from,
+        is_elsewhere,
+    })
+}
+
 fn text(report: &Report, terminal: Terminal) -> String {
     let colours = terminal.colours_stdout();
     report
@@ -118,10 +136,13 @@ fn text(report: &Report, terminal: Terminal) -> String {
             let first = format!(
                 "{}  {:<14} {}\n",
                 styled(word, style, colours),
-                check.name,
-                check.found
+                terminal::harmless(&check.name),
+                terminal::harmless(&check.found)
             );
-            let hints = check.hints.iter().map(|hint| format!("{:25}{hint}\n", ""));
+            let hints = check
+                .hints
+                .iter()
+                .map(|hint| format!("{:25}{}\n", "", terminal::harmless(hint)));
             [first].into_iter().chain(hints)
         })
         .collect()
@@ -136,10 +157,10 @@ fn data_folder(config: &Config) -> Check {
         }
         Err(error) => Check::new(name, Verdict::Fault, format!("{path}: {error}")),
         Ok(found) if !found.is_dir() => Check::new(name, Verdict::Fault, format!("{path} is not a folder")),
-        Ok(found) if found.permissions().mode() & 0o077 != 0 => Check {
-            hints: vec![format!("others can look into it: chmod 700 {path}")],
-            ..Check::new(name, Verdict::Warning, path.to_string())
-        },
+        Ok(found) if found.permissions().mode() & 0o077 != 0 => {
+            Check::new(name, Verdict::Warning, path.to_string())
+                .hint(format!("others can look into it: chmod 700 {path}"))
+        }
         Ok(_) => Check::new(name, Verdict::Ok, path.to_string()),
     }
 }
@@ -185,10 +206,8 @@ async fn storage(config: &Config) -> Check {
     let options = engine_options(config, String::new(), Purpose::OneCommand);
     match options.prove_storage().await {
         Ok(url) => Check::new(name, Verdict::Ok, format!("{url}: written, read and deleted")),
-        Err(reason) => Check {
-            hints: vec!["files cannot be saved or given to runs until this works".to_owned()],
-            ..Check::new(name, Verdict::Fault, reason)
-        },
+        Err(reason) => Check::new(name, Verdict::Fault, reason)
+            .hint("files cannot be saved or given to runs until this works"),
     }
 }
 
@@ -251,10 +270,8 @@ mod tests {
             sandbox: None,
             checks: vec![
                 Check::new("configuration", Verdict::Ok, "in order"),
-                Check {
-                    hints: vec!["others can look into it: chmod 700 data".to_owned()],
-                    ..Check::new("data folder", Verdict::Warning, "data")
-                },
+                Check::new("data folder", Verdict::Warning, "data")
+                    .hint("others can look into it: chmod 700 data"),
                 Check::new(
                     "sandbox",
                     Verdict::Fault,

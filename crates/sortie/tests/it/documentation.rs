@@ -37,6 +37,7 @@ pages![
     the_page_of_administration_works = "docs/ADMINISTRATION.md",
     the_page_of_budgets_works = "docs/BUDGETS.md",
     the_page_of_metrics_works = "docs/METRICS.md",
+    the_page_of_operations_works = "docs/OPERATIONS.md",
 ];
 
 fn root() -> PathBuf {
@@ -91,6 +92,7 @@ async fn works(page: &str) -> Checked {
         .env("PATH", path)
         .env("HOME", folder.path())
         .env("SORTIE_URL", node.url()?)
+        .env("SORTIE_DATA_DIR", node.data_dir())
         .env("SORTIE_API_KEY", node.key());
     let output = shell.output()?;
     let (out, err) = (

@@ -11,6 +11,7 @@ mod budgets;
 mod cli;
 mod cluster;
 mod connections;
+mod doctor;
 mod documentation;
 mod errors;
 mod files;

@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 9] = [
+const TOKENS: [(&str, &str, &str); 11] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -20,6 +20,12 @@ const TOKENS: [(&str, &str, &str); 9] = [
     ("{JSON_EACH}", "json_each", "json_array_elements_text"),
     ("{LEAST}", "MIN", "LEAST"),
     ("{GREATEST}", "MAX", "GREATEST"),
+    ("{DATABASE}", "'SQLite'", "'PostgreSQL'"),
+    (
+        "{VERSION}",
+        "sqlite_version()",
+        "current_setting('server_version')",
+    ),
 ];
 
 impl Dialect {

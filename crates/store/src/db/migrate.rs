@@ -136,6 +136,11 @@ impl Migration {
     }
 }
 
+/// The newest migration that this program knows.
+pub(crate) fn newest_known() -> i64 {
+    MIGRATIONS.last().map_or(0, |migration| migration.version)
+}
+
 /// Reads the newest migration of a database that this program can open, and refuses one that it cannot.
 pub(crate) fn newest(tx: &mut dyn Tx) -> Result<i64> {
     let applied = tx.query_all(APPLIED, vals![])?;

@@ -28,9 +28,9 @@ use tokio::sync::{mpsc, oneshot};
 use self::job::{Access, Job, Queue, Task};
 pub(crate) use self::{
     dialect::Dialect,
-    migrate::newest as newest_migration,
+    migrate::{newest as newest_migration, newest_known as newest_known_migration},
     sqlite::{copy as copy_sqlite, open_copy as open_sqlite_copy},
-    tx::{Stmt, Tx, batch},
+    tx::{Answer, Stmt, Tx, batch},
     value::{Row, Val, vals},
 };
 use crate::{

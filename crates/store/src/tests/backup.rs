@@ -66,6 +66,24 @@ async fn what_was_deleted_is_not_in_a_copy() {
     assert!(!bytes.windows(secret.len()).any(|part| part == secret));
 }
 
+/// The log is folded into the database a second after the last write. Who reads for long must not hold the writer up there:
+/// a heartbeat is given two seconds.
+#[tokio::test]
+async fn a_long_reader_holds_no_writer_up() {
+    let fixture = Fixture::sqlite().await;
+    let org = fixture.org().await;
+    let mut reader = crate::db::open_sqlite_copy(&fixture.sqlite_file()).unwrap();
+    reader.query_all("BEGIN", crate::db::vals![]).unwrap();
+    reader
+        .query_all("SELECT id FROM organization", crate::db::vals![])
+        .unwrap();
+    fixture.queued(org).await;
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    let begun = std::time::Instant::now();
+    fixture.queued(org).await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
 /// Why the content that a copy refers to is still there when it is read: an hour lies between the end of the last
 /// reference and the deletion, and the copy was made before that end.
 #[tokio::test]

@@ -7,6 +7,7 @@ mod backup;
 mod budgets;
 mod budgets_model;
 mod channel;
+mod checks;
 mod claim;
 mod connections;
 mod create;

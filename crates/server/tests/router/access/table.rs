@@ -367,6 +367,14 @@ pub(super) const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
         Foreign::ItsOwn,
     ),
     (
+        "get_checks",
+        Method::GET,
+        "/v1/admin/checks",
+        "",
+        "admin",
+        Foreign::ItsOwn,
+    ),
+    (
         "get_master_keys",
         Method::GET,
         "/v1/admin/master-key",

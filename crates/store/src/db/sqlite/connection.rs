@@ -70,6 +70,15 @@ impl Connection {
         self.inner.execute_batch(sql).map_err(failure)
     }
 
+    /// Folds the log into the database as far as readers let it, and waits for none: a backup reads for long, and whoever
+    /// writes would wait with this.
+    pub(super) fn fold_log(&self) -> Result<()> {
+        self.script("PRAGMA busy_timeout = 0")?;
+        let folded = self.script("PRAGMA wal_checkpoint(TRUNCATE)");
+        self.script(SETTINGS)?;
+        folded
+    }
+
     /// Runs one of the few statements around a job from the statement cache.
     pub(super) fn control(&self, sql: &'static str) -> Result<()> {
         self.inner

@@ -47,7 +47,7 @@ pub(super) fn run(mut writer: Writer, queue: &Queue) {
                 log_has_pages = true;
             }
             Next::Idle => {
-                if let Err(error) = writer.connection.script("PRAGMA wal_checkpoint(TRUNCATE)") {
+                if let Err(error) = writer.connection.fold_log() {
                     tracing::warn!(%error, "the write-ahead log could not be folded in");
                 }
                 log_has_pages = false;

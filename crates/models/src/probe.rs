@@ -1,0 +1,123 @@
+//! Whether the providers answer with the keys they are given: each is asked for the list of its models, which costs nothing.
+
+use std::time::Duration;
+
+use crate::{
+    Api, ProviderSettings, Settings, anthropic,
+    catalog::{base, client},
+    endpoint, openai,
+    provider::{InvalidSettings, Provider},
+    transport::Transport,
+};
+
+/// How long a provider may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks every provider for its models, all at once: by name, nothing or a sentence that says why it is not usable.
+///
+/// # Errors
+/// Settings that cannot be used.
+pub async fn probe(settings: &Settings) -> Result<Vec<(String, Result<(), String>)>, InvalidSettings> {
+    let Some(http) = client(settings)? else {
+        return Ok(Vec::new());
+    };
+    let mut transports = Vec::with_capacity(settings.providers.len());
+    for provider in &settings.providers {
+        let ready = Provider {
+            name: provider.name.clone(),
+            base: base(provider)?,
+            key: provider.key.clone(),
+            http: http.clone(),
+        };
+        transports.push((provider.name.clone(), transport(provider, &ready)?));
+    }
+    let asked = transports.into_iter().map(|(name, transport)| async move {
+        let answered = match tokio::time::timeout(PATIENCE, transport.list()).await {
+            Ok(answer) => answer.map_err(|error| error.message),
+            Err(_) => Err(format!("no answer within {} seconds", PATIENCE.as_secs())),
+        };
+        (name, answered)
+    });
+    Ok(futures_util::future::join_all(asked).await)
+}
+
+fn transport(settings: &ProviderSettings, provider: &Provider) -> Result<Transport, InvalidSettings> {
+    let (url, headers) = match settings.api {
+        Api::OpenaiResponses | Api::OpenaiChat => return openai::transport(provider, &["models"]),
+        Api::Anthropic => {
+            let url = endpoint::url(provider, "v1", &["models"])?;
+            (url, anthropic::headers(provider)?)
+        }
+        Api::Gemini => {
+            let url = endpoint::url(provider, "v1beta", &["models"])?;
+            (url, endpoint::keyed(provider, "x-goog-api-key")?)
+        }
+    };
+    Ok(Transport::new(
+        provider.http.clone(),
+        url,
+        headers,
+        provider.key.clone(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::Credential;
+
+    use super::*;
+    use crate::test_server::{Answer, KEY, Server};
+
+    const ALL: [(Api, &str, &str); 4] = [
+        (Api::Anthropic, "get /v1/models ", "x-api-key: "),
+        (Api::OpenaiResponses, "get /models ", "authorization: bearer "),
+        (Api::OpenaiChat, "get /models ", "authorization: bearer "),
+        (Api::Gemini, "get /v1beta/models ", "x-goog-api-key: "),
+    ];
+
+    async fn asked(api: Api, answer: Answer) -> (Server, Result<(), String>) {
+        let server = Server::start([answer]).await;
+        let settings = Settings {
+            providers: vec![ProviderSettings {
+                name: "acme".to_owned(),
+                api,
+                base_url: Some(server.provider.base.clone()),
+                key: Some(Credential::new(KEY)),
+            }],
+            ..Settings::default()
+        };
+        let mut found = probe(&settings).await.unwrap();
+        let (name, answered) = found.remove(0);
+        assert_eq!((name.as_str(), found.len()), ("acme", 0));
+        (server, answered)
+    }
+
+    #[tokio::test]
+    async fn each_protocol_is_asked_for_its_models_with_the_key() {
+        for (api, line, header) in ALL {
+            let (server, answered) = asked(api, Answer::whole("200 OK", "", "{}")).await;
+            assert_eq!(answered, Ok(()), "{api:?}");
+            let head = server.head(0);
+            assert!(head.starts_with(line), "{api:?}: {head}");
+            assert!(head.contains(&format!("{header}{KEY}")), "{api:?}: {head}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_refused_is_told_and_not_shown() {
+        for (api, ..) in ALL {
+            let body = format!(r#"{{"error":{{"message":"invalid key {KEY}"}}}}"#);
+            let (_server, answered) = asked(api, Answer::whole("401 Unauthorized", "", &body)).await;
+            let reason = answered.unwrap_err();
+            assert!(
+                reason.contains("401") && !reason.contains(KEY),
+                "{api:?}: {reason}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn without_providers_nobody_is_asked() {
+        assert_eq!(probe(&Settings::default()).await, Ok(Vec::new()));
+    }
+}

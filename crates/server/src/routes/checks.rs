@@ -1,0 +1,63 @@
+//! `GET /v1/admin/checks`: what a node finds when it looks at itself. Hosted, that is the operator's: 404 here.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use sortie_api::{Mode, check::NodeChecks};
+use sortie_engine::Providers;
+
+use crate::{
+    app::App,
+    kit::{Admin, ApiError, ApiResult, FromQuery, Json, Pairs, Query},
+};
+
+/// What is looked at beside the node itself.
+pub(crate) struct Wanted {
+    providers: Providers,
+}
+
+impl FromQuery for Wanted {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let asked: Option<bool> = match pairs.get("providers")?.as_deref() {
+            None => None,
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            Some(_) => {
+                return Err(ApiError::invalid_request("providers: must be true or false"));
+            }
+        };
+        let providers = if asked == Some(true) {
+            Providers::Asked
+        } else {
+            Providers::Left
+        };
+        Ok(Self { providers })
+    }
+}
+
+/// Check the node
+///
+/// What the node that answers finds when it looks at itself: its database, storage, keys, sandbox and machine, and whether
+/// anything is stuck. A content is written to the storage and deleted again; nothing else changes. Self-hosted engines only.
+#[utoipa::path(
+    get, path = "/v1/admin/checks", tag = "administration",
+    params(("providers" = Option<bool>, Query, nullable = false,
+        description = "Whether the providers of models are asked for their models, which takes up to ten seconds. Default: false.")),
+    responses((status = 200, description = "What was found.", body = NodeChecks, example = json!({
+        "node": "node-6d0f5b1a8f1c4f0e", "version": "0.1.0", "checks": [{
+            "name": "database", "verdict": "ok", "found": "PostgreSQL 15.9, migration 16, 0.6 ms until a write has its turn",
+            "hints": []
+        }]
+    }))),
+    security(("api_key" = ["admin"])),
+)]
+pub(crate) async fn get_checks(
+    State(app): State<Arc<App>>,
+    who: Admin,
+    Query(wanted): Query<Wanted>,
+) -> ApiResult<Json<NodeChecks>> {
+    match app.engine.mode() {
+        Mode::SelfHosted => Ok(Json(app.engine.checks(&who.caller(), wanted.providers).await)),
+        Mode::Hosted => Err(ApiError::not_found("the nodes are the operator's")),
+    }
+}

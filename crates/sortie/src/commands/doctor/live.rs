@@ -1,0 +1,199 @@
+//! How a running node is: what is seen from here, and what it finds itself.
+
+use jiff::fmt::rfc2822::DateTimeParser;
+use sortie_api::{
+    Timestamp,
+    check::{Check, Verdict},
+};
+use sortie_engine::Clock;
+use url::{Host, Url};
+
+use crate::{client::Client, failure::Exit};
+
+/// How far the clocks may be apart, in seconds. HTTP tells whole seconds. From the second figure on nodes refuse what another
+/// one signs.
+const SKEW: i64 = 5;
+const TOO_MUCH_SKEW: i64 = 30;
+
+/// Looks at the node at `url`; `providers` has it ask those as well.
+pub(super) async fn checks(client: &Client, url: &str, providers: bool) -> Vec<Check> {
+    let before = Clock::system().now();
+    let time = match client.time().await {
+        Ok(time) => time,
+        Err(failure) => {
+            return vec![
+                Check::new("node", Verdict::Fault, failure.to_string())
+                    .hint("is it running, is the address right, and does a proxy or a firewall let this machine through?"),
+            ];
+        }
+    };
+    let after = Clock::system().now();
+    let mut checks = vec![
+        Check::new("node", Verdict::Ok, format!("{url} answers")),
+        connection(url),
+        clocks(time.as_deref(), before, after),
+    ];
+    if let Err(failure) = client.ready().await {
+        checks.push(
+            Check::new("ready", Verdict::Fault, failure.to_string())
+                .hint("a load balancer sends it nothing: its log says why it is so"),
+        );
+    }
+    checks.extend(own(client, providers).await);
+    checks
+}
+
+/// What the node finds itself, where the key may know.
+async fn own(client: &Client, providers: bool) -> Vec<Check> {
+    if !client.has_key() {
+        return vec![
+            Check::new(
+                "key",
+                Verdict::Warning,
+                "none: the node is not asked what it finds itself",
+            )
+            .hint("set SORTIE_API_KEY to a key with the role admin"),
+        ];
+    }
+    let query = [("providers", providers.to_string())];
+    match client.checks(&query).await {
+        Ok(found) => {
+            let mut checks = vec![version(&found.version)];
+            checks.extend(found.checks);
+            checks
+        }
+        Err(failure) => {
+            let check = Check::new("key", Verdict::Fault, failure.to_string());
+            let hint = match failure.exit {
+                Exit::Denied => Some("use a key with the role admin"),
+                Exit::Usage => Some("the node may be of an older version, which has no checks"),
+                Exit::Success
+                | Exit::Failed
+                | Exit::Cancelled
+                | Exit::TimedOut
+                | Exit::Interrupted
+                | Exit::Unavailable
+                | Exit::Internal
+                | Exit::Configuration
+                | Exit::Left => None,
+            };
+            vec![match hint {
+                Some(hint) => check.hint(hint),
+                None => check,
+            }]
+        }
+    }
+}
+
+fn version(node: &str) -> Check {
+    let own = env!("CARGO_PKG_VERSION");
+    if node == own {
+        Check::new("version", Verdict::Ok, format!("{node}, as this command"))
+    } else {
+        Check::new(
+            "version",
+            Verdict::Warning,
+            format!("{node}, and this command is {own}"),
+        )
+        .hint("use the command line of the node's version")
+    }
+}
+
+/// Whether a key that goes there can be read on the way.
+fn connection(url: &str) -> Check {
+    let name = "connection";
+    let Ok(parsed) = url.parse::<Url>() else {
+        return Check::new(name, Verdict::Fault, format!("{url} is no URL"));
+    };
+    let here = match parsed.host() {
+        Some(Host::Domain(host)) => host == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    if parsed.scheme() == "https" {
+        Check::new(
+            name,
+            Verdict::Ok,
+            "TLS, with a certificate that this machine trusts",
+        )
+    } else if here {
+        Check::new(name, Verdict::Ok, "on this machine")
+    } else {
+        Check::new(name, Verdict::Warning, "without TLS")
+            .hint("whoever is on the way reads the API key: put a proxy with a certificate in front")
+    }
+}
+
+/// `date` is what the node said it is, between the two times of this machine.
+fn clocks(date: Option<&str>, before: Timestamp, after: Timestamp) -> Check {
+    let name = "clocks";
+    let told = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+    let Some(told) = told else {
+        return Check::new(name, Verdict::Warning, "the node does not say what time it is")
+            .hint("a proxy in front takes the header Date away");
+    };
+    let second = |at: Timestamp| at.as_micros().div_euclid(1_000_000);
+    let told = told.as_second();
+    let apart = if told < second(before) {
+        told - second(before)
+    } else {
+        (told - second(after)).max(0)
+    };
+    let check = Check::new(name, Verdict::Ok, format!("{} s apart", apart.abs()));
+    let verdict = match apart.abs() {
+        0..=SKEW => return check,
+        ..=TOO_MUCH_SKEW => Verdict::Warning,
+        _ => Verdict::Fault,
+    };
+    Check { verdict, ..check }
+        .hint("leases, schedules and what nodes sign for each other need the same time: run a time service (chrony) on all")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_micros(second * 1_000_000 + 999_999)
+    }
+
+    #[test]
+    fn clocks_that_are_apart_are_told() {
+        // RFC 9110, 5.6.7: 784111777 seconds after 1970.
+        let date = Some("Sun, 06 Nov 1994 08:49:37 GMT");
+        let now = 784_111_777;
+        for (before, after, verdict) in [
+            (now, now, Verdict::Ok),
+            (now - 4, now + 4, Verdict::Ok),
+            (now + 5, now + 6, Verdict::Ok),
+            (now + 6, now + 7, Verdict::Warning),
+            (now - 30, now - 30, Verdict::Warning),
+            (now - 31, now - 31, Verdict::Fault),
+            (now + 31, now + 31, Verdict::Fault),
+        ] {
+            assert_eq!(clocks(date, at(before), at(after)).verdict, verdict, "{before}");
+        }
+        assert_eq!(clocks(None, at(now), at(now)).verdict, Verdict::Warning);
+        assert_eq!(clocks(Some("noon"), at(now), at(now)).verdict, Verdict::Warning);
+    }
+
+    #[test]
+    fn a_key_in_the_clear_is_told() {
+        for (url, verdict) in [
+            ("https://a.example", Verdict::Ok),
+            ("http://127.0.0.1:8080", Verdict::Ok),
+            ("http://localhost", Verdict::Ok),
+            ("http://a.example", Verdict::Warning),
+            ("http://10.0.0.1", Verdict::Warning),
+        ] {
+            assert_eq!(connection(url).verdict, verdict, "{url}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_told() {
+        assert_eq!(version(env!("CARGO_PKG_VERSION")).verdict, Verdict::Ok);
+        assert_eq!(version("0.0.0-other").verdict, Verdict::Warning);
+    }
+}

@@ -1,0 +1,132 @@
+//! `sortie doctor` on an engine that runs.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use sortie_testkit::{Database, Node, NodeOptions};
+
+use crate::{
+    Checked, both_databases,
+    kit::{at_work, exits, plain, text},
+    node, node_with,
+};
+
+both_databases![a_running_node_is_looked_at_from_here_and_from_inside];
+
+/// What `doctor` says with these arguments.
+fn report(node: &Node, arguments: &[&str]) -> Result<Value> {
+    let output = node
+        .sortie(&[&["doctor", "--json"], arguments].concat())
+        .output()?;
+    serde_json::from_slice(&output.stdout).with_context(|| text(&output.stderr))
+}
+
+fn check<'a>(report: &'a Value, name: &str) -> Result<&'a Value> {
+    let checks = report["checks"].as_array().context("a list")?;
+    checks
+        .iter()
+        .rfind(|check| check["name"] == name)
+        .with_context(|| format!("no {name} in {report}"))
+}
+
+fn found(check: &Value) -> &str {
+    check["found"].as_str().unwrap_or_default()
+}
+
+async fn a_running_node_is_looked_at_from_here_and_from_inside(database: Database) -> Checked {
+    let node = node(database).await?;
+    let report = report(&node, &["--providers"])?;
+    for name in [
+        "node",
+        "connection",
+        "clocks",
+        "version",
+        "readiness",
+        "database",
+        "storage",
+        "master key",
+        "disk",
+        "open files",
+        "queue",
+        "callbacks",
+        "schedules",
+        "memory",
+        "addresses",
+    ] {
+        let check = check(&report, name)?;
+        ensure!(check["verdict"] != "fault", "{check}");
+    }
+    for name in [
+        "node",
+        "connection",
+        "clocks",
+        "version",
+        "storage",
+        "master key",
+        "queue",
+    ] {
+        assert_eq!(check(&report, name)?["verdict"], "ok", "{report}");
+    }
+    let said = found(check(&report, "database")?);
+    ensure!(
+        said.contains(database.as_str()) && said.contains("migration "),
+        "{said}"
+    );
+    // No provider is set up in a test, and none is asked unless told to.
+    assert_eq!(check(&report, "providers")?["verdict"], "warning");
+    let without = self::report(&node, &[])?;
+    ensure!(check(&without, "providers").is_err());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_a_fault_and_the_exit_says_so() -> Checked {
+    let mut node = node_with(
+        Database::Sqlite,
+        NodeOptions::default().env("SORTIE_CONCURRENCY", "1"),
+    )
+    .await?;
+    let client = node.client()?;
+    let held = at_work(&client).await?.id.to_string();
+    client.create(&plain("waits")).await?;
+    let told = report(&node, &[])?;
+    ensure!(found(check(&told, "queue")?).starts_with("1 runs wait"), "{told}");
+    client.cancel(&held).await?;
+
+    // A member may not ask, and nobody gets an answer where nobody listens.
+    let key = client
+        .post(
+            "/v1/admin/keys",
+            &serde_json::json!({"name": "x", "role": "member"}),
+        )
+        .await?
+        .expect(201)?
+        .json()?;
+    let url = node.url()?;
+    let mut command = node.sortie(&["doctor", "--json", "--url", &url]);
+    command.env("SORTIE_API_KEY", key["key"].as_str().context("a key")?);
+    let refused: Value = serde_json::from_slice(&exits(command, 1)?.stdout)?;
+    assert_eq!(check(&refused, "key")?["verdict"], "fault");
+    let nobody = exits(node.sortie(&["doctor", "--url", "http://127.0.0.1:1"]), 1)?;
+    ensure!(
+        text(&nobody.stdout).contains("cannot reach the engine"),
+        "{nobody:?}"
+    );
+
+    // Another master key than the one that has sealed something.
+    let definition = serde_json::json!({"type": "http", "url": "https://a.example", "auth": {"type": "bearer", "token": "x"}});
+    crate::connections::put(&client, "crm", &definition)
+        .await?
+        .expect(201)?;
+    node.stop().await?;
+    node.set_env("SORTIE_MASTER_KEY", &"07".repeat(32));
+    node.restart().await?;
+    let output = exits(node.sortie(&["doctor", "--json"]), 1)?;
+    let told: Value = serde_json::from_slice(&output.stdout)?;
+    let key = check(&told, "master key")?;
+    ensure!(
+        key["verdict"] == "fault" && found(key).contains("another master key"),
+        "{key}"
+    );
+    assert_eq!(told["healthy"], false);
+    Ok(())
+}

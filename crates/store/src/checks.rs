@@ -1,0 +1,109 @@
+//! System: what an operator asks a database who wants to know whether all is well.
+
+use sortie_api::Timestamp;
+
+use crate::{
+    Store,
+    db::{Stmt, batch, newest_known_migration, vals},
+    types::{Error, Result},
+};
+
+/// What a database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseInfo {
+    /// `SQLite` or `PostgreSQL`.
+    pub kind: String,
+    /// Its version, as it says itself.
+    pub version: String,
+    /// The newest migration that was applied to it.
+    pub migration: i64,
+    /// The newest one that this program knows.
+    pub known_migration: i64,
+}
+
+/// What waits, and who is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Runs that wait for a worker, counted up to a limit.
+    pub waiting: i64,
+    /// When the one that has waited longest was created.
+    pub waiting_since: Option<Timestamp>,
+    /// Nodes whose lease is over and that nobody has declared lost.
+    pub silent_nodes: i64,
+    /// Nodes that are lost and hold runs which nobody has taken over.
+    pub lost_nodes: i64,
+}
+
+impl Store {
+    /// What the database is, and which migrations it has.
+    pub async fn database_info(&self) -> Result<DatabaseInfo> {
+        self.db
+            .read(|tx| {
+                let [about, newest] = batch(
+                    tx,
+                    &[
+                        Stmt::new("SELECT {DATABASE}, {VERSION}", vals![]),
+                        Stmt::new(
+                            "SELECT version FROM migration WHERE version > 0 ORDER BY version DESC LIMIT 1",
+                            vals![],
+                        ),
+                    ],
+                )?;
+                let about = about.rows.first().ok_or(Error::NotFound)?;
+                Ok(DatabaseInfo {
+                    kind: about.text(0)?.to_owned(),
+                    version: about.text(1)?.to_owned(),
+                    migration: newest.rows.first().ok_or(Error::NotFound)?.int(0)?,
+                    known_migration: newest_known_migration(),
+                })
+            })
+            .await
+    }
+
+    /// What waits at `now`, counted up to `limit`, and the nodes that are gone.
+    pub async fn backlog(&self, now: Timestamp, limit: u32) -> Result<Backlog> {
+        self.db
+            .read(move |tx| {
+                let [waiting, oldest, silent, lost] = batch(
+                    tx,
+                    &[
+                        Stmt::new(
+                            "SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.org_id > '' AND q.node_id IS NULL \
+                             LIMIT $1) AS counted",
+                            vals![limit],
+                        ),
+                        // From organization to organization, as a claim does.
+                        Stmt::new(
+                            "WITH RECURSIVE w (org) AS (\
+                               SELECT (SELECT q.org_id FROM queue q WHERE q.org_id > '' AND q.node_id IS NULL \
+                                 ORDER BY q.org_id, q.enqueued_at, q.run_id LIMIT 1) \
+                               UNION ALL \
+                               SELECT (SELECT q.org_id FROM queue q WHERE q.org_id > w.org AND q.node_id IS NULL \
+                                 ORDER BY q.org_id, q.enqueued_at, q.run_id LIMIT 1) FROM w WHERE w.org IS NOT NULL) \
+                             SELECT MIN((SELECT q.enqueued_at FROM queue q WHERE q.org_id = w.org AND q.node_id IS NULL \
+                               ORDER BY q.org_id, q.enqueued_at, q.run_id LIMIT 1)) FROM w WHERE w.org IS NOT NULL",
+                            vals![],
+                        ),
+                        Stmt::new(
+                            "SELECT COUNT(*) FROM node WHERE ended_at IS NULL AND lease_until < $1",
+                            vals![now],
+                        ),
+                        Stmt::new(
+                            "SELECT COUNT(*) FROM node WHERE ended_at IS NOT NULL \
+                             AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NOT NULL",
+                            vals![],
+                        ),
+                    ],
+                )?;
+                let count = |answer: &crate::db::Answer| answer.rows.first().ok_or(Error::NotFound)?.int(0);
+                let since = oldest.rows.first().map(|row| row.opt_time(0)).transpose()?.flatten();
+                Ok(Backlog {
+                    waiting: count(&waiting)?,
+                    waiting_since: since,
+                    silent_nodes: count(&silent)?,
+                    lost_nodes: count(&lost)?,
+                })
+            })
+            .await
+    }
+}
