@@ -80,6 +80,7 @@ async fn clocks_jump(database: Database) -> Checked {
     clock.set(0)?;
     let excuse = Excuse {
         lost_workers: true,
+        moved_clock: true,
         ..Excuse::default()
     };
     end(world, load, excuse).await

@@ -12,6 +12,7 @@ const AWAY: Excuse = Excuse {
     lost_workers: true,
     failures: &[],
     skipped_artifacts: true,
+    moved_clock: false,
 };
 
 #[tokio::test]

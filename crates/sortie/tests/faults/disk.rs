@@ -110,9 +110,9 @@ async fn the_disk_with_sqlite_is_full() -> Checked {
         disk.empty()?;
     }
     let excuse = Excuse {
-        lost_workers: false,
         failures: FULL,
         skipped_artifacts: true,
+        ..Excuse::default()
     };
     let audited = end(world, load, excuse).await;
     drop(disk);

@@ -112,7 +112,7 @@ impl Order {
                 random.u8(0..4)
             ),
             Kind::Steps => format!(
-                "```sh\necho 1 >> log; echo done\n```\n```wait {}\n```\n```sh\n: {token}; echo 2 >> log; sleep 0.2\n\
+                "```sh\necho 1 >> log && echo done\n```\n```wait {}\n```\n```sh\n: {token}; echo 2 >> log && sleep 0.2\n\
                  ```\n```sh\necho 3 >> log\n```\n```wait {}\n```\n```sh\nuniq log\n```\n",
                 random.u16(50..1_000),
                 random.u16(50..1_000),
@@ -120,7 +120,7 @@ impl Order {
             Kind::Wait => format!("```wait {}\n```\n{answer}", random.u16(100..3_000)),
             Kind::Model => format!("task number {name}"),
             Kind::Artifact => {
-                format!("```sh\nmkdir -p outputs; echo {name} > outputs/a.txt; echo {name}\n```\n")
+                format!("```sh\nmkdir -p outputs && echo {name} > outputs/a.txt && echo {name}\n```\n")
             }
             Kind::Cancel => "```wait 600000\n```\n".to_owned(),
         };

@@ -51,7 +51,7 @@ async fn the_provider_of_models_hangs_floods_and_flaps(database: Database) -> Ch
     println!("{asked} model calls, {answered} answered well");
     // Five attempts are not enough for every run of these seconds, and a flood may use a budget up.
     let excuse = Excuse {
-        failures: &["provider", "budget", "too large", "too long"],
+        failures: &["provider", "budget", "is larger than"],
         ..Excuse::default()
     };
     end(world, load, excuse).await

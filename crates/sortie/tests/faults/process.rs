@@ -30,6 +30,7 @@ const LOST: Excuse = Excuse {
     lost_workers: true,
     failures: &[],
     skipped_artifacts: false,
+    moved_clock: false,
 };
 
 async fn nodes_are_killed(database: Database) -> Checked {
