@@ -140,8 +140,8 @@ pub trait Sink: Send + Sync {
     /// Returns when everything recorded and journaled so far is durable.
     fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>>;
 
-    /// Tells the whole cost so far, compute included.
-    fn spent(&self, cost: Micros);
+    /// Tells the whole cost up to the moment `at`, compute included: what is charged later begins there.
+    fn spent(&self, cost: Micros, at: tokio::time::Instant);
 
     /// A piece of the text that the model is writing in turn `step`. Not recorded; the whole follows as a `message`.
     /// After a `retry` the text begins anew.

@@ -117,7 +117,7 @@ impl<'a> Meter<'a> {
             let budget = self.budget();
             (budget.spent(now), budget.is_nearly_spent(now))
         };
-        self.sink.spent(spent);
+        self.sink.spent(spent, now);
         if nearly { self.warn().await } else { Ok(()) }
     }
 
@@ -133,8 +133,9 @@ impl<'a> Meter<'a> {
 
     /// Tells the sink the whole cost.
     pub(crate) fn tell(&self) {
-        let spent = self.budget().spent(Instant::now());
-        self.sink.spent(spent);
+        let now = Instant::now();
+        let spent = self.budget().spent(now);
+        self.sink.spent(spent, now);
     }
 
     async fn warn(&self) -> Result<(), Stop> {

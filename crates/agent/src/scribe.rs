@@ -94,7 +94,7 @@ mod tests {
             Box::pin(async { Ok(()) })
         }
 
-        fn spent(&self, _cost: Micros) {}
+        fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
     }
 
     #[tokio::test]

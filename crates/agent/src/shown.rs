@@ -205,8 +205,8 @@ impl Sink for Shown<'_> {
         self.sink.durable()
     }
 
-    fn spent(&self, cost: Micros) {
-        self.sink.spent(cost);
+    fn spent(&self, cost: Micros, at: tokio::time::Instant) {
+        self.sink.spent(cost, at);
     }
 
     fn message_delta(&self, step: u32, text: &str) {
@@ -263,7 +263,7 @@ mod tests {
             Box::pin(async { Ok(()) })
         }
 
-        fn spent(&self, _cost: Micros) {}
+        fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
     }
 
     const SECRET: &str = "123456789";

@@ -29,7 +29,7 @@ impl Sink for Nowhere {
         Box::pin(async { Ok(()) })
     }
 
-    fn spent(&self, _cost: Micros) {}
+    fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
 }
 
 struct NoBackend(Capabilities);

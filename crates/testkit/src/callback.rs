@@ -4,6 +4,7 @@
 use std::{
     collections::VecDeque,
     io,
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -79,6 +80,16 @@ impl CallbackReceiver {
     /// What goes into `callback.url`.
     pub fn url(&self) -> String {
         format!("{}/", self.server.base_url())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Everything that reached it so far, genuine or not.
+    pub fn all(&self) -> Vec<Delivery> {
+        self.received.borrow().clone()
     }
 
     /// The next deliveries are answered with these statuses, each once; then 204 again.

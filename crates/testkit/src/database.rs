@@ -1,9 +1,11 @@
 //! The database a node stands on: a file in its data folder, or a fresh database on the PostgreSQL server that
 //! `scripts/test-postgres` starts.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use anyhow::Result;
+use rusqlite::{Connection, OpenFlags, types::ValueRef};
+use serde_json::{Map, Value};
 
 use crate::postgres::TestDatabase;
 
@@ -41,4 +43,28 @@ impl Database {
             Self::Postgres => Ok(Records::Shared(Arc::new(TestDatabase::postgres().await?))),
         }
     }
+}
+
+/// The rows of a query on a `SQLite` file, each as an object with its columns; bytes are shown as text.
+pub(crate) fn file_rows(file: &Path, sql: &str) -> Result<Vec<Value>> {
+    let file = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    file.busy_timeout(std::time::Duration::from_secs(10))?;
+    let mut statement = file.prepare(sql)?;
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut rows = statement.query(())?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        let mut object = Map::new();
+        for (index, name) in names.iter().enumerate() {
+            let value = match row.get_ref(index)? {
+                ValueRef::Null => Value::Null,
+                ValueRef::Integer(number) => number.into(),
+                ValueRef::Real(number) => number.into(),
+                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes).into(),
+            };
+            object.insert(name.clone(), value);
+        }
+        all.push(Value::Object(object));
+    }
+    Ok(all)
 }

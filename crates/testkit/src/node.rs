@@ -14,6 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use sortie_api::{
     KeyId, OrgId, Role, RunId, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
@@ -23,7 +24,7 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{
     client::{Client, PATIENCE},
-    database::{Database, Records},
+    database::{Database, Records, file_rows},
     postgres::execute,
 };
 
@@ -36,6 +37,10 @@ pub struct NodeOptions {
     pub environment: Vec<(String, String)>,
     /// What becomes of the log when the node is dropped.
     pub log: LogOnDrop,
+    /// The folder that the data folder is made in, instead of the system's for temporary ones.
+    pub data_parent: Option<PathBuf>,
+    /// Where the node reaches the shared database, instead of at its own address: a proxy in front of it.
+    pub database_url: Option<String>,
 }
 
 /// What becomes of a node's log when it is dropped.
@@ -112,18 +117,26 @@ impl Node {
             matches!(self.records, Records::Shared(_)),
             "two nodes cannot share one SQLite file"
         );
-        let key = Some(self.key.clone());
-        Self::on(
-            &self.binary.to_string_lossy(),
-            self.records.clone(),
-            self.options.clone(),
-            key,
-        )
-        .await
+        self.beside_with(self.options.clone()).await
     }
 
-    async fn on(binary: &str, records: Records, options: NodeOptions, key: Option<String>) -> Result<Self> {
-        let data = tempfile::Builder::new().prefix("sortie-test-").tempdir()?;
+    /// The same, started in its own way.
+    pub async fn beside_with(&self, options: NodeOptions) -> Result<Self> {
+        let (binary, key) = (self.binary.to_string_lossy(), self.key.clone());
+        Self::on(&binary, self.records.clone(), options, Some(key)).await
+    }
+
+    /// A node on these records, with a data folder of its own. `key` is the first admin key, where another node has made it.
+    pub async fn on(
+        binary: &str,
+        records: Records,
+        options: NodeOptions,
+        key: Option<String>,
+    ) -> Result<Self> {
+        let parent = options.data_parent.clone().unwrap_or_else(std::env::temp_dir);
+        let data = tempfile::Builder::new()
+            .prefix("sortie-test-")
+            .tempdir_in(parent)?;
         let mut node = Self {
             binary: binary.into(),
             options,
@@ -187,7 +200,8 @@ impl Node {
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(self.data.path());
         if let Records::Shared(database) = &self.records {
-            command.args(["--database-url", database.url()]);
+            let url = self.options.database_url.as_deref();
+            command.args(["--database-url", url.unwrap_or(database.url())]);
         }
         command.args(&self.options.arguments);
         command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
@@ -304,6 +318,14 @@ impl Node {
         execute(database.url(), sql).await
     }
 
+    /// The rows of a query on the records of this node, each as an object with its columns, whether it is up or not.
+    pub async fn rows(&self, sql: &str) -> Result<Vec<Value>> {
+        match &self.records {
+            Records::InDataFolder => file_rows(&self.data_dir().join("sortie.db"), sql),
+            Records::Shared(database) => database.rows(sql).await,
+        }
+    }
+
     /// The process id; an error when it is down.
     pub fn pid(&self) -> Result<u32> {
         Ok(self.process.as_ref().context("the node is down")?.child.id())
@@ -335,11 +357,16 @@ impl Node {
 
     /// Asks the process to stop (SIGTERM) and returns at once.
     pub fn terminate(&self) -> Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Sends the process a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.pid()?)
             .ok()
             .and_then(Pid::from_raw)
             .context("no process id")?;
-        Ok(kill_process(pid, Signal::TERM)?)
+        Ok(kill_process(pid, signal)?)
     }
 
     /// Waits until the process has ended by itself.

@@ -4,6 +4,7 @@
 //! Without the server a test that asks for one fails: nothing is skipped.
 
 use std::{
+    net::SocketAddr,
     process,
     sync::atomic::{AtomicU32, Ordering},
     thread,
@@ -43,7 +44,6 @@ impl TestDatabase {
 
     /// A fresh `PostgreSQL` database. An error where there is no server.
     pub async fn postgres() -> Result<Self> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
         #[expect(
             clippy::disallowed_methods,
             reason = "the test command hands the server over in the environment"
@@ -54,17 +54,61 @@ impl TestDatabase {
                  scripts/test-postgres, as `make test` does"
             )
         })?;
+        Self::on(&server).await
+    }
+
+    /// A fresh database on the server whose first database has this address.
+    pub async fn on(server: &str) -> Result<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("test_{}_{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         // An earlier process with this id may have been killed.
-        execute(&server, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
-        execute(&server, format!("CREATE DATABASE {name}")).await?;
+        execute(server, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
+        execute(server, format!("CREATE DATABASE {name}")).await?;
         let (address, _) = server
             .rsplit_once('/')
-            .with_context(|| format!("{SERVER} does not end with the name of a database"))?;
+            .with_context(|| format!("{server} does not end with the name of a database"))?;
         Ok(Self {
             url: format!("{address}/{name}"),
-            owned: Owned::Database { server, name },
+            owned: Owned::Database {
+                server: server.to_owned(),
+                name,
+            },
         })
+    }
+
+    /// The address of the same database where its server is reached at `address`.
+    pub fn url_at(&self, address: SocketAddr) -> Result<String> {
+        let (before, behind) = self.url.rsplit_once('/').context("no database in the address")?;
+        let (user, _) = before.rsplit_once('@').context("no user in the address")?;
+        Ok(format!("{user}@{address}/{behind}"))
+    }
+
+    /// Where the server listens.
+    pub fn server(&self) -> Result<SocketAddr> {
+        let (before, _) = self.url.rsplit_once('/').context("no database in the address")?;
+        let (_, address) = before.rsplit_once('@').context("no user in the address")?;
+        address
+            .parse()
+            .with_context(|| format!("{address} is no address"))
+    }
+
+    /// The rows of a query, each as an object with its columns. An error where it is a file.
+    pub async fn rows(&self, sql: &str) -> Result<Vec<Value>> {
+        ensure!(
+            matches!(self.owned, Owned::Database { .. }),
+            "not a PostgreSQL database"
+        );
+        let (client, connection) = tokio_postgres::connect(&self.url, NoTls)
+            .await
+            .context("cannot connect to the test server")?;
+        let sql = format!("SELECT row_to_json(t)::text FROM ({sql}) t");
+        let asking = async move { client.query(&sql, &[]).await };
+        let (rows, closed) = tokio::join!(asking, connection);
+        closed.context("the connection to the test server broke")?;
+        rows?
+            .iter()
+            .map(|row| Ok(serde_json::from_str(row.try_get(0)?)?))
+            .collect()
     }
 
     /// Every value in every table of a `PostgreSQL` database, by table; bytes as they are. An error where it is a file.

@@ -63,6 +63,11 @@ impl S3 {
         Client::new(self.address, None)
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The variables that it is reached with.
     pub fn variables(&self) -> [(&'static str, String); 4] {
         [

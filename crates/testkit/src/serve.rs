@@ -22,6 +22,11 @@ impl Serving {
         Ok(Self { address, _task: task })
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// `http://127.0.0.1:PORT`.
     pub fn base_url(&self) -> String {
         format!("http://{}", self.address)

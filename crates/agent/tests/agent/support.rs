@@ -204,7 +204,7 @@ impl Sink for Recorder {
         Box::pin(async { Ok(()) })
     }
 
-    fn spent(&self, cost: Micros) {
+    fn spent(&self, cost: Micros, _at: tokio::time::Instant) {
         self.spent.lock().unwrap().push(cost);
     }
 

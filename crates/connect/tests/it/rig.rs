@@ -79,7 +79,7 @@ impl Sink for Recorder {
         Box::pin(async { Ok(()) })
     }
 
-    fn spent(&self, _cost: Micros) {}
+    fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
 }
 
 /// A run with its connections open.

@@ -153,7 +153,7 @@ impl Sink for Nothing {
         Box::pin(async { Ok(()) })
     }
 
-    fn spent(&self, _cost: Micros) {}
+    fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
 }
 
 /// A run with one connection open.

@@ -414,8 +414,8 @@ impl Sink for Recorder {
         self.hub.delta(self.run, step, text);
     }
 
-    fn spent(&self, cost: Micros) {
-        self.charge(Spent::told(cost, Instant::now()));
+    fn spent(&self, cost: Micros, at: Instant) {
+        self.charge(Spent::told(cost, at));
     }
 }
 

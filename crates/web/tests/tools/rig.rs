@@ -59,7 +59,7 @@ impl Sink for Unheard {
         Box::pin(async { Ok(()) })
     }
 
-    fn spent(&self, _cost: Micros) {}
+    fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
 }
 
 /// One request as it arrived, in lines: the first has the method, the host and the path.

@@ -1,0 +1,470 @@
+//! The audit after a fault: what must be true of every run, of the ledger, of the callbacks, of the host and of the nodes,
+//! whatever happened. It reads the API as clients do, and the records themselves.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+use sortie_api::{Event, Run, RunStatus};
+use sortie_testkit::{
+    client::{data, kinds, status_of},
+    processes,
+};
+
+use crate::{
+    Checked,
+    load::{Kind, Order},
+    model::{CALL_MICROS, CALLS},
+    world::{RATE, World},
+};
+
+/// How long what goes on behind the end of runs may take: settling, callbacks that wait for their next attempt, directories.
+const SETTLING: Duration = Duration::from_secs(90);
+/// What a node may have more in use than before.
+const MORE_MEMORY: u64 = 96 << 20;
+const MORE_DESCRIPTORS: usize = 24;
+/// What may lie between two looks at clocks on a machine that is busy, in micros at [`RATE`].
+const CLOCKS: u64 = 50;
+
+/// What a fault excuses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Excuse {
+    /// Workers were lost: runs may end as `interrupted`, where their directory is gone or after three resumes.
+    pub(crate) lost_workers: bool,
+    /// Runs may fail with one of these in their error.
+    pub(crate) failures: &'static [&'static str],
+    /// Files may be skipped instead of kept.
+    pub(crate) skipped_artifacts: bool,
+    /// The clock jumped: times that are shown say nothing of how long a run took.
+    pub(crate) moved_clock: bool,
+}
+
+/// What the audit has looked at, for the line that it ends with.
+#[derive(Debug, Default)]
+struct Report {
+    ends: BTreeMap<&'static str, usize>,
+    resumes: usize,
+    callbacks: usize,
+    wrong: Vec<String>,
+}
+
+/// Looks at everything. `orders` is what the clients know: every one of them was acknowledged.
+pub(crate) async fn audit(world: &mut World, orders: &[Order], excuse: Excuse) -> Checked {
+    let begun = Instant::now();
+    let mut report = Report::default();
+    runs(world, orders, excuse, &mut report).await?;
+    ensure!(
+        report.wrong.is_empty(),
+        "{} runs:\n{}",
+        report.wrong.len(),
+        report.wrong[..report.wrong.len().min(20)].join("\n")
+    );
+    settled(world).await?;
+    records(world, orders).await?;
+    callbacks(world, orders, &mut report).await?;
+    host(world).await?;
+    levels(world).await?;
+    for node in &world.nodes {
+        let client = node.client()?;
+        client.get("/readyz").await?.expect(200)?;
+        let (_, run) = client.complete(&json!({"prompt": "well again"})).await?;
+        ensure!(run.status == RunStatus::Succeeded, "{run:?}");
+    }
+    let mut line = String::new();
+    for (status, count) in &report.ends {
+        write!(line, "{count} {status}, ")?;
+    }
+    println!(
+        "{} runs: {line}{} times resumed, {} callbacks; audited in {:.1} s",
+        orders.len(),
+        report.resumes,
+        report.callbacks,
+        begun.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+/// Every acknowledged run: its end, its events, its answer, its cost.
+async fn runs(world: &World, orders: &[Order], excuse: Excuse, report: &mut Report) -> Checked {
+    let nodes = world.nodes.len();
+    let looks = orders.iter().enumerate().map(|(nth, order)| {
+        let client = world.nodes[nth % nodes].client();
+        async move {
+            let client = client?;
+            let id = order.id.as_deref().context("not acknowledged")?;
+            let (events, run) = client
+                .finished(id)
+                .await
+                .with_context(|| format!("{id} {:?} was acknowledged", order.kind))?;
+            let looked = look(order, &events, &run, excuse);
+            let looked = match (&looked, order.kind, run.status) {
+                (Ok(()), Kind::Artifact, RunStatus::Succeeded) => kept(&client, order, &run, excuse).await,
+                _ => looked,
+            };
+            let events: Vec<&str> = kinds(&events);
+            let resumes = events.iter().filter(|kind| **kind == "resumed").count();
+            Ok::<_, anyhow::Error>((
+                run.status,
+                resumes,
+                looked.with_context(|| format!("{id} {:?}: {run:?}", order.kind)),
+            ))
+        }
+    });
+    let mut looks = stream::iter(looks).buffer_unordered(8);
+    while let Some(looked) = looks.next().await {
+        match looked {
+            Ok((status, resumes, looked)) => {
+                *report.ends.entry(status.as_str()).or_default() += 1;
+                report.resumes += resumes;
+                if let Err(error) = looked {
+                    report.wrong.push(format!("{error:#}"));
+                }
+            }
+            Err(error) => report.wrong.push(format!("{error:#}")),
+        }
+    }
+    Ok(())
+}
+
+/// One run. That its events are numbered from 1 without a gap, and that each status follows from the one before, the
+/// stream has checked as it came.
+fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
+    let finals = events
+        .iter()
+        .filter_map(status_of)
+        .filter(|status| status.is_final())
+        .count();
+    ensure!(finals == 1, "{finals} final statuses");
+    let last = events.last().context("no events")?;
+    ensure!(
+        status_of(last) == Some(run.status),
+        "{} {} behind the end",
+        last.kind,
+        data(last)
+    );
+    let count = |kind: &str| events.iter().filter(|event| event.kind == kind).count();
+    let (starts, resumes) = (count("worker_started"), count("resumed"));
+    ensure!(
+        resumes <= 3 && starts <= 1 + resumes,
+        "{starts} starts and {resumes} resumes"
+    );
+    let done: Vec<String> = events
+        .iter()
+        .filter(|event| event.kind == "tool_end")
+        .map(|event| data(event)["id"].to_string())
+        .collect();
+    // The model server counts its calls by what it was told, so an id names a call of a run.
+    let once: BTreeSet<&String> = done.iter().collect();
+    ensure!(
+        once.len() == done.len(),
+        "a completed call was made again: {done:?}"
+    );
+    if let Some(followed) = &order.followed {
+        let told = |events: &[Event]| -> Vec<(i64, String)> {
+            events
+                .iter()
+                .map(|event| (event.id, event.kind.clone()))
+                .collect()
+        };
+        ensure!(told(followed) == told(events), "its follower saw something else");
+    }
+    cost(order, events, run, excuse)?;
+    match run.status {
+        RunStatus::Succeeded => {
+            ensure!(order.kind != Kind::Cancel, "it could not succeed");
+            ensure!(
+                run.output.as_deref() == Some(order.answer().as_str()),
+                "another answer"
+            );
+        }
+        RunStatus::Cancelled => ensure!(order.kind == Kind::Cancel, "nobody cancelled it"),
+        RunStatus::Interrupted if excuse.lost_workers => {
+            let error = run.error.as_deref().unwrap_or_default();
+            let reasons = ["working directory is gone", "resumed 3 times"];
+            ensure!(
+                reasons.iter().any(|reason| error.contains(reason)),
+                "no reason: {error}"
+            );
+        }
+        RunStatus::Failed => {
+            let error = run.error.as_deref().unwrap_or_default();
+            ensure!(
+                excuse.failures.iter().any(|excused| error.contains(excused)),
+                "not excused: {error}"
+            );
+        }
+        other => bail!("{other} is not excused"),
+    }
+    if let Some(cancelled) = &order.cancelled {
+        ensure!(
+            cancelled.status == run.status,
+            "the cancel was answered with {}",
+            cancelled.status
+        );
+    }
+    Ok(())
+}
+
+/// What a run cost is what its events tell of its model calls, and its time; exactly, where nothing broke.
+fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
+    let of_models: u64 = events
+        .iter()
+        .filter(|event| event.kind == "model_call")
+        .filter_map(|event| data(event)["cost_micros"].as_u64())
+        .sum();
+    let cost = u64::try_from(run.cost_micros.get())?;
+    ensure!(cost <= 2_000_000, "more than its budget: {cost}");
+    ensure!(
+        cost >= of_models || run.billing_pending,
+        "{cost} is less than its model calls cost: {of_models}"
+    );
+    let is_plain = events
+        .iter()
+        .all(|event| !matches!(event.kind.as_str(), "resumed" | "retry"));
+    if run.status != RunStatus::Succeeded || !is_plain {
+        return Ok(());
+    }
+    if order.kind == Kind::Model {
+        let calls = CALLS as u64;
+        ensure!(of_models == calls * CALL_MICROS, "{of_models} for {calls} calls");
+    }
+    if excuse.moved_clock {
+        return Ok(());
+    }
+    let (Some(begun), Some(ended)) = (run.started_at, run.finished_at) else {
+        bail!("it has no times");
+    };
+    let micros = u64::try_from(ended.as_micros() - begun.as_micros()).unwrap_or_default();
+    // A millisecond is a micro here. Cost and end are read from two clocks, one after the other, at the end of the run and
+    // at its start: a machine under load may leave a moment between them.
+    let of_time = micros * RATE / 1_000_000;
+    ensure!(
+        (of_models + of_time).abs_diff(cost) <= CLOCKS,
+        "{cost} for {of_models} of models and {of_time} of time"
+    );
+    Ok(())
+}
+
+/// The file that a run left is there, as it was written.
+async fn kept(client: &sortie_testkit::Client, order: &Order, run: &Run, excuse: Excuse) -> Checked {
+    let path = format!("/v1/runs/{}/artifacts/a.txt", run.id);
+    let answer = client.get(&path).await?;
+    if answer.status == 404 && excuse.skipped_artifacts {
+        return Ok(());
+    }
+    let text = answer.expect(200)?.text();
+    ensure!(text == format!("{}\n", order.name), "the file says {text:?}");
+    Ok(())
+}
+
+/// The first row of a query that has one row with one number.
+async fn number(world: &World, sql: &str) -> Result<i64> {
+    let rows = world.nodes[0].rows(sql).await?;
+    let row = rows.first().and_then(Value::as_object).context("no row")?;
+    let value = row.values().next().context("no column")?;
+    value.as_i64().with_context(|| format!("{value} of {sql}"))
+}
+
+/// Waits until nothing is under way any more.
+async fn settled(world: &World) -> Checked {
+    let open = [
+        "SELECT count(*) AS n FROM queue",
+        "SELECT count(*) AS n FROM run WHERE billing_pending <> 0 OR outcome IS NULL",
+        "SELECT count(*) AS n FROM budget_hold",
+        "SELECT count(*) AS n FROM journal",
+        "SELECT count(*) AS n FROM delivery WHERE due_at IS NOT NULL",
+    ];
+    let deadline = Instant::now() + SETTLING;
+    for sql in open {
+        while number(world, sql).await? != 0 {
+            if Instant::now() > deadline {
+                let table = sql.replace("count(*) AS n", "*");
+                bail!(
+                    "left: {sql}: {:?}",
+                    world.nodes[0].rows(&format!("{table} LIMIT 5")).await?
+                );
+            }
+            // Nothing tells of the last of it.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    Ok(())
+}
+
+/// The records themselves: as many runs as were acknowledged, their events, the ledger.
+async fn records(world: &World, orders: &[Order]) -> Checked {
+    let node = &world.nodes[0];
+    let known: BTreeSet<&str> = orders.iter().filter_map(|order| order.id.as_deref()).collect();
+    ensure!(known.len() == orders.len(), "two orders have one run");
+    let rows = node
+        .rows(
+            "SELECT id, last_event, (SELECT count(*) FROM event e WHERE e.run_id = run.id) AS events, \
+             (SELECT min(seq) FROM event e WHERE e.run_id = run.id) AS first, \
+             (SELECT max(seq) FROM event e WHERE e.run_id = run.id) AS last FROM run",
+        )
+        .await?;
+    let there: BTreeSet<&str> = rows.iter().filter_map(|row| row["id"].as_str()).collect();
+    ensure!(
+        there == known,
+        "runs that nobody knows: {:?}; runs that are gone: {:?}",
+        there.difference(&known).collect::<Vec<_>>(),
+        known.difference(&there).collect::<Vec<_>>()
+    );
+    for row in &rows {
+        let is_gapless =
+            row["first"] == 1 && row["last"] == row["events"] && row["last"] == row["last_event"];
+        ensure!(is_gapless, "events with a gap: {row}");
+    }
+    let ledger = [
+        (
+            "SELECT count(*) AS n FROM budget_window WHERE held_micros <> 0",
+            0,
+        ),
+        ("SELECT count(*) AS n FROM run WHERE budgeted = 0", 0),
+        (
+            "SELECT count(*) AS n FROM run WHERE cost_micros > max_cost_micros",
+            0,
+        ),
+        ("SELECT count(*) AS n FROM run_secret", 0),
+        (
+            "SELECT count(*) AS n FROM event e JOIN run ON run.id = e.run_id WHERE e.seq > run.last_event",
+            0,
+        ),
+    ];
+    for (sql, expected) in ledger {
+        let found = number(world, sql).await?;
+        ensure!(found == expected, "{found}: {sql}");
+    }
+    let spent = number(
+        world,
+        "SELECT CAST(sum(spent_micros) AS BIGINT) AS n FROM budget_window WHERE scope = 'organization'",
+    );
+    let cost = number(world, "SELECT CAST(sum(cost_micros) AS BIGINT) AS n FROM run");
+    let (spent, cost) = (spent.await?, cost.await?);
+    ensure!(spent == cost, "the ledger says {spent}, the runs cost {cost}");
+    Ok(())
+}
+
+/// Every run with a callback was delivered, genuine and as it is; no other one was.
+async fn callbacks(world: &World, orders: &[Order], report: &mut Report) -> Checked {
+    let all = world.receiver.all();
+    for delivery in &all {
+        ensure!(
+            delivery.refused.is_none(),
+            "{:?}: {}",
+            delivery.refused,
+            delivery.body
+        );
+        let order = orders
+            .iter()
+            .find(|order| order.id.as_deref() == Some(&delivery.run));
+        ensure!(
+            order.is_some_and(|order| order.has_callback),
+            "a callback of {}, which nobody asked for",
+            delivery.run
+        );
+    }
+    let client = world.nodes[0].client()?;
+    for order in orders.iter().filter(|order| order.has_callback) {
+        let id = order.id.as_deref().unwrap_or_default();
+        let last = all.iter().rfind(|delivery| delivery.run == id);
+        let last = last.with_context(|| format!("{id} was never delivered"))?;
+        let mut sent: Value = last.body.clone();
+        let mut shown: Value = client.get(&format!("/v1/runs/{id}")).await?.expect(200)?.json()?;
+        if sent["billing_pending"] == true {
+            // What a run cancelled at work has cost is known later.
+            for changed in ["billing_pending", "cost_micros", "usage"] {
+                for run in [&mut sent, &mut shown] {
+                    run.as_object_mut().context("no object")?.remove(changed);
+                }
+            }
+        }
+        ensure!(sent == shown, "{id}: sent {sent}, is {shown}");
+        report.callbacks += 1;
+    }
+    Ok(())
+}
+
+/// Nothing is left of runs on the host: no process, no directory, no staged content.
+async fn host(world: &mut World) -> Checked {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let alive = world.left_alive();
+        if alive.is_empty() {
+            break;
+        }
+        let lines: Vec<String> = alive
+            .iter()
+            .map(|process| processes::command_line(*process))
+            .collect();
+        ensure!(Instant::now() < deadline, "left alive: {alive:?} {lines:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for nth in 0..world.nodes.len() {
+        let folder = world.nodes[nth].data_dir().to_owned();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !entries(&folder.join("work"))?.is_empty() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        if !entries(&folder.join("work"))?.is_empty() {
+            // Of a run that another node has ended: removed within five minutes, or at the next start.
+            world.close(nth);
+            world.nodes[nth].stop().await?;
+            world.restart(nth).await?;
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while !entries(&folder.join("work"))?.is_empty() {
+                ensure!(
+                    Instant::now() < deadline,
+                    "left of runs: {:?}",
+                    entries(&folder.join("work"))?
+                );
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+        for staging in ["blobs/staging", "staging"] {
+            let left = entries(&folder.join(staging))?;
+            ensure!(left.is_empty(), "staged and left: {left:?}");
+        }
+    }
+    Ok(())
+}
+
+/// What is in a folder; nothing where there is none.
+fn entries(folder: &Path) -> Result<Vec<String>> {
+    match std::fs::read_dir(folder) {
+        Ok(entries) => entries
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| folder.display().to_string()),
+    }
+}
+
+/// What the nodes that lived through it have in use is what they had before, but for a bound.
+async fn levels(world: &World) -> Checked {
+    let deadline = Instant::now() + Duration::from_secs(40);
+    for node in &world.nodes {
+        let pid = node.pid()?;
+        let Some((_, before)) = world.levels.iter().find(|(known, _)| *known == pid) else {
+            continue;
+        };
+        loop {
+            let now = processes::in_use(pid)?;
+            if now.memory <= before.memory + MORE_MEMORY
+                && now.descriptors <= before.descriptors + MORE_DESCRIPTORS
+            {
+                break;
+            }
+            ensure!(Instant::now() < deadline, "in use {now:?}, before {before:?}");
+            // Idle connections close by and by.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    Ok(())
+}

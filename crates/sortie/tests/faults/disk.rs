@@ -1,0 +1,174 @@
+//! Disks that are full: the one with the database, and the one with the content of files. Each is a small file system of
+//! the test's own, in memory; where the host does not let the test mount one, that is said, loudly.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+use sortie_testkit::Database;
+use tempfile::TempDir;
+
+use crate::{Checked, audit::Excuse, begin, both_databases, end, world::Setup};
+
+both_databases![the_disk_with_the_content_of_files_is_full];
+
+/// Room for the database of a few hundred runs and more.
+const DISK_MIB: u32 = 48;
+
+/// A small file system, unmounted when it is dropped.
+#[derive(Debug)]
+struct Disk {
+    at: PathBuf,
+    _folder: TempDir,
+}
+
+impl Disk {
+    /// None where the host does not allow it, which is told.
+    fn mount() -> Result<Option<Self>> {
+        let folder = tempfile::Builder::new().prefix("sortie-disk-").tempdir()?;
+        let at = folder.path().join("disk");
+        fs::create_dir(&at)?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a test prepares the host that the node is on"
+        )]
+        let mounted = Command::new("mount")
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={DISK_MIB}m,mode=0755"),
+                "sortie-test",
+            ])
+            .arg(&at)
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Ok(Some(Self { at, _folder: folder })),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                println!("NOT CHECKED: full disks: this host lets the tests mount nothing: {why}");
+                Ok(None)
+            }
+            Err(error) => {
+                println!("NOT CHECKED: full disks: there is no mount here: {error}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes all that is left.
+    fn fill(&self) -> Result<()> {
+        let mut ballast = fs::File::create(self.ballast())?;
+        let block = vec![1; 1 << 16];
+        loop {
+            match std::io::Write::write_all(&mut ballast, &block) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::StorageFull => return Ok(()),
+                Err(error) => return Err(error).context("the ballast"),
+            }
+        }
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.at.join("ballast")
+    }
+
+    fn empty(&self) -> Result<()> {
+        Ok(fs::remove_file(self.ballast())?)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let at: &Path = &self.at;
+        #[expect(clippy::disallowed_methods, reason = "a test puts the host back in order")]
+        let unmounted = Command::new("umount").arg("-l").arg(at).status();
+        // A host that is left with it shows it in its table of mounts.
+        drop(unmounted);
+    }
+}
+
+#[tokio::test]
+async fn the_disk_with_sqlite_is_full() -> Checked {
+    let Some(disk) = Disk::mount()? else { return Ok(()) };
+    let setup = Setup {
+        data_parent: Some(disk.at.clone()),
+        ..Setup::default()
+    };
+    let (mut world, mut load) = begin(Database::Sqlite, "the_disk_with_sqlite", setup).await?;
+    for _ in 0..2 {
+        let pause = world.moment(500..2_000);
+        tokio::time::sleep(pause).await;
+        load.follow();
+        disk.fill()?;
+        let full = world.moment(2_000..5_000);
+        tokio::time::sleep(full).await;
+        ensure!(fs::metadata(disk.ballast())?.len() > 0, "the disk was not full");
+        disk.empty()?;
+    }
+    let excuse = Excuse {
+        failures: FULL,
+        skipped_artifacts: true,
+        ..Excuse::default()
+    };
+    let audited = end(world, load, excuse).await;
+    drop(disk);
+    audited
+}
+
+/// A command that writes to the full disk fails, and so does its run; a directory cannot be made.
+const FULL: &[&str] = &[
+    "No space left",
+    "no space",
+    "exited with",
+    "working directory",
+    "os error 28",
+    "disk",
+];
+
+async fn the_disk_with_the_content_of_files_is_full(database: Database) -> Checked {
+    let Some(disk) = Disk::mount()? else { return Ok(()) };
+    let blobs = disk.at.join("blobs");
+    let setup = Setup {
+        blob_url: Some(format!("file:{}", blobs.display())),
+        ..Setup::default()
+    };
+    let (mut world, mut load) = begin(database, "the_disk_with_files", setup).await?;
+    let client = world.nodes[0].client()?;
+    for round in 0..2 {
+        let pause = world.moment(500..1_500);
+        tokio::time::sleep(pause).await;
+        load.follow();
+        disk.fill()?;
+        let refused = client
+            .send_form(&[("form-data; name=\"file\"; filename=\"large\"", &vec![7; 1 << 20])])
+            .await?;
+        ensure!(
+            refused.status >= 500,
+            "a file was taken on a full disk: {}",
+            refused.status
+        );
+        let full = world.moment(1_000..3_000);
+        tokio::time::sleep(full).await;
+        disk.empty()?;
+        client
+            .upload(&format!("afterwards{round}"), vec![7; 1 << 20])
+            .await?;
+    }
+    let left: Vec<_> = fs::read_dir(blobs.join("staging"))?.collect();
+    ensure!(left.len() <= 16, "staged and left: {left:?}");
+    let excuse = Excuse {
+        skipped_artifacts: true,
+        ..Excuse::default()
+    };
+    let audited = end(world, load, excuse).await;
+    if audited.is_ok() {
+        let left: Vec<_> = fs::read_dir(blobs.join("staging"))?.collect();
+        ensure!(left.is_empty(), "staged and left: {left:?}");
+    }
+    drop(disk);
+    audited
+}

@@ -1,0 +1,65 @@
+//! Faults under load, each followed by the same audit: docs/FAULTS.md says what is done to the nodes and what is looked at.
+//!
+//! Everything random of a test is drawn from one seed, which it prints; `SORTIE_FAULT_SEED` repeats it.
+#![cfg(test)]
+
+mod audit;
+mod clock;
+mod database;
+mod disk;
+mod load;
+mod model;
+mod peers;
+mod process;
+mod world;
+
+use sortie_testkit::Database;
+
+use crate::{
+    audit::Excuse,
+    load::Load,
+    world::{Setup, World},
+};
+
+/// What a test returns: the first thing that went wrong, with its context.
+type Checked = anyhow::Result<()>;
+
+/// A world under load, with a budget that every run counts in.
+async fn begin(database: Database, name: &str, setup: Setup) -> anyhow::Result<(World, Load)> {
+    let mut world = World::start(database, name, setup).await?;
+    let limit = serde_json::json!({"limit_micros": 900_000_000_000_u64, "period": "month"});
+    let put = sortie_testkit::http::Method::PUT;
+    world.nodes[0]
+        .client()?
+        .send(put, "/v1/budgets/organization", limit.to_string().into())
+        .await?
+        .expect(201)?;
+    let load = Load::begin(&mut world).await?;
+    Ok((world, load))
+}
+
+/// The end of every fault: the load ends, and everything is looked at.
+async fn end(mut world: World, load: Load, excuse: Excuse) -> Checked {
+    let before = load.acknowledged();
+    anyhow::ensure!(before > 0, "hardly any load");
+    let orders = load.end().await?;
+    audit::audit(&mut world, &orders, excuse).await
+}
+
+/// Runs each of the named tests on SQLite and on PostgreSQL.
+macro_rules! both_databases {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[tokio::test]
+            async fn on_sqlite() -> crate::Checked {
+                super::$name(sortie_testkit::Database::Sqlite).await
+            }
+
+            #[tokio::test]
+            async fn on_postgres() -> crate::Checked {
+                super::$name(sortie_testkit::Database::Postgres).await
+            }
+        }
+    )+};
+}
+use both_databases;

@@ -1,0 +1,124 @@
+//! Faults of what nodes talk to: the model's provider, the receiver of callbacks, the store of files.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use sortie_testkit::{
+    Database, Gateway, Passage, Trouble,
+    http::StatusCode,
+    processes,
+    s3::{BUCKET, S3},
+};
+
+use crate::{Checked, audit::Excuse, begin, both_databases, end, model::Mood, world::Setup};
+
+both_databases![
+    the_provider_of_models_hangs_floods_and_flaps,
+    the_receiver_of_callbacks_is_away,
+    the_store_of_files_fails_and_is_slow,
+];
+
+/// What a flood may take of a node's memory beyond what it had.
+const FLOOD_BYTES: u64 = 512 << 20;
+
+async fn the_provider_of_models_hangs_floods_and_flaps(database: Database) -> Checked {
+    let (mut world, mut load) = begin(database, "the_provider_of_models", Setup::default()).await?;
+    let mut moods = [Mood::Hangs, Mood::Flaps, Mood::Floods, Mood::OneLine];
+    world.random.shuffle(&mut moods);
+    for mood in moods {
+        load.follow();
+        let lasts = world.moment(1_000..2_500);
+        println!("{mood:?} for {lasts:?}");
+        world.model.set(mood);
+        tokio::time::sleep(lasts).await;
+        world.model.set(Mood::Well);
+        let passage = if world.random.bool() {
+            Passage::Refused
+        } else {
+            Passage::Slow(Duration::from_millis(50))
+        };
+        world.model_proxy.set(passage);
+        let lasts = world.moment(200..700);
+        tokio::time::sleep(lasts).await;
+        world.model_proxy.set(Passage::Open);
+        world.model_proxy.cut(2);
+    }
+    for (pid, before) in &world.levels {
+        let peak = processes::in_use(*pid)?.peak;
+        ensure!(peak <= before.memory + FLOOD_BYTES, "a flood took {peak} bytes");
+    }
+    let (asked, answered) = world.model.counts();
+    println!("{asked} model calls, {answered} answered well");
+    // Five attempts are not enough for every run of these seconds, and a flood may use a budget up.
+    let excuse = Excuse {
+        failures: &["provider", "budget", "is larger than"],
+        ..Excuse::default()
+    };
+    end(world, load, excuse).await
+}
+
+async fn the_receiver_of_callbacks_is_away(database: Database) -> Checked {
+    let (mut world, mut load) = begin(database, "the_receiver_of_callbacks", Setup::default()).await?;
+    for passage in [Passage::Refused, Passage::Deaf, Passage::Swallowed] {
+        let pause = world.moment(300..1_500);
+        tokio::time::sleep(pause).await;
+        load.follow();
+        let lasts = world.moment(800..2_500);
+        println!("{passage:?} for {lasts:?}");
+        world.receiver_proxy.set(passage);
+        tokio::time::sleep(lasts).await;
+        world.receiver_proxy.set(Passage::Open);
+        world.receiver_proxy.cut(1);
+    }
+    // Answers that are failures, and one that comes from somebody who has taken it all the same.
+    world.receiver.answer_with([StatusCode::INTERNAL_SERVER_ERROR; 3]);
+    end(world, load, Excuse::default()).await
+}
+
+async fn the_store_of_files_fails_and_is_slow(database: Database) -> Checked {
+    let store = S3::start().await?;
+    let gateway = Gateway::start(store.address()).await?;
+    let mut environment: Vec<(String, String)> = store
+        .variables()
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+    environment.retain(|(name, _)| name != "AWS_ENDPOINT_URL");
+    environment.push(("AWS_ENDPOINT_URL".to_owned(), gateway.base_url()));
+    let setup = Setup {
+        environment,
+        blob_url: Some(format!("s3://{BUCKET}/faults")),
+        ..Setup::default()
+    };
+    let (mut world, mut load) = begin(database, "the_store_of_files", setup).await?;
+    let troubles = [
+        Trouble::Fails(StatusCode::INTERNAL_SERVER_ERROR),
+        Trouble::Fails(StatusCode::SERVICE_UNAVAILABLE),
+        Trouble::Late(Duration::from_millis(700)),
+        Trouble::Breaks,
+        Trouble::AnswerLost,
+        Trouble::None,
+        Trouble::None,
+    ];
+    for _ in 0..2 {
+        let pause = world.moment(300..1_200);
+        tokio::time::sleep(pause).await;
+        load.follow();
+        let mut troubles = troubles;
+        world.random.shuffle(&mut troubles);
+        gateway.set(troubles);
+        let lasts = world.moment(2_000..4_000);
+        tokio::time::sleep(lasts).await;
+        // Nothing works for a moment.
+        gateway.set([Trouble::Fails(StatusCode::SERVICE_UNAVAILABLE)]);
+        let lasts = world.moment(500..2_000);
+        tokio::time::sleep(lasts).await;
+        gateway.set([]);
+    }
+    ensure!(gateway.troubled() > 0, "nothing was asked of the store");
+    println!("{} requests to the store had trouble", gateway.troubled());
+    let excuse = Excuse {
+        skipped_artifacts: true,
+        ..Excuse::default()
+    };
+    end(world, load, excuse).await
+}

@@ -1,0 +1,224 @@
+//! Faults of the nodes' own processes: killed, stopped for longer than their lease, out of descriptors.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use serde_json::Value;
+use sortie_testkit::{Database, Node, Signal, processes};
+
+use crate::{
+    Checked,
+    audit::Excuse,
+    begin, both_databases, end,
+    world::{Setup, World},
+};
+
+both_databases![
+    nodes_are_killed,
+    nodes_are_stopped_for_longer_than_their_lease,
+    descriptors_run_out,
+];
+
+/// How often a node is killed.
+const KILLS: usize = 3;
+
+const LOST: Excuse = Excuse {
+    lost_workers: true,
+    failures: &[],
+    skipped_artifacts: false,
+    moved_clock: false,
+};
+
+async fn nodes_are_killed(database: Database) -> Checked {
+    let (mut world, mut load) = begin(database, "nodes_are_killed", Setup::default()).await?;
+    for _ in 0..KILLS {
+        let pause = world.moment(300..1_500);
+        tokio::time::sleep(pause).await;
+        load.follow();
+        let nth = world.some_node();
+        world.kill(nth)?;
+        // Some come back at once and take up what was theirs, some later.
+        let pause = world.moment(0..800);
+        tokio::time::sleep(pause).await;
+        world.restart(nth).await?;
+    }
+    if database == Database::Postgres {
+        taken_over(&mut world).await?;
+    }
+    end(world, load, LOST).await
+}
+
+/// One node stays away: within 15 seconds others have gone on with everything it had.
+async fn taken_over(world: &mut World) -> Checked {
+    // Nobody is declared lost by a node that has not been in touch with the database for the time of a lease.
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    let nth = world.some_node();
+    let held = holds(world, nth).await?;
+    world.kill(nth)?;
+    let killed = Instant::now();
+    let name = node_name(&world.nodes[nth])?;
+    let left = format!(
+        "SELECT queue.run_id FROM queue JOIN node ON node.id = queue.node_id WHERE node.name = '{name}'"
+    );
+    while !world.nodes[nth].rows(&left).await?.is_empty() {
+        // The figure of the contract, and as much again for a machine that compiles beside it.
+        ensure!(
+            killed.elapsed() < Duration::from_secs(30),
+            "not taken over: {held:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    println!(
+        "{} runs of a killed node were with others after {:.1} s",
+        held.len(),
+        killed.elapsed().as_secs_f64()
+    );
+    world.restart(nth).await
+}
+
+fn node_name(node: &Node) -> Result<String> {
+    Ok(std::fs::read_to_string(node.data_dir().join("node_name"))?
+        .trim()
+        .to_owned())
+}
+
+/// The runs that a node holds, each with its last event.
+async fn holds(world: &World, nth: usize) -> Result<BTreeMap<String, i64>> {
+    let name = node_name(&world.nodes[nth])?;
+    positions(
+        world,
+        &format!(
+            "SELECT run.id, run.last_event FROM queue JOIN node ON node.id = queue.node_id \
+             JOIN run ON run.id = queue.run_id WHERE node.name = '{name}'"
+        ),
+    )
+    .await
+}
+
+async fn positions(world: &World, sql: &str) -> Result<BTreeMap<String, i64>> {
+    let rows = world.nodes[0].rows(sql).await?;
+    let pair = |row: &Value| Some((row["id"].as_str()?.to_owned(), row["last_event"].as_i64()?));
+    rows.iter()
+        .map(|row| pair(row).context("not an id and a number"))
+        .collect()
+}
+
+async fn nodes_are_stopped_for_longer_than_their_lease(database: Database) -> Checked {
+    let (mut world, mut load) = begin(database, "nodes_are_stopped", Setup::default()).await?;
+    // Nobody is declared lost by a node that is new.
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    load.follow();
+    let nth = world.some_node();
+    world.nodes[nth].signal(Signal::STOP)?;
+    let held = holds(&world, nth).await?;
+    world.close(nth);
+    match database {
+        Database::Sqlite => {
+            let pause = world.moment(12_000..14_000);
+            tokio::time::sleep(pause).await;
+            world.nodes[nth].signal(Signal::CONT)?;
+        }
+        Database::Postgres => fenced(&world, nth, &held).await?,
+    }
+    world.reopen(nth)?;
+    end(world, load, LOST).await
+}
+
+/// Others have taken everything over and ended it; the node that wakes then writes nothing of it.
+async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Checked {
+    let ids: Vec<String> = held.keys().map(|id| format!("'{id}'")).collect();
+    let of_them = format!(
+        "id IN ({})",
+        if ids.is_empty() {
+            "''".to_owned()
+        } else {
+            ids.join(", ")
+        }
+    );
+    let name = node_name(&world.nodes[nth])?;
+    let left = format!(
+        "SELECT queue.run_id FROM queue JOIN node ON node.id = queue.node_id WHERE node.name = '{name}'"
+    );
+    let begun = Instant::now();
+    while !world.nodes[0].rows(&left).await?.is_empty() {
+        ensure!(
+            begun.elapsed() < Duration::from_secs(60),
+            "not taken over: {held:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // Those that wait to be cancelled go on; all others come to their end.
+    let done = format!("SELECT id, last_event FROM run WHERE {of_them} AND outcome IS NOT NULL");
+    let mut ended = positions(world, &done).await?;
+    let waited = Instant::now();
+    while ended.len() < held.len() && waited.elapsed() < Duration::from_secs(6) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        ended = positions(world, &done).await?;
+    }
+    let silent = positions(world, &done).await?;
+    world.nodes[nth].signal(Signal::CONT)?;
+    // It has found out once it is known under a new identity.
+    let alive = format!("SELECT name FROM node WHERE name = '{name}' AND ended_at IS NULL");
+    let woken = Instant::now();
+    while world.nodes[0].rows(&alive).await?.is_empty() {
+        ensure!(
+            woken.elapsed() < Duration::from_secs(30),
+            "the node does not come back"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // What it still has under way would be written by now.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let after = positions(world, &done).await?;
+    for (id, last) in &silent {
+        ensure!(after.get(id) == Some(last), "{id} was written to behind its end");
+    }
+    println!(
+        "{} runs were with a node that was stopped, {} of them had ended when it woke",
+        held.len(),
+        silent.len()
+    );
+    Ok(())
+}
+
+async fn descriptors_run_out(database: Database) -> Checked {
+    let (mut world, mut load) = begin(database, "descriptors_run_out", Setup::default()).await?;
+    let pause = world.moment(500..1_500);
+    tokio::time::sleep(pause).await;
+    load.follow();
+    let nth = world.some_node();
+    let pid = world.nodes[nth].pid()?;
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let room = world.random.usize(0..6);
+    let few = u64::try_from(processes::in_use(pid)?.descriptors + room)?;
+    let before = prlimit(
+        process,
+        Resource::Nofile,
+        Rlimit {
+            current: Some(few),
+            // As the node has it from this process.
+            maximum: getrlimit(Resource::Nofile).maximum,
+        },
+    )?;
+    let pause = world.moment(3_000..6_000);
+    tokio::time::sleep(pause).await;
+    prlimit(process, Resource::Nofile, before)?;
+    let excuse = Excuse {
+        // A command cannot be started, a file not opened, a provider not reached: the run says so.
+        failures: &[
+            "Too many open files",
+            "os error 24",
+            "sandbox",
+            "provider",
+            "exited with",
+            "No file descriptors",
+        ],
+        skipped_artifacts: true,
+        ..Excuse::default()
+    };
+    end(world, load, excuse).await
+}

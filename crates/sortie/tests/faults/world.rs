@@ -1,0 +1,323 @@
+//! What a fault happens to: one node on SQLite, or three on one PostgreSQL, each the real binary; a model server and a
+//! callback receiver behind proxies; and one seed that everything random is drawn from.
+
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash, Hasher},
+    io::Write as _,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use sortie_testkit::{
+    CallbackReceiver, Client, Database, Node, NodeOptions, PostgresServer, Proxy, Records,
+    postgres::TestDatabase,
+    processes::{self, InUse, Process},
+};
+use tempfile::{NamedTempFile, TempDir};
+
+use crate::model::{Model, config};
+
+/// The seed of all of it, in decimal; drawn where it is not there.
+const SEED: &str = "SORTIE_FAULT_SEED";
+/// What a second of a run costs here, in micros.
+pub(crate) const RATE: u64 = 1_000;
+/// What callbacks are signed with.
+pub(crate) const SECRET: &str = "hush";
+/// How often it is looked which processes descend from the nodes.
+const LOOK: Duration = Duration::from_millis(60);
+
+/// What a world has beyond the rest.
+#[derive(Debug, Default)]
+pub(crate) struct Setup {
+    /// A PostgreSQL server of its own, which can be stopped.
+    pub(crate) own_server: bool,
+    /// Further environment of every node.
+    pub(crate) environment: Vec<(String, String)>,
+    /// Where the content of files is; a folder that all nodes share unless it is named.
+    pub(crate) blob_url: Option<String>,
+    /// The folder that every data folder is made in.
+    pub(crate) data_parent: Option<PathBuf>,
+}
+
+/// Where nodes answer at the moment, for clients that go on while nodes come and go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Doors(Arc<Mutex<Vec<(usize, SocketAddr)>>>, Arc<Mutex<String>>);
+
+impl Doors {
+    fn lock(&self) -> MutexGuard<'_, Vec<(usize, SocketAddr)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client of some node that is up; none where none is.
+    pub(crate) fn any(&self, random: &mut fastrand::Rng) -> Option<Client> {
+        let open = self.lock();
+        let (_, address) = random.choice(open.iter())?;
+        let key = self.1.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(Client::new(*address, Some(key)))
+    }
+}
+
+/// Everything a fault happens to.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) database: Database,
+    pub(crate) random: fastrand::Rng,
+    /// Part of every command line that a run of this world starts.
+    pub(crate) token: String,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) doors: Doors,
+    pub(crate) model: Model,
+    pub(crate) receiver: CallbackReceiver,
+    /// In front of the callback receiver.
+    pub(crate) receiver_proxy: Proxy,
+    /// In front of the database, one for each node; none on `SQLite`.
+    pub(crate) database_proxies: Vec<Proxy>,
+    /// In front of the model.
+    pub(crate) model_proxy: Proxy,
+    /// The node's processes and what they had in use when nothing was wrong yet.
+    pub(crate) levels: Vec<(u32, InUse)>,
+    watch: Watch,
+    // What lives as long as the nodes, in the order in which it has to go.
+    pub(crate) server: Option<PostgresServer>,
+    _blobs: TempDir,
+    _config: NamedTempFile,
+}
+
+/// Remembers every process that ever descended from a node, as far as it lived long enough to be seen.
+#[derive(Debug)]
+struct Watch {
+    pids: Arc<Mutex<Vec<u32>>>,
+    seen: Arc<Mutex<BTreeSet<Process>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    fn start() -> Self {
+        let (pids, seen) = (
+            Arc::<Mutex<Vec<u32>>>::default(),
+            Arc::<Mutex<BTreeSet<Process>>>::default(),
+        );
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut watch = Self {
+            pids,
+            seen,
+            stop,
+            thread: None,
+        };
+        let (pids, seen, stop) = (
+            Arc::clone(&watch.pids),
+            Arc::clone(&watch.seen),
+            Arc::clone(&watch.stop),
+        );
+        watch.thread = Some(thread::spawn(move || {
+            while !stop.load(Ordering::SeqCst) {
+                look(&pids, &seen);
+                thread::sleep(LOOK);
+            }
+        }));
+        watch
+    }
+}
+
+fn look(pids: &Mutex<Vec<u32>>, seen: &Mutex<BTreeSet<Process>>) {
+    let pids = pids.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let found = processes::descendants(&pids);
+    seen.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say at its end.
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// The seed of this run of the suite, the same for all its tests.
+fn seed() -> Result<u64> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a seed is repeated through the environment"
+    )]
+    match std::env::var(SEED) {
+        Ok(seed) => seed.parse().context(SEED),
+        Err(_) => Ok(fastrand::u64(1..1_000_000_000)),
+    }
+}
+
+impl World {
+    /// Starts everything and says from which seed. `name` is that of the fault.
+    pub(crate) async fn start(database: Database, name: &str, setup: Setup) -> Result<Self> {
+        let seed = seed()?;
+        println!("{name} on {}: {SEED}={seed}", database.as_str());
+        let mut hasher = DefaultHasher::new();
+        (seed, name, database.as_str()).hash(&mut hasher);
+        let mut random = fastrand::Rng::with_seed(hasher.finish());
+        let token = format!("fault{:016x}", random.u64(..));
+
+        let model = Model::start().await?;
+        let model_proxy = Proxy::start(model.server.address()).await?;
+        let mut file = NamedTempFile::new()?;
+        file.write_all(config(&model_proxy.base_url()).as_bytes())?;
+        let receiver = CallbackReceiver::start(SECRET).await?;
+        let receiver_proxy = Proxy::start(receiver.address()).await?;
+        let blobs = tempfile::tempdir()?;
+        let server = match (database, setup.own_server) {
+            (Database::Postgres, true) => Some(PostgresServer::start().await?),
+            (Database::Postgres | Database::Sqlite, _) => None,
+        };
+        let records = match (&server, database) {
+            (Some(server), _) => Records::Shared(Arc::new(TestDatabase::on(&server.url()).await?)),
+            (None, database) => database.fresh().await?,
+        };
+
+        let blob_url = setup.blob_url.unwrap_or_else(|| match database {
+            // The default, in the data folder.
+            Database::Sqlite => String::new(),
+            Database::Postgres => format!("file:{}", blobs.path().display()),
+        });
+        let mut options = NodeOptions {
+            data_parent: setup.data_parent,
+            ..NodeOptions::default()
+        }
+        .env("SORTIE_CONFIG", &file.path().to_string_lossy())
+        .env("SORTIE_MASTER_KEY", &"5a".repeat(32))
+        .env("SORTIE_COMPUTE_MICROS_PER_SECOND", &RATE.to_string());
+        if !blob_url.is_empty() {
+            options = options.env("SORTIE_BLOB_URL", &blob_url);
+        }
+        options.environment.extend(setup.environment);
+
+        let mut world = Self {
+            database,
+            random,
+            token,
+            nodes: Vec::new(),
+            doors: Doors::default(),
+            model,
+            receiver,
+            receiver_proxy,
+            database_proxies: Vec::new(),
+            model_proxy,
+            levels: Vec::new(),
+            watch: Watch::start(),
+            server,
+            _blobs: blobs,
+            _config: file,
+        };
+        world.start_nodes(records, options).await?;
+        Ok(world)
+    }
+
+    async fn start_nodes(&mut self, records: Records, options: NodeOptions) -> Result<()> {
+        let count = match self.database {
+            Database::Sqlite => 1,
+            Database::Postgres => 3,
+        };
+        let mut key = None;
+        for nth in 0..count {
+            let mut options = options.clone();
+            if let Records::Shared(shared) = &records {
+                let proxy = Proxy::start(shared.server()?).await?;
+                options.database_url = Some(shared.url_at(proxy.address())?);
+                self.database_proxies.push(proxy);
+            }
+            let node = Node::on(
+                env!("CARGO_BIN_EXE_sortie"),
+                records.clone(),
+                options,
+                key.clone(),
+            )
+            .await?;
+            key = Some(node.key().to_owned());
+            self.nodes.push(node);
+            self.open(nth)?;
+        }
+        *self.doors.1.lock().unwrap_or_else(PoisonError::into_inner) = key.unwrap_or_default();
+        Ok(())
+    }
+
+    /// Makes a node that is up known.
+    fn open(&mut self, nth: usize) -> Result<()> {
+        let node = &self.nodes[nth];
+        self.doors.lock().push((nth, node.address()?));
+        self.pids().push(node.pid()?);
+        Ok(())
+    }
+
+    fn pids(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.watch.pids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From here on no client begins anything at this node.
+    pub(crate) fn close(&self, nth: usize) {
+        self.doors.lock().retain(|(known, _)| *known != nth);
+    }
+
+    /// Opens it to clients again.
+    pub(crate) fn reopen(&mut self, nth: usize) -> Result<()> {
+        self.close(nth);
+        self.open(nth)
+    }
+
+    /// Kills a node. Its clients find out for themselves.
+    pub(crate) fn kill(&mut self, nth: usize) -> Result<()> {
+        look(&self.watch.pids, &self.watch.seen);
+        self.nodes[nth].kill()?;
+        self.close(nth);
+        Ok(())
+    }
+
+    /// Starts a node again that is down.
+    pub(crate) async fn restart(&mut self, nth: usize) -> Result<()> {
+        self.nodes[nth].restart().await?;
+        self.reopen(nth)
+    }
+
+    /// Some node.
+    pub(crate) fn some_node(&mut self) -> usize {
+        self.random.usize(..self.nodes.len())
+    }
+
+    /// So many milliseconds, drawn.
+    pub(crate) fn moment(&mut self, range: std::ops::Range<u64>) -> Duration {
+        Duration::from_millis(self.random.u64(range))
+    }
+
+    /// Everything that ever descended from a node and is alive.
+    pub(crate) fn left_alive(&self) -> Vec<Process> {
+        let seen = self
+            .watch
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let mut alive: BTreeSet<Process> = seen
+            .into_iter()
+            .filter(|process| processes::is_alive(*process))
+            .collect();
+        alive.extend(processes::saying(&self.token));
+        alive.into_iter().collect()
+    }
+
+    /// Remembers what every node has in use now.
+    pub(crate) fn take_levels(&mut self) -> Result<()> {
+        self.levels.clear();
+        for node in &self.nodes {
+            let pid = node.pid()?;
+            self.levels.push((pid, processes::in_use(pid)?));
+        }
+        Ok(())
+    }
+}

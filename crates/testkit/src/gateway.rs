@@ -1,0 +1,186 @@
+//! An HTTP gateway in front of a peer, which answers some requests itself: with a failure, late, or with a connection that
+//! breaks, whether or not the peer has had the request.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, task::JoinSet};
+
+use crate::serve::Serving;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing: the peer answers.
+    None,
+    /// It is answered with this status, and the peer does not see it.
+    Fails(StatusCode),
+    /// The peer sees it this much later.
+    Late(Duration),
+    /// The connection breaks before the peer sees it.
+    Breaks,
+    /// The peer sees and does it, and the connection breaks before the answer is through.
+    AnswerLost,
+}
+
+/// What comes to the requests, one after another and then again from the first.
+#[derive(Debug)]
+struct Shared {
+    upstream: SocketAddr,
+    troubles: Mutex<VecDeque<Trouble>>,
+    troubled: AtomicU64,
+}
+
+/// A running gateway; dropping it ends it.
+#[derive(Debug)]
+pub struct Gateway {
+    server: Serving,
+    shared: Arc<Shared>,
+}
+
+impl Gateway {
+    /// Starts a gateway in front of `upstream`; it lets everything through at first.
+    pub async fn start(upstream: SocketAddr) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            upstream,
+            troubles: Mutex::default(),
+            troubled: AtomicU64::new(0),
+        });
+        let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
+        Ok(Self {
+            server: Serving::start(router).await?,
+            shared,
+        })
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn base_url(&self) -> String {
+        self.server.base_url()
+    }
+
+    /// What comes to the requests from here on, in turn; nothing where it is empty.
+    pub fn set(&self, troubles: impl IntoIterator<Item = Trouble>) {
+        *self.shared.lock() = troubles.into_iter().collect();
+    }
+
+    /// How many requests had trouble so far.
+    pub fn troubled(&self) -> u64 {
+        self.shared.troubled.load(Ordering::SeqCst)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Trouble>> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Trouble {
+        let mut troubles = self.lock();
+        let Some(next) = troubles.pop_front() else {
+            return Trouble::None;
+        };
+        troubles.push_back(next);
+        if next != Trouble::None {
+            self.troubled.fetch_add(1, Ordering::SeqCst);
+        }
+        next
+    }
+}
+
+async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let trouble = shared.next();
+    match trouble {
+        Trouble::Fails(status) => return status.into_response(),
+        Trouble::Breaks => return broken(),
+        Trouble::Late(delay) => tokio::time::sleep(delay).await,
+        Trouble::None | Trouble::AnswerLost => {}
+    }
+    let answered = forward(shared.upstream, request).await;
+    match answered {
+        Ok(answer) if trouble != Trouble::AnswerLost => answer,
+        Ok(_) | Err(_) => broken(),
+    }
+}
+
+/// An answer that ends before it has said anything.
+fn broken() -> Response {
+    let cut: io::Error = io::ErrorKind::ConnectionReset.into();
+    let body = Body::from_stream(stream::iter([Err::<Bytes, _>(cut)]));
+    ([(header::CONTENT_LENGTH, "1000")], body).into_response()
+}
+
+/// Sends the request on, over a connection of its own, as it came.
+async fn forward(upstream: SocketAddr, request: Request) -> anyhow::Result<Response> {
+    let (parts, body) = request.into_parts();
+    let body = Full::new(body.collect().await?.to_bytes());
+    let stream = TcpStream::connect(upstream).await?;
+    stream.set_nodelay(true)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let mut task = JoinSet::new();
+    task.spawn(connection);
+    let answer = sender
+        .send_request(http::Request::from_parts(parts, body))
+        .await?;
+    let (parts, body) = answer.into_parts();
+    Ok(Response::from_parts(
+        parts,
+        Body::from(body.collect().await?.to_bytes()),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use axum::routing::put;
+
+    use super::*;
+    use crate::Client;
+
+    #[tokio::test]
+    async fn each_trouble_comes_in_its_turn_and_what_is_lost_was_done_or_not() -> anyhow::Result<()> {
+        let seen = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&seen);
+        let peer = put(move || async move { count.fetch_add(1, Ordering::SeqCst).to_string() });
+        let server = Serving::start(Router::new().route("/", peer)).await?;
+        let gateway = Gateway::start(server.address()).await?;
+        let client = Client::new(gateway.server.address(), None);
+        let send = || client.send(http::Method::PUT, "/", Bytes::from_static(b"{}"));
+        assert_eq!(send().await?.text(), "0");
+        gateway.set([
+            Trouble::Fails(StatusCode::SERVICE_UNAVAILABLE),
+            Trouble::Breaks,
+            Trouble::AnswerLost,
+            Trouble::Late(Duration::from_millis(10)),
+        ]);
+        assert_eq!(send().await?.status, 503);
+        assert!(send().await.is_err());
+        assert_eq!(seen.load(Ordering::SeqCst), 1);
+        assert!(send().await.is_err());
+        assert_eq!(seen.load(Ordering::SeqCst), 2);
+        assert_eq!(send().await?.text(), "2");
+        gateway.set([]);
+        assert_eq!((send().await?.text().as_str(), gateway.troubled()), ("3", 4));
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! A PostgreSQL server of one test alone, for tests that stop it: started from the installed programs in a temporary
+//! folder. The one of `scripts/test-postgres` is shared by all tests and never stops.
+//!
+//! Commits are written to the system before they are acknowledged, so that they survive the death of the server's
+//! processes; they are not synced to the disk, because no test takes the power away.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+/// How a server is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Open transactions are rolled back, everything is written, then it ends.
+    Fast,
+    /// Its processes end at once, as after a crash: the next start recovers from the log.
+    Immediate,
+}
+
+/// The server. Dropping it ends it, with all it holds.
+#[derive(Debug)]
+pub struct PostgresServer {
+    programs: PathBuf,
+    folder: TempDir,
+    address: SocketAddr,
+}
+
+/// Tries to find a port that nobody takes between the look and the start.
+const TRIES: usize = 10;
+
+impl PostgresServer {
+    /// Makes an empty cluster and starts the server.
+    pub async fn start() -> Result<Self> {
+        let started = tokio::task::spawn_blocking(|| {
+            let mut server = Self {
+                programs: programs()?,
+                folder: tempfile::Builder::new().prefix("sortie-postgres-").tempdir()?,
+                address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            };
+            server.prepare()?;
+            let mut last = None;
+            for _ in 0..TRIES {
+                server.address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+                match server.up() {
+                    Ok(()) => return Ok(server),
+                    Err(error) => last = Some(error),
+                }
+            }
+            Err(last.context("no try")?)
+        });
+        started.await?
+    }
+
+    fn prepare(&self) -> Result<()> {
+        if rustix::process::geteuid().is_root() {
+            let owner = format!("{OWNER}:");
+            #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
+            let chown = Command::new("chown")
+                .arg(&owner)
+                .arg(self.folder.path())
+                .status()?;
+            ensure!(chown.success(), "the folder cannot be given to {OWNER}");
+        }
+        let folder = self.data();
+        let folder = folder.to_str().context("a path that is no text")?;
+        let arguments = ["-D", folder, "-U", "postgres", "-A", "trust", "-E", "UTF8"];
+        self.run(
+            "initdb",
+            &[&arguments[..], &["--locale=C.UTF-8", "--no-sync"]].concat(),
+        )?;
+        Ok(())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The address of its first database.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@{}/postgres", self.address)
+    }
+
+    /// Where it listens, or will again.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops the server, and returns when it is gone.
+    pub fn stop(&self, how: Shutdown) -> Result<()> {
+        let mode = match how {
+            Shutdown::Fast => "fast",
+            Shutdown::Immediate => "immediate",
+        };
+        self.control(&["-m", mode, "-w", "stop"])
+    }
+
+    /// Starts it again, on the same address and data, and returns when it takes connections.
+    pub fn up(&self) -> Result<()> {
+        let settings = format!(
+            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off -c max_connections=100 \
+             -c shared_buffers=32MB -c log_min_messages=warning",
+            self.address.port()
+        );
+        let log = self.folder.path().join("server.log");
+        let log = log.to_str().context("a path that is no text")?;
+        self.control(&["-w", "-t", "60", "-l", log, "-o", &settings, "start"])
+    }
+
+    fn control(&self, arguments: &[&str]) -> Result<()> {
+        let folder = self.data();
+        let folder = folder.to_str().context("a path that is no text")?;
+        self.run("pg_ctl", &[&["-D", folder], arguments].concat())
+    }
+
+    /// Runs one of the server's programs to its end, as a user that is not root, which they refuse.
+    fn run(&self, program: &str, arguments: &[&str]) -> Result<()> {
+        let path = self.programs.join(program);
+        let mut command = if rustix::process::geteuid().is_root() {
+            let ids = [format!("--reuid={OWNER}"), format!("--regid={OWNER}")];
+            #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
+            let mut command = Command::new("setpriv");
+            command.args(ids).arg("--clear-groups").arg("--").arg(&path);
+            command
+        } else {
+            #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
+            Command::new(&path)
+        };
+        // What a server leaves open must not keep this test waiting, so what is said goes to a file.
+        let said = tempfile::tempfile()?;
+        let status = command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(said.try_clone()?)
+            .stderr(said.try_clone()?)
+            .status()
+            .with_context(|| format!("{} does not start", path.display()))?;
+        if !status.success() {
+            let log = std::fs::read_to_string(self.folder.path().join("server.log")).unwrap_or_default();
+            bail!("{program} {arguments:?}: {status}\n{log}");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        // It may be down, which is as good.
+        let _stopped = self.stop(Shutdown::Immediate);
+    }
+}
+
+/// Whom the server runs as where the tests run as root: the user that its package makes.
+const OWNER: &str = "postgres";
+
+/// Where the programs of the newest installed server are.
+fn programs() -> Result<PathBuf> {
+    let of = |folder: &str| -> Vec<PathBuf> {
+        let Ok(versions) = std::fs::read_dir(folder) else {
+            return Vec::new();
+        };
+        versions
+            .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+            .filter(|bin| bin.join("initdb").exists() && bin.join("pg_ctl").exists())
+            .collect()
+    };
+    let mut found = of("/usr/lib/postgresql");
+    found.sort_by_key(|bin| version(bin));
+    found
+        .pop()
+        .context("PostgreSQL's server programs (initdb, pg_ctl) are needed in /usr/lib/postgresql: install the package postgresql")
+}
+
+/// The number in `/usr/lib/postgresql/15/bin`.
+fn version(bin: &Path) -> u32 {
+    bin.parent()
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str()?.parse().ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,277 @@
+//! A TCP proxy that stands between a node and one of its peers and does to their connections what networks do: it cuts
+//! them, delays them, swallows what is sent, or lets only one direction through.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::watch,
+    task::JoinSet,
+};
+
+/// What becomes of what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// It arrives.
+    Open,
+    /// It arrives this much later, in both directions, piece by piece.
+    Slow(Duration),
+    /// It does not arrive, and nobody is told: a black hole. Connections are accepted and stay open.
+    Swallowed,
+    /// What the node sends arrives; what its peer answers does not: a half-open connection.
+    Deaf,
+    /// Every connection is reset, also each new one.
+    Refused,
+}
+
+/// What the tasks of a proxy share.
+#[derive(Debug)]
+struct Shared {
+    upstream: SocketAddr,
+    passage: watch::Sender<Passage>,
+    /// Counts the cuts: a connection ends when it changes. One part in `.1` of all connections is meant.
+    cuts: watch::Sender<(u64, u64)>,
+    connections: AtomicU64,
+    open: AtomicUsize,
+}
+
+/// A running proxy; dropping it ends it, with its connections.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    _task: JoinSet<()>,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of `upstream` on a free port of the loopback address; open at first.
+    pub async fn start(upstream: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            upstream,
+            passage: watch::Sender::new(Passage::Open),
+            cuts: watch::Sender::new((0, 1)),
+            connections: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+        });
+        let mut task = JoinSet::new();
+        task.spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self {
+            address,
+            shared,
+            _task: task,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// From here on this becomes of what is sent, also on the connections that are open. What was swallowed stays lost.
+    pub fn set(&self, passage: Passage) {
+        self.shared.passage.send_replace(passage);
+    }
+
+    /// Resets every `nth` connection that is open, all where it is 1; new ones are taken.
+    pub fn cut(&self, nth: u64) {
+        self.shared
+            .cuts
+            .send_modify(|cuts| *cuts = (cuts.0 + 1, nth.max(1)));
+    }
+
+    /// Connections that are open through it.
+    pub fn open(&self) -> usize {
+        self.shared.open.load(Ordering::SeqCst)
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let number = shared.connections.fetch_add(1, Ordering::SeqCst);
+        let shared = Arc::clone(&shared);
+        connections.spawn(async move {
+            shared.open.fetch_add(1, Ordering::SeqCst);
+            // A broken connection is what a proxy of this kind is for.
+            let _ended = serve(stream, number, &shared).await;
+            shared.open.fetch_sub(1, Ordering::SeqCst);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Carries one connection until it ends, or is reset.
+async fn serve(node: TcpStream, number: u64, shared: &Shared) -> io::Result<()> {
+    node.set_nodelay(true)?;
+    let mut passage = shared.passage.subscribe();
+    let mut cuts = shared.cuts.subscribe();
+    let refused = async {
+        let mut passage = shared.passage.subscribe();
+        // An error would mean that the proxy is gone, and this task with it.
+        drop(passage.wait_for(|now| *now == Passage::Refused).await);
+    };
+    let cut = async {
+        while cuts.changed().await.is_ok() {
+            if number.is_multiple_of(cuts.borrow_and_update().1) {
+                break;
+            }
+        }
+    };
+    let carried = async {
+        // Into a black hole a connection is made, as far as the node sees; the peer sees nothing of it.
+        drop(passage.wait_for(|now| *now != Passage::Swallowed).await);
+        let peer = TcpStream::connect(shared.upstream).await?;
+        peer.set_nodelay(true)?;
+        Ok::<_, io::Error>(peer.into_split())
+    };
+    tokio::pin!(refused, cut);
+    let (to_reset, ended) = (node, ());
+    let peer = tokio::select! {
+        peer = carried => peer,
+        () = &mut refused => return reset(&to_reset),
+        () = &mut cut => return reset(&to_reset),
+    };
+    let Ok((peer_reads, peer_writes)) = peer else {
+        return reset(&to_reset);
+    };
+    let (node_reads, node_writes) = to_reset.into_split();
+    let mut out = Direction::new(node_reads, peer_writes, shared, Passage::Swallowed);
+    let mut back = Direction::new(peer_reads, node_writes, shared, Passage::Deaf);
+    let is_cut = tokio::select! {
+        _ = async { tokio::try_join!(out.carry(), back.carry()) } => false,
+        () = refused => true,
+        () = cut => true,
+    };
+    let whole = out.from.reunite(back.to).map_err(io::Error::other)?;
+    if is_cut { reset(&whole) } else { Ok(ended) }
+}
+
+/// Lets the other side see a reset instead of an end.
+fn reset(stream: &TcpStream) -> io::Result<()> {
+    stream.set_zero_linger()
+}
+
+/// One direction of a connection.
+struct Direction {
+    from: OwnedReadHalf,
+    to: OwnedWriteHalf,
+    passage: watch::Receiver<Passage>,
+    /// Beside a black hole, what this direction does not come through.
+    lost_in: Passage,
+}
+
+impl Direction {
+    fn new(from: OwnedReadHalf, to: OwnedWriteHalf, shared: &Shared, lost_in: Passage) -> Self {
+        Self {
+            from,
+            to,
+            passage: shared.passage.subscribe(),
+            lost_in,
+        }
+    }
+
+    async fn carry(&mut self) -> io::Result<()> {
+        let mut piece = vec![0; 16 << 10];
+        loop {
+            let length = self.from.read(&mut piece).await?;
+            let now = *self.passage.borrow();
+            if now == Passage::Swallowed || now == self.lost_in {
+                if length == 0 {
+                    // Not even the end is told, for as long as it lasts.
+                    drop(self.passage.wait_for(|passage| *passage != now).await);
+                    return self.to.shutdown().await;
+                }
+                continue;
+            }
+            if let Passage::Slow(delay) = now {
+                tokio::time::sleep(delay).await;
+            }
+            let Some(piece) = piece.get(..length).filter(|piece| !piece.is_empty()) else {
+                return self.to.shutdown().await;
+            };
+            self.to.write_all(piece).await?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use axum::{Router, routing::get};
+
+    use super::*;
+    use crate::{Client, serve::Serving};
+
+    async fn behind() -> anyhow::Result<(Serving, Proxy, Client)> {
+        let server = Serving::start(Router::new().route("/", get(|| async { "here" }))).await?;
+        let proxy = Proxy::start(server.address()).await?;
+        let client = Client::new(proxy.address(), None);
+        Ok((server, proxy, client))
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_arrives_late_or_not_at_all_as_it_is_told() -> anyhow::Result<()> {
+        let (_server, proxy, client) = behind().await?;
+        assert_eq!(client.get("/").await?.text(), "here");
+        proxy.set(Passage::Slow(Duration::from_millis(80)));
+        let begun = Instant::now();
+        assert_eq!(client.get("/").await?.text(), "here");
+        assert!(
+            begun.elapsed() >= Duration::from_millis(160),
+            "{:?}",
+            begun.elapsed()
+        );
+        for lost in [Passage::Swallowed, Passage::Deaf] {
+            proxy.set(lost);
+            let answer = tokio::time::timeout(Duration::from_millis(200), client.get("/")).await;
+            assert!(answer.is_err(), "{lost:?}: {answer:?}");
+        }
+        proxy.set(Passage::Refused);
+        assert!(client.get("/").await.is_err());
+        proxy.set(Passage::Open);
+        assert_eq!(client.get("/").await?.text(), "here");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_cut_resets_the_connections_that_are_open_and_no_later_ones() -> anyhow::Result<()> {
+        let server = Serving::start(Router::new().route("/", get(std::future::pending::<()>))).await?;
+        let proxy = Proxy::start(server.address()).await?;
+        let client = Client::new(proxy.address(), None);
+        let mut waiting = tokio::task::JoinSet::new();
+        waiting.spawn(async move { client.get("/").await.is_err() });
+        while proxy.open() == 0 {
+            tokio::task::yield_now().await;
+        }
+        proxy.cut(1);
+        assert!(
+            waiting
+                .join_next()
+                .await
+                .is_some_and(|broken| broken.is_ok_and(|broken| broken))
+        );
+        let again = TcpStream::connect(proxy.address()).await?;
+        again.writable().await?;
+        Ok(())
+    }
+}
