@@ -189,7 +189,7 @@ impl Engine {
         let records = records(&options, &store, &active, &work);
         let hub = Hub::new(records.clone(), news.clone(), closed.clone());
         let commands = commands(&sandbox);
-        let metrics = Arc::new(Metrics::default());
+        let (metrics, web) = (Arc::new(Metrics::default()), NodeWeb::new(&options)?);
         let models = Arc::new(Models::new(&options.models, &metrics.models)?);
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let contents = Contents::open(&options, store.clone()).await?;
@@ -257,8 +257,7 @@ impl Engine {
             store,
             options,
         }));
-        let channel = engine.0.store.channel()?;
-        engine.begin(lifeline, channel);
+        engine.begin(lifeline, engine.0.store.channel()?);
         Ok(engine)
     }
 

@@ -430,7 +430,13 @@ mod tests {
         let connections =
             Connections::new(&options, held.store.clone(), TaskTracker::new(), &no_sandbox).unwrap();
         let callbacks = Callbacks::new(&options, connections, Hints::default()).unwrap();
-        Arc::new(Sender::new(Clock::system(), held.records(), callbacks))
+        Arc::new(Sender::new(
+            Clock::system(),
+            held.records(),
+            callbacks,
+            Arc::default(),
+            Traces::default(),
+        ))
     }
 
     /// A delivery that is due, and claimed until half a minute from now.

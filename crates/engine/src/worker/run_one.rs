@@ -223,6 +223,7 @@ impl Attempt<'_> {
             attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
         };
         self.resumed = Some(self.event(&resumed)?);
+        self.worker.metrics.happened(&resumed);
         self.recorder.go_on(stored);
         Ok(Ok(Ground {
             workspace,
