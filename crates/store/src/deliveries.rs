@@ -32,6 +32,8 @@ pub struct Order {
     pub host: String,
     /// At most so many.
     pub limit: u32,
+    /// None of these organizations.
+    pub without: Vec<OrgId>,
 }
 
 /// A delivery that a node is to attempt now.
@@ -235,22 +237,25 @@ fn claim(
     orders: &[Order],
     (at, leased_until): (Timestamp, Timestamp),
 ) -> Result<Vec<ClaimedDelivery>> {
-    let statements: Vec<Stmt<'_>> = orders
-        .iter()
-        .map(|order| {
+    let mut statements = Vec::with_capacity(orders.len());
+    for order in orders {
+        let without =
+            serde_json::to_string(&order.without).map_err(|error| Error::Corrupt(error.to_string()))?;
+        statements.push(
             Stmt::new(
                 // Due, said a second time, is judged again where another node was faster.
                 "UPDATE delivery SET due_at = $4, node = $5, claim = claim + 1 \
                  WHERE run_id {IN}SELECT d.run_id FROM delivery d WHERE d.host = $1 AND d.due_at >= 0 AND d.due_at <= $2 \
                  AND COALESCE((SELECT u.node_id FROM unretained u WHERE u.run_id = d.run_id), $6) = $6 \
+                 AND NOT d.org_id {IN}SELECT value FROM {JSON_EACH}($7){END} \
                  ORDER BY d.host, d.due_at, d.run_id LIMIT $3{END} AND due_at <= $2 \
                  RETURNING run_id, org_id, host, target, claim, attempts, failures, give_up_at, \
                  (SELECT r.traceparent FROM run r WHERE r.id = run_id), \
                  (SELECT r.tracestate FROM run r WHERE r.id = run_id)",
-                vals![order.host.as_str(), at, order.limit, leased_until, node, id],
-            )
-        })
-        .collect();
+                vals![order.host.as_str(), at, order.limit, leased_until, node, id, without],
+            ),
+        );
+    }
     let answers = tx.batch(&statements)?;
     answers
         .iter()

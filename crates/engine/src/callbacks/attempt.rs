@@ -108,16 +108,15 @@ impl Sender {
         }
     }
 
-    /// Makes one attempt and writes it down. The host, and how it took it.
+    /// Makes one attempt and writes it down. How the host took it.
     pub(super) async fn deliver(
         self: Arc<Self>,
         delivery: ClaimedDelivery,
         leased_until: Timestamp,
-    ) -> (String, Health) {
+    ) -> Health {
         let spans = self.traces.deliver(&delivery);
         let trace = spans.context.clone();
-        let health = spans.around(self.tried(&delivery, leased_until, trace)).await;
-        (delivery.host, health)
+        spans.around(self.tried(&delivery, leased_until, trace)).await
     }
 
     async fn tried(
@@ -451,6 +450,7 @@ mod tests {
         let order = Order {
             host: "a:1".to_owned(),
             limit: 1,
+            without: Vec::new(),
         };
         let until = now + Duration::from_secs(30);
         let node = ("n".to_owned(), NodeId(1));
@@ -470,12 +470,8 @@ mod tests {
         let (delivery, until) = claimed(&held).await;
         held.sql("UPDATE run SET status = 'lost its way' WHERE callback_host IS NOT NULL");
         let (org, run) = (delivery.org, delivery.run);
-        let (host, health) = sender(&held).deliver(delivery, until).await;
-        assert_eq!(
-            (host.as_str(), health),
-            ("a:1", Health::Unknown),
-            "the receiver is not to blame"
-        );
+        let health = sender(&held).deliver(delivery, until).await;
+        assert_eq!(health, Health::Unknown, "the receiver is not to blame");
         let attempts = held.store.list_deliveries(org, run).await.unwrap();
         let told: Vec<_> = attempts
             .iter()
@@ -493,7 +489,7 @@ mod tests {
         let held = held().await;
         let (delivery, until) = claimed(&held).await;
         held.sql("DELETE FROM run WHERE callback_host IS NOT NULL");
-        let (_, health) = sender(&held).deliver(delivery, until).await;
+        let health = sender(&held).deliver(delivery, until).await;
         assert_eq!(health, Health::Unknown);
         assert!(!is_due(&held.store).await);
     }
@@ -503,7 +499,7 @@ mod tests {
         let held = held().await;
         let (delivery, until) = claimed(&held).await;
         let (org, run) = (delivery.org, delivery.run);
-        assert_eq!(sender(&held).deliver(delivery, until).await.1, Health::Bad);
+        assert_eq!(sender(&held).deliver(delivery, until).await, Health::Bad);
         let attempts = held.store.list_deliveries(org, run).await.unwrap();
         assert!(attempts[0].next_at.is_some(), "{attempts:?}");
         assert!(

@@ -4,17 +4,17 @@
 //! every few seconds, which also tells it what is due soon. At its start it gives back what an earlier start of the node
 //! had claimed; at its end what it could not finish.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use sortie_api::Timestamp;
-use sortie_store::Error as StoreError;
+use sortie_api::{OrgId, Timestamp};
+use sortie_store::{ClaimedDelivery, Error as StoreError};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Callbacks, Hinted, Hints,
     attempt::Sender,
-    lanes::{Health, Lanes},
+    lanes::{Health, Lanes, Place},
 };
 use crate::{Clock, Options, metrics::Metrics, node::Identity, run_log::Records};
 
@@ -54,7 +54,7 @@ pub(crate) struct Courier {
 #[derive(Default)]
 struct Round {
     lanes: Lanes,
-    attempts: JoinSet<(String, Health)>,
+    attempts: JoinSet<(Place, Health)>,
     /// Behind which host the next look begins.
     after: String,
 }
@@ -172,25 +172,24 @@ impl Courier {
                     leased_until,
                 )
                 .await?;
-            for order in &orders {
-                let of_host = claimed
-                    .iter()
-                    .filter(|claimed| claimed.host == order.host)
-                    .count();
-                round
-                    .lanes
-                    .claimed(order, u32::try_from(of_host).unwrap_or(u32::MAX));
-            }
+            let mut by_host: HashMap<String, Vec<ClaimedDelivery>> = HashMap::new();
             for delivery in claimed {
-                round
-                    .attempts
-                    .spawn(Arc::clone(&self.sender).deliver(delivery, leased_until));
+                by_host.entry(delivery.host.clone()).or_default().push(delivery);
+            }
+            for order in &orders {
+                let of_host = by_host.remove(&order.host).unwrap_or_default();
+                let orgs: Vec<OrgId> = of_host.iter().map(|delivery| delivery.org).collect();
+                let places = round.lanes.claimed(order, &orgs);
+                for (delivery, place) in of_host.into_iter().zip(places) {
+                    let attempt = Arc::clone(&self.sender).deliver(delivery, leased_until);
+                    round.attempts.spawn(async move { (place, attempt.await) });
+                }
             }
         }
     }
 
     /// Lets attempts under way end within the grace, and gives the others back.
-    async fn wind_up(&self, mut attempts: JoinSet<(String, Health)>) {
+    async fn wind_up(&self, mut attempts: JoinSet<(Place, Health)>) {
         let all_ended = async { while attempts.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, all_ended).await.is_err() {
             tracing::info!(left = attempts.len(), "callbacks under way are given back");
@@ -213,10 +212,10 @@ impl Courier {
 }
 
 impl Round {
-    fn ended(&mut self, ended: Result<(String, Health), tokio::task::JoinError>) {
+    fn ended(&mut self, ended: Result<(Place, Health), tokio::task::JoinError>) {
         // `deliver` catches the panics of an attempt, and nobody aborts one before the end.
-        if let Ok((host, health)) = ended {
-            self.lanes.ended(&host, health);
+        if let Ok((place, health)) = ended {
+            self.lanes.ended(&place, health);
         }
     }
 }

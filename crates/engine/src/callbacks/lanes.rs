@@ -1,12 +1,15 @@
 //! Which deliveries are sent at once: so many of one host, so many in all, so that no receiver holds up another.
 //!
 //! A host whose last attempt failed gets one at a time until one succeeds, and all such hosts together at most half of the
-//! places: however many receivers are dead, the others have theirs. Hosts take turns. No I/O, no clock.
+//! places: however many receivers are dead, the others have theirs. Of all places, and of those for failing hosts, an organization
+//! gets its [share](Shares) and no more, whatever it has waiting. Hosts take turns. No I/O, no clock.
 
 use std::collections::{BTreeMap, HashMap};
 
-use sortie_api::Timestamp;
+use sortie_api::{OrgId, Timestamp};
 use sortie_store::Order;
+
+use super::shares::Shares;
 
 /// Attempts at once to one host.
 const PER_HOST: u32 = 16;
@@ -35,6 +38,15 @@ pub(super) enum Health {
     Unknown,
 }
 
+/// The place of an attempt.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) host: String,
+    org: OrgId,
+    /// Whether the host was failing when it was given.
+    failing: bool,
+}
+
 #[derive(Default)]
 struct Lane {
     under_way: u32,
@@ -52,6 +64,12 @@ pub(super) struct Lanes {
     failing: u32,
     /// The host that was served last.
     last: String,
+    /// Places of each organization, and those of them at hosts that were failing.
+    shares: Shares,
+    failing_shares: Shares,
+    /// Hosts that had too little for an order which left organizations out. While any are left out, such a host is only asked
+    /// for one: it may have something of another.
+    held_back: BTreeMap<String, Timestamp>,
 }
 
 impl Lanes {
@@ -77,6 +95,12 @@ impl Lanes {
     pub(super) fn orders(&mut self, now: Timestamp) -> Vec<Order> {
         let mut left = BATCH.min(OVERALL.saturating_sub(self.under_way));
         let mut failing_left = FAILING.saturating_sub(self.failing);
+        let exhausted: Vec<OrgId> = self
+            .shares
+            .exhausted(OVERALL.saturating_sub(self.under_way))
+            .collect();
+        let mut failing_exhausted: Vec<OrgId> = self.failing_shares.exhausted(failing_left).collect();
+        failing_exhausted.extend(&exhausted);
         let mut orders = Vec::new();
         let behind = (
             std::ops::Bound::Excluded(self.last.as_str()),
@@ -92,15 +116,25 @@ impl Lanes {
             .chain(self.waiting.range::<str, _>(before));
         for (host, _) in in_turn.filter(|(_, due_at)| **due_at <= now) {
             let mut limit = self.free(host).min(left);
-            if self.by_host.get(host).is_some_and(|lane| lane.failing) {
+            let is_failing = self.by_host.get(host).is_some_and(|lane| lane.failing);
+            if is_failing {
                 limit = limit.min(failing_left);
                 failing_left -= limit;
+            }
+            let without = if is_failing {
+                &failing_exhausted
+            } else {
+                &exhausted
+            };
+            if !without.is_empty() && self.held_back.contains_key(host) {
+                limit = limit.min(1);
             }
             left -= limit;
             if limit > 0 {
                 orders.push(Order {
                     host: host.clone(),
                     limit,
+                    without: without.clone(),
                 });
             }
             if left == 0 {
@@ -113,24 +147,49 @@ impl Lanes {
         orders
     }
 
-    /// Of an order so many were there. Fewer than ordered: nothing more waits.
-    pub(super) fn claimed(&mut self, order: &Order, claimed: u32) {
-        if claimed < order.limit {
-            self.waiting.remove(&order.host);
+    /// Of an order there were these, by their organizations; their places. Fewer than ordered: nothing more waits, or it has to
+    /// until places are free again.
+    pub(super) fn claimed(&mut self, order: &Order, orgs: &[OrgId]) -> Vec<Place> {
+        let claimed = u32::try_from(orgs.len()).unwrap_or(u32::MAX);
+        self.held_back.remove(&order.host);
+        if claimed < order.limit
+            && let Some(due_at) = self.waiting.remove(&order.host)
+            && !order.without.is_empty()
+        {
+            self.held_back.insert(order.host.clone(), due_at);
         }
-        if claimed > 0 {
-            let lane = self.by_host.entry(order.host.clone()).or_default();
-            lane.under_way += claimed;
-            self.under_way += claimed;
-            self.failing += if lane.failing { claimed } else { 0 };
+        if claimed == 0 {
+            return Vec::new();
         }
+        let lane = self.by_host.entry(order.host.clone()).or_default();
+        lane.under_way += claimed;
+        self.under_way += claimed;
+        let failing = lane.failing;
+        self.failing += if failing { claimed } else { 0 };
+        for org in orgs {
+            self.shares.take(*org);
+            if failing {
+                self.failing_shares.take(*org);
+            }
+        }
+        let place = |org: &OrgId| Place {
+            host: order.host.clone(),
+            org: *org,
+            failing,
+        };
+        orgs.iter().map(place).collect()
     }
 
     /// An attempt has ended.
-    pub(super) fn ended(&mut self, host: &str, health: Health) {
+    pub(super) fn ended(&mut self, place: &Place, health: Health) {
+        let host = place.host.as_str();
         let Some(lane) = self.by_host.get_mut(host) else {
             return;
         };
+        self.shares.give_back(place.org);
+        if place.failing {
+            self.failing_shares.give_back(place.org);
+        }
         self.under_way = self.under_way.saturating_sub(1);
         if lane.failing {
             self.failing = self.failing.saturating_sub(lane.under_way);
@@ -148,6 +207,25 @@ impl Lanes {
         }
         if self.by_host.len() > REMEMBERED {
             self.by_host.retain(|_, lane| lane.under_way > 0);
+        }
+        self.release_held_back();
+    }
+
+    /// Lets what was held back wait again once nobody is left out any more. Until then a look finds what others have there.
+    fn release_held_back(&mut self) {
+        let (free, failing_free) = (
+            OVERALL.saturating_sub(self.under_way),
+            FAILING.saturating_sub(self.failing),
+        );
+        let left_out = self
+            .shares
+            .exhausted(free)
+            .chain(self.failing_shares.exhausted(failing_free))
+            .next();
+        if left_out.is_none() {
+            for (host, due_at) in std::mem::take(&mut self.held_back) {
+                self.wait(host, due_at);
+            }
         }
     }
 
@@ -169,6 +247,24 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_micros(1_000);
 
+    fn org(number: u8) -> OrgId {
+        OrgId::new(NOW, [number; 10])
+    }
+
+    /// So many deliveries of one organization.
+    fn of(number: u8, count: u32) -> Vec<OrgId> {
+        vec![org(number); count as usize]
+    }
+
+    /// A place at a healthy host.
+    fn at(host: &str, number: u8) -> Place {
+        Place {
+            host: host.to_owned(),
+            org: org(number),
+            failing: false,
+        }
+    }
+
     fn lanes(hosts: &[&str]) -> Lanes {
         let mut lanes = Lanes::default();
         for host in hosts {
@@ -181,7 +277,7 @@ mod tests {
     fn claim(lanes: &mut Lanes) -> Vec<(String, u32)> {
         let orders = lanes.orders(NOW);
         for order in &orders {
-            lanes.claimed(order, order.limit);
+            lanes.claimed(order, &of(1, order.limit));
         }
         orders
             .into_iter()
@@ -198,7 +294,7 @@ mod tests {
         );
         assert!(claim(&mut lanes).is_empty());
         assert_eq!(lanes.next_due(), None);
-        lanes.ended("a", Health::Good);
+        lanes.ended(&at("a", 1), Health::Good);
         assert_eq!(lanes.next_due(), Some(NOW));
         assert_eq!(claim(&mut lanes), [("a".to_owned(), 1)]);
     }
@@ -209,12 +305,12 @@ mod tests {
         claim(&mut lanes);
         for _ in 0..PER_HOST {
             assert!(claim(&mut lanes).is_empty());
-            lanes.ended("a", Health::Bad);
+            lanes.ended(&at("a", 1), Health::Bad);
         }
         assert_eq!(claim(&mut lanes), [("a".to_owned(), 1)]);
-        lanes.ended("a", Health::Unknown);
+        lanes.ended(&at("a", 1), Health::Unknown);
         assert_eq!(claim(&mut lanes), [("a".to_owned(), 1)]);
-        lanes.ended("a", Health::Good);
+        lanes.ended(&at("a", 1), Health::Good);
         assert_eq!(claim(&mut lanes), [("a".to_owned(), PER_HOST)]);
     }
 
@@ -222,7 +318,7 @@ mod tests {
     fn a_host_without_anything_left_is_not_asked_again() {
         let mut lanes = lanes(&["a"]);
         let orders = lanes.orders(NOW);
-        lanes.claimed(&orders[0], 3);
+        lanes.claimed(&orders[0], &of(1, 3));
         assert!(lanes.orders(NOW).is_empty());
         lanes.wait("a".to_owned(), NOW + std::time::Duration::from_secs(1));
         assert!(lanes.orders(NOW).is_empty());
@@ -258,11 +354,85 @@ mod tests {
         assert_eq!(claim(&mut lanes), [("live".to_owned(), PER_HOST)]);
     }
 
+    /// Claims for one organization until nothing is ordered; the places it has.
+    fn fill(lanes: &mut Lanes, number: u8) -> Vec<Place> {
+        let mut places = Vec::new();
+        loop {
+            let orders = lanes.orders(NOW);
+            if orders.is_empty() {
+                return places;
+            }
+            for order in orders {
+                let is_left_out = order.without.contains(&org(number));
+                let claimed = if is_left_out { 0 } else { order.limit };
+                places.extend(lanes.claimed(&order, &of(number, claimed)));
+            }
+        }
+    }
+
+    #[test]
+    fn an_organization_with_any_number_of_black_holes_leaves_places_to_the_others() {
+        let mut lanes = Lanes::default();
+        for number in 0..1_000 {
+            lanes.wait(format!("hole-{number:04}"), NOW);
+        }
+        let holes = fill(&mut lanes, 1);
+        let most = OVERALL / 4 * 3 + BATCH;
+        assert!(
+            (OVERALL / 2..=most).contains(&lanes.under_way),
+            "{}",
+            lanes.under_way
+        );
+        lanes.wait("live".to_owned(), NOW);
+        let of_others = fill(&mut lanes, 2);
+        assert!(of_others.len() >= PER_HOST as usize, "{}", of_others.len());
+        assert!(lanes.held_back.len() > 900, "{}", lanes.held_back.len());
+        // A look finds all of them again: they are asked for what others may have there, many at once.
+        for number in 0..1_000 {
+            lanes.wait(format!("hole-{number:04}"), NOW);
+        }
+        let orders = lanes.orders(NOW);
+        assert!(orders.len() > BATCH as usize / 2, "{}", orders.len());
+        assert!(orders.iter().all(|order| order.without == [org(1)]));
+        assert!(fill(&mut lanes, 1).is_empty());
+        // What was left out comes when there are places again.
+        for place in &of_others {
+            lanes.ended(place, Health::Good);
+        }
+        for place in &holes[..200] {
+            lanes.ended(place, Health::Unknown);
+        }
+        assert!(fill(&mut lanes, 1).len() >= 64);
+    }
+
+    #[test]
+    fn failing_hosts_of_one_organization_leave_those_of_the_others_their_turn() {
+        let mut lanes = Lanes::default();
+        for number in 0..1_000 {
+            let dead = Lane {
+                under_way: 0,
+                failing: true,
+            };
+            lanes.by_host.insert(format!("dead-{number:04}"), dead);
+            lanes.wait(format!("dead-{number:04}"), NOW);
+        }
+        let dead = fill(&mut lanes, 1).len();
+        assert!(dead < FAILING as usize && dead >= FAILING as usize / 2, "{dead}");
+        assert!(!lanes.held_back.is_empty());
+        let dead = Lane {
+            under_way: 0,
+            failing: true,
+        };
+        lanes.by_host.insert("limps".to_owned(), dead);
+        lanes.wait("limps".to_owned(), NOW);
+        assert_eq!(fill(&mut lanes, 2).len(), 1);
+    }
+
     proptest! {
         #[test]
         fn the_bounds_hold_and_the_counts_add_up(steps in prop::collection::vec((0_u8..60, 0_u8..4), 1..400)) {
             let mut lanes = Lanes::default();
-            let mut under_way: Vec<String> = Vec::new();
+            let mut under_way: Vec<Place> = Vec::new();
             for (number, what) in steps {
                 let host = format!("host-{number}");
                 match what {
@@ -270,14 +440,14 @@ mod tests {
                     1 => {
                         for order in lanes.orders(NOW) {
                             let claimed = order.limit.min(u32::from(number));
-                            lanes.claimed(&order, claimed);
-                            under_way.extend((0..claimed).map(|_| order.host.clone()));
+                            let places = lanes.claimed(&order, &of(number % 3, claimed));
+                            under_way.extend(places);
                         }
                     }
                     _ if under_way.is_empty() => {}
                     end => {
-                        let host = under_way.swap_remove(usize::from(number) % under_way.len());
-                        lanes.ended(&host, if end == 2 { Health::Good } else { Health::Bad });
+                        let place = under_way.swap_remove(usize::from(number) % under_way.len());
+                        lanes.ended(&place, if end == 2 { Health::Good } else { Health::Bad });
                     }
                 }
                 prop_assert_eq!(lanes.under_way as usize, under_way.len());
@@ -299,7 +469,7 @@ mod tests {
             for _ in 0..hosts {
                 for (host, count) in claim(&mut lanes) {
                     for _ in 0..count {
-                        lanes.ended(&host, Health::Good);
+                        lanes.ended(&at(&host, 1), Health::Good);
                     }
                     served.insert(host);
                 }

@@ -12,6 +12,7 @@
 mod attempt;
 mod courier;
 mod lanes;
+mod shares;
 
 use std::{
     collections::BTreeSet,

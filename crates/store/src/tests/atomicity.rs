@@ -232,7 +232,7 @@ both! {
         let (run, at) = fixture.due(org, node, "a:1").await;
         fixture.due(org, node, "b:1").await;
         let at = at + std::time::Duration::from_secs(1);
-        let orders = ["a:1", "b:1"].map(|host| crate::Order { host: host.to_owned(), limit: 2 });
+        let orders = ["a:1", "b:1"].map(|host| crate::Order { host: host.to_owned(), limit: 2, without: Vec::new() });
         let claimed = proves_atomic(fixture, async || {
             fixture.store.claim_deliveries(("n".to_owned(), node), orders.to_vec(), at, at).await
         })

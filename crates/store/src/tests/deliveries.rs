@@ -57,6 +57,7 @@ impl Fixture {
         let orders = vec![Order {
             host: host.to_owned(),
             limit: 10,
+            without: Vec::new(),
         }];
         self.store
             .claim_deliveries((name.to_owned(), crate::NodeId(7)), orders, at, at + LEASE)
@@ -191,7 +192,7 @@ both! {
         }
         fixture.due(org, node, "live:1").await;
         let at = fixture.now();
-        let order = |host: &str, limit| Order { host: host.to_owned(), limit };
+        let order = |host: &str, limit| Order { host: host.to_owned(), limit, without: Vec::new() };
         let orders = vec![order("live:1", 3), order("dead:1", 2), order("unknown:1", 3)];
         let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::NodeId(7)), orders, at, at + LEASE).await.unwrap();
         let mut of_dead: Vec<_> = claimed.iter().filter(|one| one.host == "dead:1").map(|one| one.run).collect();
@@ -199,6 +200,24 @@ both! {
         // Those that were due first.
         assert_eq!(of_dead, runs[..2]);
         assert_eq!(claimed.len(), 3);
+    }
+
+    async fn organizations_that_are_left_out_are_stepped_over(fixture: &Fixture) {
+        let (node, mut runs) = (fixture.node().await, Vec::new());
+        let orgs = [fixture.org().await, fixture.org().await, fixture.org().await];
+        for org in orgs {
+            runs.push(fixture.due(org, node, "a:1").await.0);
+        }
+        let at = fixture.now();
+        let claim = async |without: &[OrgId]| {
+            let order = Order { host: "a:1".to_owned(), limit: 1, without: without.to_vec() };
+            let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::NodeId(7)), vec![order], at, at + LEASE).await;
+            claimed.unwrap().iter().map(|one| one.run).collect::<Vec<_>>()
+        };
+        assert_eq!(claim(&orgs).await, []);
+        assert_eq!(claim(&[orgs[0], orgs[2]]).await, [runs[1]]);
+        assert_eq!(claim(&orgs[..1]).await, [runs[2]]);
+        assert_eq!(claim(&[]).await, [runs[0]]);
     }
 
     async fn hosts_that_are_due_are_found_from_any_name_on(fixture: &Fixture) {

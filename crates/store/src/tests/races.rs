@@ -107,7 +107,7 @@ both! {
         let at = fixture.now();
         let claims = join_all((0..24).map(|number| {
             let orders = [("b:1", 3), ("a:1", 3)]
-                .map(|(host, limit)| Order { host: host.to_owned(), limit })
+                .map(|(host, limit)| Order { host: host.to_owned(), limit, without: Vec::new() })
                 .to_vec();
             fixture.store.claim_deliveries((format!("node-{}", number % 3), crate::NodeId(number % 3)), orders, at, at + Duration::from_secs(30))
         }))
