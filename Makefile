@@ -1,5 +1,5 @@
 # Each target stands alone on a machine with Rust and make: it installs what it lacks, or says what to install.
-.PHONY: demo test fmt lint snap bench durability ci deploy deb image
+.PHONY: demo test fmt lint snap bench soak durability ci deploy deb image
 
 demo: ## Build, start an engine on its embedded default and run an agent on real input
 	scripts/demo
@@ -20,6 +20,9 @@ snap: ## Take over the snapshots that changed, after a look at the diff
 
 bench: ## Measure this machine and the engine on both databases; writes bench/RESULTS.md
 	scripts/bench
+
+soak: ## Mixed work for 30 minutes on each database; writes CSV files and pictures into bench/soak
+	scripts/soak
 
 durability: ## kill -9 under load, 20 rounds on each database, counted
 	SORTIE_DURABILITY_ROUNDS=20 scripts/test-postgres cargo nextest run -p sortie --test it --locked \

@@ -167,13 +167,14 @@ impl Followers {
         for socket in self.0 {
             followers.spawn(end(socket));
         }
+        // A socket is closed when all have read: what closing costs the node is no part of the lag.
         let mut ends = Vec::new();
         while let Some(end) = followers.join_next().await {
             ends.push(end??);
         }
         // What was read is looked into when all is read.
         let mut samples = Samples::default();
-        for (at, read) in ends {
+        for (at, read, _socket) in ends {
             let text = std::str::from_utf8(&read)?;
             let done = text
                 .rsplit_once("event: done\ndata: ")
@@ -187,8 +188,8 @@ impl Followers {
     }
 }
 
-/// When `done` was read, since 1970, and what was read with it.
-async fn end(mut socket: TcpStream) -> Result<(Duration, Vec<u8>)> {
+/// When `done` was read, since 1970, and what was read with it on which socket.
+async fn end(mut socket: TcpStream) -> Result<(Duration, Vec<u8>, TcpStream)> {
     let mut read = Vec::with_capacity(4096);
     loop {
         let count = socket.read_buf(&mut read).await?;
@@ -200,7 +201,7 @@ async fn end(mut socket: TcpStream) -> Result<(Duration, Vec<u8>)> {
                 reason = "the lag is between two readings of the machine's clock"
             )]
             let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-            return Ok((now, read));
+            return Ok((now, read, socket));
         }
     }
 }

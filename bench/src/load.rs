@@ -191,6 +191,13 @@ pub(crate) async fn runs(bench: &Bench, report: &mut Report, concurrency: usize)
         format!("… POST to `done`, p50 / p99, {concurrency} at once"),
         done.done.to_string(),
     );
+    let [claim, start, work] = &done.stages;
+    report.add(
+        format!("… 202 to `starting`, to `running`, to `done`, p50, {concurrency} at once"),
+        [claim, start, work]
+            .map(|stage| Millis(stage.percentile(50)).to_string())
+            .join(", "),
+    );
     Ok(())
 }
 
@@ -201,6 +208,8 @@ pub(crate) struct Loaded {
     pub(crate) completed: usize,
     acknowledged: Samples,
     running: Samples,
+    /// From the 202 to `starting`, from there to `running`, from there to `done`.
+    stages: [Samples; 3],
     /// One per run that began after the warm-up.
     pub(crate) done: Samples,
 }
@@ -239,6 +248,10 @@ pub(crate) async fn complete_for(
         loaded.completed += completed;
         for moments in all {
             loaded.acknowledged.add(moments.acknowledged);
+            let [claim, start, work] = &mut loaded.stages;
+            claim.add(moments.starting.saturating_sub(moments.acknowledged));
+            start.add(moments.running.saturating_sub(moments.starting));
+            work.add(moments.done.saturating_sub(moments.running));
             loaded.running.add(moments.running);
             loaded.done.add(moments.done);
         }
