@@ -1,5 +1,5 @@
 # Each target stands alone on a machine with Rust and make: it installs what it lacks, or says what to install.
-.PHONY: demo test fmt lint snap bench durability ci
+.PHONY: demo test fmt lint snap bench durability faults ci
 
 demo: ## Build, start an engine on its embedded default and run an agent on real input
 	scripts/demo
@@ -23,6 +23,9 @@ bench: ## Measure this machine and the engine on both databases; writes bench/RE
 durability: ## kill -9 under load, 20 rounds on each database, counted
 	SORTIE_DURABILITY_ROUNDS=20 scripts/test-postgres cargo nextest run -p sortie --test it --locked \
 		--profile durability --no-capture -E 'test(durability)'
+
+faults: ## Every fault on both databases, ROUNDS times with a seed each: make faults ROUNDS=20
+	scripts/faults $(or $(ROUNDS),1)
 
 ci: ## What the CI runs
 	.ci/run
