@@ -1,5 +1,5 @@
 # Each target stands alone on a machine with Rust and make: it installs what it lacks, or says what to install.
-.PHONY: demo test fmt lint snap bench soak durability ci deploy deb image
+.PHONY: demo test fmt lint snap bench soak durability faults deploy deb image ci
 
 demo: ## Build, start an engine on its embedded default and run an agent on real input
 	scripts/demo
@@ -36,6 +36,9 @@ deb: ## A Debian package below target/debian; needs cargo-deb
 
 image: ## A container image called sortie; needs docker with buildx
 	docker build --file deploy/docker/Dockerfile --tag sortie .
+
+faults: ## Every fault on both databases, ROUNDS times with a seed each: make faults ROUNDS=20
+	scripts/faults $(or $(ROUNDS),1)
 
 ci: ## What the CI runs
 	.ci/run

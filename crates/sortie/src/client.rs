@@ -228,12 +228,6 @@ impl Client {
         self.post(&format!("v1/runs/{id}/deliveries"), None::<&()>).await
     }
 
-    /// Whether the engine takes runs now; else why it does not. Takes no key.
-    pub(crate) async fn ready(&self) -> Result<()> {
-        let request = self.request(Method::GET, "readyz")?;
-        self.send(request).await.map(drop)
-    }
-
     pub(crate) async fn models(&self) -> Result<ModelCatalog> {
         self.get("v1/models").await
     }

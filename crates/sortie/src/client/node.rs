@@ -15,7 +15,7 @@ impl Client {
         Ok(date.and_then(|date| date.to_str().ok()).map(str::to_owned))
     }
 
-    /// That the node takes runs.
+    /// Whether the node takes runs now; else why it does not. Takes no key.
     pub(crate) async fn ready(&self) -> Result<()> {
         let request = self.request(Method::GET, "readyz")?;
         self.send(request).await.map(drop)

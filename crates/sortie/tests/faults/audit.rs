@@ -199,7 +199,12 @@ fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
                 "not excused: {error}"
             );
         }
-        other => bail!("{other} is not excused"),
+        RunStatus::Interrupted
+        | RunStatus::TimedOut
+        | RunStatus::Reserving
+        | RunStatus::Queued
+        | RunStatus::Starting
+        | RunStatus::Running => bail!("{} is not excused", run.status),
     }
     if let Some(cancelled) = &order.cancelled {
         ensure!(

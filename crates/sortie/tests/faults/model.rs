@@ -143,7 +143,9 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
 fn flood(mood: Mood, shared: Arc<Shared>) -> Response {
     let piece = match mood {
         Mood::OneLine => Bytes::from("x".repeat(16 << 10)),
-        _ => Bytes::from(chunk(&json!({"content": "x".repeat(16 << 10)}), None)),
+        Mood::Floods | Mood::Well | Mood::Hangs | Mood::Flaps => {
+            Bytes::from(chunk(&json!({"content": "x".repeat(16 << 10)}), None))
+        }
     };
     let first = (mood == Mood::OneLine).then(|| Ok(Bytes::from_static(b"data: ")));
     let rest = stream::unfold(shared, move |shared| {

@@ -146,7 +146,7 @@ async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Chec
     let begun = Instant::now();
     while !world.nodes[0].rows(&left).await?.is_empty() {
         ensure!(
-            begun.elapsed() < Duration::from_secs(60),
+            begun.elapsed() < Duration::from_mins(1),
             "not taken over: {held:?}"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
