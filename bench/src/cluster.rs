@@ -1,21 +1,17 @@
 //! Several nodes on one PostgreSQL: what they do together, how late a stream ends whose run another node works on, and
 //! how long it takes until the runs of one that is killed go on.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
-use bytes::Bytes;
-use http::Method;
-use http_body_util::BodyExt;
 use sortie_testkit::{Database, Node, NodeOptions};
-use tokio::task::JoinSet;
 
 use crate::{
     Bench,
-    connection::Connection,
     followers::Followers,
-    load::{ROWS_OF_A_RUN, complete_for, contains, create_for, per_second, request},
+    load::{ROWS_OF_A_RUN, complete_for, create_for, per_second, request},
     memory::start_waiting,
+    outage::until_taken_up,
     report::{Limit, Report},
     samples::{Millis, Samples},
 };
@@ -109,45 +105,14 @@ async fn killed(bench: &Bench, report: &mut Report) -> Result<()> {
     }
     let killed = Instant::now();
     victim.kill()?;
-    let mut waiting = JoinSet::new();
-    for (run, node) in runs.into_iter().zip(others.iter().cycle()) {
-        let mut connection = Connection::to(node)?;
-        waiting.spawn(async move { taken_up(&mut connection, &run).await });
-    }
-    let mut took = Samples::default();
-    while let Some(taken_up) = waiting.join_next().await {
-        taken_up??;
-        took.add(killed.elapsed());
-    }
+    let others: Vec<&Node> = others.iter().collect();
+    let took = until_taken_up(&others, runs, killed).await?;
     report.add(
         format!(
             "SIGKILL to one of {} nodes until its {AT_WORK} runs are final or resumed, seen on the others",
             bench.nodes
         ),
-        Millis(took.percentile(100)).to_string(),
+        Millis(took).to_string(),
     );
     Ok(())
-}
-
-/// Returns when the stream of a run says that it was resumed, or has ended.
-async fn taken_up(connection: &mut Connection, run: &str) -> Result<()> {
-    let path = format!("/v1/runs/{run}/events");
-    let mut body = connection
-        .send(Method::GET, &path, Bytes::new())
-        .await?
-        .into_body();
-    let mut read = Vec::new();
-    let limit = Duration::from_mins(1);
-    let told = tokio::time::timeout(limit, async {
-        while let Some(frame) = body.frame().await {
-            if let Ok(bytes) = frame?.into_data() {
-                read.extend_from_slice(&bytes);
-                if contains(&read, b"event: resumed") || contains(&read, b"event: done") {
-                    return Ok(());
-                }
-            }
-        }
-        anyhow::bail!("the stream of {run} ended")
-    });
-    told.await.with_context(|| format!("{run} is not taken up"))?
 }

@@ -13,7 +13,7 @@ use super::{
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, NewKey, OldTokens,
+    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, OldTokens,
     Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
@@ -21,15 +21,7 @@ use crate::{
 /// Runs every command that meets rows which can be many.
 async fn use_everything(fixture: &Fixture) {
     let org = fixture.org().await;
-    let key = fixture.new_key(org, Role::Admin);
-    fixture
-        .store
-        .create_key(key.clone(), fixture.audit(key.org))
-        .await
-        .unwrap();
-    fixture.store.find_key(key.hash).await.unwrap();
-    fixture.store.list_keys(org).await.unwrap();
-    administer(fixture, org, &key).await;
+    administer(fixture, org).await;
     let node = fixture.node().await;
     let mut keyed = fixture.new_run(org);
     keyed.idempotency_key = Some("once".to_owned());
@@ -210,8 +202,15 @@ async fn use_deliveries(fixture: &Fixture, org: OrgId) {
         .unwrap();
 }
 
-async fn administer(fixture: &Fixture, org: OrgId, key: &NewKey) {
+async fn administer(fixture: &Fixture, org: OrgId) {
     let store = &fixture.store;
+    let key = fixture.new_key(org, Role::Admin);
+    store
+        .create_key(key.clone(), fixture.audit(key.org))
+        .await
+        .unwrap();
+    store.find_key(key.hash).await.unwrap();
+    store.list_keys(org).await.unwrap();
     let at = fixture.now();
     let rotation = Rotation {
         id: key.id,

@@ -171,8 +171,8 @@ both! {
         let node = fixture.node_named("told").await;
         let ids = ["new".to_owned(), "old".to_owned()];
         fixture.store.tell_master_keys(node, &ids).await.unwrap();
-        let none = fixture.node_named("none").await;
-        fixture.store.tell_master_keys(none, &[]).await.unwrap();
+        let without = fixture.node_named("none").await;
+        fixture.store.tell_master_keys(without, &[]).await.unwrap();
         let mut found = fixture.store.node_master_keys(fixture.now()).await.unwrap();
         found.sort_by(|a, b| a.name.cmp(&b.name));
         let keys = |name: &str, ids: Option<&[String]>| NodeMasterKeys {
