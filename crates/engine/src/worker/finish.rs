@@ -166,9 +166,15 @@ fn cut(mut output: String) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
+    use sortie_agent::{BudgetSpec, Sink as _};
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::{Clock, hub::Hub, run_log::RunLog, testing::held, worker::recorder::Recorder};
 
     proptest! {
         #[test]
@@ -180,5 +186,28 @@ mod tests {
             prop_assert!(text.starts_with(&output));
             prop_assert!(output.len() == text.len() || output.len() + 2 > limits::OUTPUT_BYTES);
         }
+    }
+
+    #[tokio::test]
+    async fn time_that_passes_before_a_cost_is_kept_is_charged_as_well() {
+        let held = held().await;
+        let (run, log) = (
+            held.claim.fence.run,
+            RunLog::new(held.records(), held.claim.fence.run, held.claim.retention()),
+        );
+        let hub = Hub::new(held.records(), CancellationToken::new());
+        let recorder = Recorder::new(run, log, hub, Clock::system());
+        let micros = |amount: u32| Micros::new(u64::from(amount)).unwrap();
+        let started = Instant::now();
+        let budget = BudgetSpec {
+            max_cost: micros(1_000_000),
+            compute_micros_per_second: micros(1_000),
+            started,
+            spent: Micros::ZERO,
+        };
+        // Looked at after a second, kept who knows when, and over after three.
+        let at = |seconds| started + Duration::from_secs(seconds);
+        recorder.spent(micros(1_000 + 7), at(1));
+        assert_eq!(recorder.rest().spent.until(at(3), &budget), micros(3_000 + 7));
     }
 }
