@@ -166,7 +166,7 @@ fn cut(mut output: String) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     use proptest::prelude::*;
     use sortie_agent::{BudgetSpec, Sink as _};
@@ -174,7 +174,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{Clock, hub::Hub, run_log::RunLog, testing::held, worker::recorder::Recorder};
+    use crate::{Clock, hub::Hub, news::News, run_log::RunLog, testing::held, worker::recorder::Recorder};
 
     proptest! {
         #[test]
@@ -195,8 +195,8 @@ mod tests {
             held.claim.fence.run,
             RunLog::new(held.records(), held.claim.fence.run, held.claim.retention()),
         );
-        let hub = Hub::new(held.records(), CancellationToken::new());
-        let recorder = Recorder::new(run, log, hub, Clock::system());
+        let hub = Hub::new(held.records(), News::default(), CancellationToken::new());
+        let recorder = Recorder::new(run, log, hub, Clock::system(), Arc::default());
         let micros = |amount: u32| Micros::new(u64::from(amount)).unwrap();
         let started = Instant::now();
         let budget = BudgetSpec {
