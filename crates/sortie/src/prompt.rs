@@ -49,9 +49,10 @@ pub(crate) fn hidden(question: &str, limit: usize) -> Result<Option<String>> {
         return Ok(None);
     }
     let unread = |error: io::Error| Failure::internal(format!("the terminal cannot be read: {error}"));
-    terminal::ask(question);
     let typed = {
         let _quiet = Quiet::begin().map_err(unread)?;
+        // Asked only now: what is typed before the terminal is quiet is thrown away.
+        terminal::ask(question);
         line(limit, || {
             let mut byte = [0];
             let read = rustix::io::retry_on_intr(|| rustix::io::read(io::stdin(), &mut byte))?;
