@@ -360,7 +360,11 @@ async fn check(quota: u32, nodes: u32, skew: &[u64], steps: &[Step]) {
     let held_back = (nodes - 1) * quota.div_ceil(4 * nodes);
     for (of, seen) in seen {
         assert!(seen.admitted <= quota, "{of:?}: {} of {quota}", seen.admitted);
-        let least = if seen.refused { quota.saturating_sub(held_back) } else { 0 };
+        let least = if seen.refused {
+            quota.saturating_sub(held_back)
+        } else {
+            0
+        };
         assert!(
             seen.admitted >= least,
             "{of:?}: {} of at least {least}",
