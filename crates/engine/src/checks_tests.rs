@@ -7,7 +7,7 @@ use sortie_store::{Actor, Created, Store};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Clock, MasterKey, Options, Serves};
+use crate::{Clock, MasterKey, Options, Serves, master_keys::SEAL_CHECK, sealing::Sealer};
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_630_000_000);
 
@@ -110,6 +110,21 @@ async fn what_is_stuck_is_told() {
         "{}",
         schedules.found
     );
+}
+
+/// A database that is put back under a node at work may be that of another key.
+#[tokio::test]
+async fn a_master_key_that_fits_no_more_is_told() {
+    let rig = Rig::start().await;
+    assert_eq!(rig.check("master key").await.verdict, Verdict::Ok);
+    let other = MasterKey::new([2; 32]);
+    let sealed = Sealer::new(vec![other.clone()])
+        .seal(SEAL_CHECK, b"sortie", [9; 24])
+        .unwrap();
+    rig.engine.0.store.seal_check(sealed).await.unwrap();
+    let told = rig.check("master key").await;
+    assert_eq!(told.verdict, Verdict::Fault);
+    assert!(told.found.contains(&other.id()), "{}", told.found);
 }
 
 #[tokio::test]

@@ -62,6 +62,7 @@ pub use contents::AwsVariables;
 pub use error::Error;
 pub use files::{Stored, Upload};
 pub use hub::{Deltas, Frame};
+pub use master_keys::check_master_keys;
 pub use options::{Options, Serves};
 pub use peers::{Hop, PEER_HEADER, Peer};
 pub use sealing::{InvalidKey, MasterKey};
@@ -174,7 +175,8 @@ fn stopping() -> Error {
 }
 
 impl Engine {
-    /// Starts the node: registers it, takes over what an earlier start of it left behind, and begins to take runs.
+    /// Starts the node: registers it, takes over what an earlier start of it left behind, and begins to take runs. A node
+    /// without the master key of its database does not start: it would fail whatever runs need what is sealed.
     /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused.
     pub async fn start(
         options: Options,

@@ -8,12 +8,20 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 use sortie_api::master_key::{MasterKeys, NodeKeys, Reseal, SealedValues};
-use sortie_store::{Resealed, RowKey, SealedColumn, SealedRow};
+use sortie_store::{Resealed, RowKey, SealedColumn, SealedRow, Store};
 
 use crate::{
-    Caller, Engine, Error,
+    Caller, Engine, Error, MasterKey,
     clock::random,
-    sealing::{Place, hex, key_of},
+    sealing::{Place, SealError, Sealer, hex, key_of},
+};
+
+/// The text by which a node finds out whether it has the keys of a database.
+pub(crate) const SEAL_CHECK: Place<'static> = Place {
+    table: "seal_check",
+    column: "sealed",
+    row: "1",
+    org: None,
 };
 
 /// Values of one page: of each column that it touches they are one transaction.
@@ -239,6 +247,39 @@ impl Engine {
                 keys: node.ids,
             })
             .collect())
+    }
+}
+
+/// That one of `keys` opens what is sealed in a database; where nothing is sealed yet, any do, and none.
+///
+/// # Errors
+/// `Unavailable` where none of them does, with the key that is missing and what to do; `Internal` where the text by which it is found
+/// out is damaged.
+pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), Error> {
+    let rows = store
+        .sealed_rows(SealedColumn::SealCheck, RowKey::Text(String::new()), 1)
+        .await?;
+    let Some(first) = rows.first() else {
+        return Ok(());
+    };
+    match Sealer::new(keys.to_vec()).open(SEAL_CHECK, &first.sealed) {
+        Ok(_) => Ok(()),
+        Err(SealError::NoKey | SealError::UnknownKey) => {
+            let needed = key_of(&first.sealed).unwrap_or_else(|| "unknown".to_owned());
+            let held: Vec<String> = keys.iter().map(MasterKey::id).collect();
+            let held = if held.is_empty() {
+                "no master key".to_owned()
+            } else {
+                format!("only {}", held.join(", "))
+            };
+            Err(Error::Unavailable(format!(
+                "this database is sealed with master key {needed}, and this node has {held}: put the master.key that belongs \
+                 to it into the data folder, or set SORTIE_MASTER_KEY to it"
+            )))
+        }
+        Err(SealError::Broken) => Err(Error::Internal(
+            "the sealed text of this database by which its master key is told is damaged: restore the database".to_owned(),
+        )),
     }
 }
 

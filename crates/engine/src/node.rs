@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Error, MasterKey, Options, Serves,
     callbacks::Hints,
+    check_master_keys,
     clock::random,
     hub::Hub,
     metrics::Renewal,
@@ -34,8 +35,10 @@ const SWEEP: u32 = 100;
 pub(crate) struct Identity(Arc<AtomicI64>);
 
 impl Identity {
-    /// Makes the node known under its first identity; what an earlier start of it still holds is lost from here on.
+    /// Makes the node known under its first identity; what an earlier start of it still holds is lost from here on. A node that cannot
+    /// open what is sealed is not made known: it takes nothing from those that can.
     pub(crate) async fn begin(store: &Store, options: &Options) -> Result<Self, Error> {
+        check_master_keys(store, &options.master_keys).await?;
         let id = register(store, options).await?;
         Ok(Self(Arc::new(AtomicI64::new(id.0))))
     }

@@ -143,22 +143,25 @@ impl DataDir {
         Ok(name)
     }
 
-    /// The key that credentials are sealed with: random at first, then always the same. A file that holds no key is not
-    /// replaced: what was sealed with the one it held would be lost.
-    pub(crate) fn master_key(&self) -> Result<MasterKey> {
+    /// The key that credentials are sealed with, where an earlier start has made it. A file that holds no key is an error: what was
+    /// sealed with the one it held would be lost.
+    pub(crate) fn master_key(&self) -> Result<Option<MasterKey>> {
         let path = self.path.join(MASTER_KEY_FILE);
         match fs::read_to_string(&path) {
-            Ok(text) => {
-                return text.trim().parse().map_err(|rule| {
-                    Failure::internal(format!(
-                        "{}: {rule}; put the file back as it was, or remove it together with all saved connections",
-                        path.display()
-                    ))
-                });
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed("cannot read", &path, &error)),
+            Ok(text) => text.trim().parse().map(Some).map_err(|rule| {
+                Failure::internal(format!(
+                    "{}: {rule}; put the file back as it was, or remove it together with all saved connections",
+                    path.display()
+                ))
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("cannot read", &path, &error)),
         }
+    }
+
+    /// Makes a random key for a database in which nothing is sealed yet. From here on it is always the same.
+    pub(crate) fn make_master_key(&self) -> Result<MasterKey> {
+        let path = self.path.join(MASTER_KEY_FILE);
         let mut random = [0_u8; 32];
         getrandom::fill(&mut random).map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
         let key = MasterKey::new(random);
@@ -419,13 +422,14 @@ mod tests {
     #[test]
     fn a_master_key_is_made_once_for_its_owner_alone_and_never_replaced() {
         let (_root, data) = folder();
-        let key = data.master_key().unwrap();
+        assert_eq!(data.master_key().unwrap(), None);
+        let key = data.make_master_key().unwrap();
         let path = data.path.join("master.key");
         assert_eq!(mode(&path), 0o600);
-        assert_eq!(data.master_key().unwrap(), key);
+        assert_eq!(data.master_key().unwrap(), Some(key.clone()));
         assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1);
         let (_other_root, other) = folder();
-        assert_ne!(other.master_key().unwrap(), key);
+        assert_ne!(other.make_master_key().unwrap(), key);
         fs::write(&path, "half a k").unwrap();
         let refusal = data.master_key().unwrap_err().to_string();
         assert!(

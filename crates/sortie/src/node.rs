@@ -5,7 +5,7 @@
 use std::{future::Future, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
 use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
-use sortie_engine::{Engine, Serves, Traces};
+use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_server::Listeners;
 use sortie_store::Store;
@@ -75,19 +75,17 @@ impl Node {
             .as_ref()
             .map(|backend| backend.capabilities().clone())
             .map_err(Clone::clone);
+        let store = store?;
         let options = sortie_engine::Options {
-            master_keys: match &config.master_keys {
-                Some(keys) => keys.clone(),
-                None => vec![data_dir.master_key()?],
-            },
+            master_keys: master_keys(config, &data_dir, &store).await?,
             base_url: Some(config.advertise_url.clone().unwrap_or_else(|| url_of(address))),
             node_address: node_address(config, address),
             traces,
             ..engine_options(config, node_name, purpose)
         };
-        let engine = Engine::start(options, store?, sandbox)
+        let engine = Engine::start(options, store, sandbox)
             .await
-            .map_err(|error| Failure::unavailable(format!("the engine cannot start: {error}")))?;
+            .map_err(not_started)?;
         let first_key = first_key(&engine, &data_dir).await?;
         let node = Self {
             engine,
@@ -164,6 +162,26 @@ impl Node {
         self.tasks.close();
         self.tasks.wait().await;
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
+fn not_started(error: sortie_engine::Error) -> Failure {
+    Failure::unavailable(format!("the engine cannot start: {error}"))
+}
+
+/// The keys of the configuration, else that of the data folder. One is made where nothing is sealed yet: beside a database that
+/// was restored without its key, a new one would only hide what is missing.
+async fn master_keys(config: &Config, data_dir: &DataDir, store: &Store) -> Result<Vec<MasterKey>> {
+    if let Some(keys) = &config.master_keys {
+        return Ok(keys.clone());
+    }
+    let key = if let Some(key) = data_dir.master_key()? {
+        key
+    } else {
+        check_master_keys(store, &[]).await.map_err(not_started)?;
+        data_dir.make_master_key()?
+    };
+    Ok(vec![key])
 }
 
 /// Where other nodes reach this one: the address it listens on says so only where it is one address.

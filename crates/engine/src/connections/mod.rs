@@ -41,6 +41,7 @@ use self::{
 use crate::{
     Caller, Clock, Error, Options,
     clock::random,
+    master_keys::SEAL_CHECK,
     sealing::{Place, SealError, Sealer},
 };
 
@@ -325,24 +326,18 @@ impl Connections {
 
     /// Two nodes with different keys on one database could not read what the other has sealed.
     async fn check_keys(&self) -> Result<(), Error> {
-        let place = Place {
-            table: "seal_check",
-            column: "sealed",
-            row: "1",
-            org: None,
-        };
         if !self.0.sealer.has_key() {
             return Err(sealing_failed(SealError::NoKey));
         }
         let mine = self
             .0
             .sealer
-            .seal(place, b"sortie", random()?)
+            .seal(SEAL_CHECK, b"sortie", random()?)
             .map_err(sealing_failed)?;
         let first = self.0.store.seal_check(mine).await?;
         self.0
             .sealer
-            .open(place, &first)
+            .open(SEAL_CHECK, &first)
             .map(drop)
             .map_err(sealing_failed)
     }

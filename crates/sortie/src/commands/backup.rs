@@ -406,8 +406,8 @@ fn report(config: &Config, manifest: &Manifest, summary: Summary) -> String {
     let has = |key: &str| manifest.keys.iter().any(|found| found == key);
     if !has(KEYS[0]) {
         lines.push(format!(
-            "the master key was not in the backup: put it back as {} or SORTIE_MASTER_KEY BEFORE the first start, or no \
-             sealed credential can be read",
+            "the master key was not in the backup: put it back as {} or SORTIE_MASTER_KEY BEFORE the first start: where anything is \
+             sealed, the node does not start without it",
             config.data_dir.join(KEYS[0]).display()
         ));
     }
