@@ -3,6 +3,7 @@
 mod artifacts;
 mod files;
 mod following;
+mod master_key;
 mod node;
 mod schedules;
 mod workflows;
@@ -18,7 +19,6 @@ use sortie_api::{
     connection::{Authorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     limits,
-    master_key::{MasterKeys, Reseal},
     model::ModelCatalog,
     node::Node,
     usage::Usage,
@@ -97,13 +97,22 @@ impl Client {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response> {
-        let response = request.send().await.map_err(|error| {
+        self.accepted(self.ask(request).await?).await
+    }
+
+    /// Whatever the engine answers.
+    async fn ask(&self, request: RequestBuilder) -> Result<Response> {
+        request.send().await.map_err(|error| {
             Failure::unavailable(format!(
                 "cannot reach the engine at {}: {}",
                 self.base,
                 sortie_net::Error::from(error)
             ))
-        })?;
+        })
+    }
+
+    /// The answer, unless it is a refusal.
+    async fn accepted(&self, response: Response) -> Result<Response> {
         if response.status().is_success() {
             Ok(response)
         } else {
@@ -288,24 +297,6 @@ impl Client {
         self.get("v1/admin/nodes").await
     }
 
-    /// Which keys seal what: all pages as one.
-    pub(crate) async fn master_keys(&self) -> Result<MasterKeys> {
-        let mut found: MasterKeys = self.get("v1/admin/master-key").await?;
-        while !found.next_cursor.is_empty() {
-            let query = [("cursor", std::mem::take(&mut found.next_cursor))];
-            let page: MasterKeys = self.get(&path_of("v1/admin/master-key", &query)).await?;
-            found.sealed.extend(page.sealed);
-            found.next_cursor = page.next_cursor;
-        }
-        Ok(found)
-    }
-
-    /// Seals a page of values again.
-    pub(crate) async fn reseal(&self, cursor: &str) -> Result<Reseal> {
-        let path = path_of("v1/admin/master-key/reseal", &[("cursor", cursor.to_owned())]);
-        self.post(&path, None::<&()>).await
-    }
-
     pub(crate) async fn delete_key(&self, id: KeyId) -> Result<()> {
         let request = self.request(Method::DELETE, &format!("v1/admin/keys/{id}"))?;
         self.send(request).await.map(drop)
@@ -402,7 +393,7 @@ mod tests {
     const RUN: &str = "run_01kafs6w1cefkstv6qr1ptb0mp";
 
     /// Gives one answer to each connection and returns what was asked, in order.
-    async fn engine(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
+    pub(super) async fn engine(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
         let mut asked = Vec::new();
         for answer in answers {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -425,7 +416,14 @@ mod tests {
         )
     }
 
-    fn refusal(status: &str, code: &str) -> String {
+    pub(super) fn answer(body: &str) -> String {
+        format!(
+            "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    pub(super) fn refusal(status: &str, code: &str) -> String {
         let body = format!("{{\"error\":\"said so\",\"code\":\"{code}\"}}");
         format!(
             "HTTP/1.1 {status}\r\nconnection: close\r\nx-request-id: abc\r\nretry-after: 7\r\n\
@@ -434,7 +432,7 @@ mod tests {
         )
     }
 
-    async fn client() -> (TcpListener, Client) {
+    pub(super) async fn client() -> (TcpListener, Client) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         (
