@@ -35,7 +35,24 @@ async fn reseal(context: &Context, list: &ListArgs) -> Result<Exit> {
         "{} values looked at, {} sealed again, {} left to who wrote them at the same time, {} that do not open",
         done.looked_at, done.resealed, done.changed_meanwhile, done.unreadable
     ));
-    show(&found, list)
+    let shown = show(&found, list)?;
+    let left = left_to_seal(&done, &found);
+    if left > 0 {
+        terminal::note(&format!(
+            "IT IS NOT DONE: {left} values are not sealed with the first key of this node, or do not open. Put the same key \
+             first on every node, and those that are named as missing behind it; then do it again",
+        ));
+        return Ok(Exit::Failed);
+    }
+    Ok(shown)
+}
+
+/// Values that are not sealed with the first key of the node that was asked, which an old key is still needed for.
+fn left_to_seal(done: &Reseal, found: &MasterKeys) -> i64 {
+    let newest = found.keys.first();
+    let others = found.sealed.iter().filter(|sealed| Some(&sealed.key) != newest);
+    let others: i64 = others.map(|sealed| sealed.values).sum();
+    others.max(done.unreadable)
 }
 
 /// Every page, and then what there is.
@@ -159,6 +176,36 @@ mod tests {
     use sortie_api::master_key::{NodeKeys, SealedValues};
 
     use super::*;
+
+    #[test]
+    fn it_is_done_when_all_is_sealed_with_the_first_key_and_opens() {
+        let done = |unreadable| Reseal {
+            looked_at: 9,
+            resealed: 9,
+            changed_meanwhile: 0,
+            unreadable,
+            next_cursor: String::new(),
+        };
+        let found = |keys: &[&str]| MasterKeys {
+            keys: vec!["new".to_owned(), "old".to_owned()],
+            nodes: Vec::new(),
+            sealed: keys
+                .iter()
+                .map(|key| SealedValues {
+                    key: (*key).to_owned(),
+                    place: "connection.tokens".to_owned(),
+                    values: 2,
+                })
+                .collect(),
+            next_cursor: String::new(),
+        };
+        assert_eq!(left_to_seal(&done(0), &found(&[])), 0);
+        assert_eq!(left_to_seal(&done(0), &found(&["new", "new"])), 0);
+        assert_eq!(left_to_seal(&done(0), &found(&["new", "old", "lost"])), 4);
+        assert_eq!(left_to_seal(&done(3), &found(&["new", "lost"])), 3);
+        // Of the first key, and damaged.
+        assert_eq!(left_to_seal(&done(1), &found(&["new"])), 1);
+    }
 
     #[test]
     fn each_key_says_what_may_become_of_it() {

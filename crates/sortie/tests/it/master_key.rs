@@ -181,6 +181,28 @@ async fn a_rotation_that_is_killed_in_the_middle_is_done_by_the_next_one(databas
     Ok(())
 }
 
+/// A key that was used and forgotten: what it has sealed stays sealed with it, and nobody is told that the rotation is done.
+#[tokio::test]
+async fn a_rotation_that_leaves_something_behind_is_not_done() -> Checked {
+    const FORGOTTEN: &str = "0303030303030303030303030303030303030303030303030303030303030303";
+    let mut node = sealed_with_the_old_key(Database::Sqlite).await?;
+    let definition =
+        json!({"type": "http", "url": "https://a.example", "auth": {"type": "bearer", "token": "hush-1"}});
+    put(&node.client()?, "crm", &definition).await?.expect(201)?;
+    with_keys(&mut node, &[FORGOTTEN, OLD]).await?;
+    put(&node.client()?, "other", &definition).await?.expect(201)?;
+
+    with_keys(&mut node, &[NEW, OLD]).await?;
+    let output = exits(node.sortie(&["master-key", "reseal", "--json"]), 1)?;
+    let said = text(&output.stderr);
+    ensure!(said.contains("IT IS NOT DONE: 1 values"), "{said}");
+    let status: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((values(&status, OLD)?, values(&status, FORGOTTEN)?), (0, 1));
+
+    with_keys(&mut node, &[NEW, FORGOTTEN]).await?;
+    json_said(&node, &["master-key", "reseal", "--json"]).map(drop)
+}
+
 #[tokio::test]
 async fn nothing_is_sealed_with_a_key_that_another_node_lacks() -> Checked {
     let mut first = sealed_with_the_old_key(Database::Postgres).await?;
