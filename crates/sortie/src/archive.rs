@@ -186,11 +186,16 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-/// Lays out an archive in the empty folder `into` as a data folder, and checks every sum on the way.
+/// Lays out an archive in the empty folder `into` as a data folder, and checks every sum on the way. `accepts` says why its manifest is
+/// not taken, before anything else is read.
 ///
 /// # Errors
 /// `Refused` where it is not a whole archive; the folder is not to be used then.
-pub(crate) fn unpack(from: impl Read, into: &Path) -> Result<Manifest, Error> {
+pub(crate) fn unpack(
+    from: impl Read,
+    into: &Path,
+    accepts: impl Fn(&Manifest) -> Result<(), String>,
+) -> Result<Manifest, Error> {
     let mut tar = tar::Archive::new(BufReader::with_capacity(PIECE, from));
     let (mut sums, mut manifest) = (Hasher::new(), None);
     let mut ends = false;
@@ -215,6 +220,7 @@ pub(crate) fn unpack(from: impl Read, into: &Path) -> Result<Manifest, Error> {
         let sum = match (&manifest, name.as_str()) {
             (None, MANIFEST) => {
                 let (read, sum) = read_manifest(&mut entry)?;
+                accepts(&read).map_err(Error::Refused)?;
                 manifest = Some(read);
                 sum
             }

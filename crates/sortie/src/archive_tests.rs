@@ -74,7 +74,7 @@ impl Rig {
 
     fn unpacked(&self, archive: &[u8]) -> (TempDir, Result<Manifest, Error>) {
         let into = TempDir::new_in(self.root.path()).unwrap();
-        let outcome = unpack(archive, into.path());
+        let outcome = unpack(archive, into.path(), |_| Ok(()));
         (into, outcome)
     }
 
@@ -139,6 +139,18 @@ fn names_that_no_backup_has_are_refused_and_nothing_is_written_elsewhere() {
     let at = archive.windows(8).position(|part| part == b"blobs/xx").unwrap();
     archive[at..at + 8].copy_from_slice(b"../../xx");
     assert!(!rig.refusal(&archive).is_empty());
+}
+
+#[test]
+fn a_manifest_that_is_not_accepted_ends_it_before_anything_else_is_read() {
+    let rig = Rig::new();
+    let into = TempDir::new_in(rig.root.path()).unwrap();
+    let only_the_manifest = &rig.archive()[..2_048];
+    let told = unpack(only_the_manifest, into.path(), |found| {
+        Err(format!("{} runs", found.runs))
+    });
+    assert_eq!(told.unwrap_err().to_string(), "3 runs");
+    assert_eq!(fs::read_dir(into.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -254,38 +254,73 @@ fn told(manifest: &Manifest) -> String {
 fn put_back(config: &Config, args: &RestoreArgs) -> Result<Exit> {
     let target = &config.data_dir;
     refuse_other_places(config)?;
-    match fs::read_dir(target) {
-        Ok(mut entries) => {
-            if entries.next().is_some() {
-                return Err(Failure::usage(format!(
-                    "{} is not empty: a backup is restored into a new folder only; name one by --data-dir",
-                    target.display()
-                )));
-            }
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(failed("look into", target, error)),
-    }
-    let mut beside = target.as_os_str().to_owned();
+    let place = place_of(target)?;
+    let mut beside = place.clone().into_os_string();
     beside.push(".restoring");
     let scratch = Scratch::make(beside.into())?;
+    let fits = |manifest: &Manifest| fits(config, manifest);
     let unpacked = match args.from.file() {
         Some(path) => {
             let file = File::open(path).map_err(|error| failed("open", path, error))?;
-            archive::unpack(file, scratch.path())
+            archive::unpack(file, scratch.path(), fits)
         }
-        None => archive::unpack(io::stdin().lock(), scratch.path()),
+        None => archive::unpack(io::stdin().lock(), scratch.path(), fits),
     };
     let manifest = unpacked.map_err(|error| match error {
-        archive::Error::Refused(reason) => {
-            Failure::usage(format!("the archive is refused, nothing was restored: {reason}"))
-        }
+        archive::Error::Refused(reason) => refused(&reason),
         archive::Error::Io(error) => failed("restore to", target, error),
     })?;
-    let summary = check(config, &manifest, scratch.path())?;
-    into_place(&scratch, target)?;
+    let summary = check(config, scratch.path())?;
+    into_place(&scratch, &place)?;
     terminal::print(&report(config, &manifest, summary))?;
     Ok(Exit::Success)
+}
+
+fn refused(reason: &str) -> Failure {
+    Failure::usage(format!("the archive is refused, nothing was restored: {reason}"))
+}
+
+/// Where the data folder comes to be, as a path that a neighbour can be named after.
+///
+/// # Errors
+/// What is there already and cannot become the data folder by one rename is told before anything is unpacked.
+fn place_of(target: &Path) -> Result<PathBuf> {
+    let refused = |why: &str| Failure::usage(format!("{} {why}", target.display()));
+    let looked = |error: io::Error| failed("look into", target, error);
+    // Without a slash at the end, behind which a link is followed.
+    let plain: PathBuf = target.components().collect();
+    let found = match plain.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(plain),
+        found => found.map_err(looked)?,
+    };
+    if found.is_symlink() {
+        return Err(refused(
+            "is a symbolic link, which cannot become the data folder: name the folder that it leads to by --data-dir",
+        ));
+    }
+    if !found.is_dir() {
+        return Err(refused("is not a folder: name one by --data-dir"));
+    }
+    let place = fs::canonicalize(&plain).map_err(looked)?;
+    let above = place.parent().unwrap_or(&place);
+    if place == above || above.metadata().map_err(looked)?.dev() != found.dev() {
+        return Err(is_mount_point(target));
+    }
+    if fs::read_dir(&place).map_err(looked)?.next().is_some() {
+        return Err(refused(
+            "is not empty: a backup is restored into a new folder only; name one by --data-dir",
+        ));
+    }
+    Ok(place)
+}
+
+fn is_mount_point(target: &Path) -> Failure {
+    Failure::usage(format!(
+        "{} is a mount point and cannot be replaced in one step: restore into a folder below it, such as \
+         --data-dir {}, and start with that as the data folder",
+        target.display(),
+        target.join("data").display()
+    ))
 }
 
 /// A backup is put into the data folder, and nowhere else.
@@ -312,34 +347,35 @@ fn refuse_other_places(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// That what was unpacked is a whole data folder: the database in order, and every content that it refers to there.
-fn check(config: &Config, manifest: &Manifest, folder: &Path) -> Result<Summary> {
-    let refused =
-        |reason: String| Failure::usage(format!("the archive is refused, nothing was restored: {reason}"));
-    let contents_here = engine_options(config, String::new(), Purpose::OneCommand)
-        .content_folder()
-        .is_some();
-    match (manifest.contents_in, contents_here) {
+/// Whether the contents of files of the restored engine are on this machine.
+fn has_contents_here(config: &Config) -> bool {
+    let options = engine_options(config, String::new(), Purpose::OneCommand);
+    options.content_folder().is_some()
+}
+
+/// That the configuration has the contents of files where the archive has them: known from its beginning.
+fn fits(config: &Config, manifest: &Manifest) -> std::result::Result<(), String> {
+    match (manifest.contents_in, has_contents_here(config)) {
         (ContentsIn::Archive, false) => {
-            return Err(refused(
-                "it holds the contents of files, and blob_url names a bucket: leave blob_url out".to_owned(),
-            ));
+            Err("it holds the contents of files, and blob_url names a bucket: leave blob_url out".to_owned())
         }
-        (ContentsIn::Bucket, true) => {
-            return Err(refused(
-                "the contents of files are in a bucket: set blob_url (SORTIE_BLOB_URL) to the one of the engine that \
-                 was backed up"
-                    .to_owned(),
-            ));
-        }
-        (ContentsIn::Archive, true) | (ContentsIn::Bucket, false) => {}
+        (ContentsIn::Bucket, true) => Err(
+            "the contents of files are in a bucket: set blob_url (SORTIE_BLOB_URL) to the one of the engine that \
+             was backed up"
+                .to_owned(),
+        ),
+        (ContentsIn::Archive, true) | (ContentsIn::Bucket, false) => Ok(()),
     }
+}
+
+/// That what was unpacked is a whole data folder: the database in order, and every content that it refers to there.
+fn check(config: &Config, folder: &Path) -> Result<Summary> {
     let mut database = DatabaseCopy::open(&folder.join(DATABASE))
-        .map_err(|error| refused(format!("its database does not open: {error}")))?;
+        .map_err(|error| refused(&format!("its database does not open: {error}")))?;
     let checked = database.check().and_then(|()| database.summary());
-    let summary = checked.map_err(|error| refused(format!("its database is not in order: {error}")))?;
-    if contents_here {
-        look_for_contents(&mut database, &folder.join("blobs")).map_err(refused)?;
+    let summary = checked.map_err(|error| refused(&format!("its database is not in order: {error}")))?;
+    if has_contents_here(config) {
+        look_for_contents(&mut database, &folder.join("blobs")).map_err(|reason| refused(&reason))?;
     }
     Ok(summary)
 }
@@ -374,10 +410,7 @@ fn into_place(scratch: &Scratch, target: &Path) -> Result<()> {
         .and_then(|()| sync_above(target))
         .map_err(|error| {
             if [io::ErrorKind::ResourceBusy, io::ErrorKind::CrossesDevices].contains(&error.kind()) {
-                return Failure::usage(format!(
-                    "{} is a mount point and cannot be replaced in one step: restore into a folder below it",
-                    target.display()
-                ));
+                return is_mount_point(target);
             }
             failed("put the data folder in its place:", target, error)
         })

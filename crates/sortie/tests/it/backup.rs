@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -209,6 +209,28 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
         assert_eq!(names(folder.path())?, ["backup.tar", "bad.tar"], "{reason}");
     }
 
+    // Where the contents are is told from the beginning of it alone, and where it is to be before that.
+    let begun = folder.path().join("begun.tar");
+    fs::write(&begun, &whole[..4_096])?;
+    let mut elsewhere = on(&target, &["restore", as_text(&begun)?]);
+    elsewhere.env("SORTIE_BLOB_URL", "s3://bucket/prefix");
+    let said = text(&exits(elsewhere, 64)?.stderr);
+    ensure!(said.contains("leave blob_url out"), "{said}");
+    fs::remove_file(&begun)?;
+    let (link, led_to) = (folder.path().join("link"), folder.path().join("led-to"));
+    fs::create_dir(&led_to)?;
+    std::os::unix::fs::symlink(&led_to, &link)?;
+    for (place, reason) in [
+        (link, "is a symbolic link"),
+        (folder.path().join("link/"), "is a symbolic link"),
+        (PathBuf::from("/proc"), "is a mount point"),
+        (folder.path().join("bad.tar"), "is not a folder"),
+    ] {
+        let said = text(&exits(on(&place, &["restore", as_text(&archive)?]), 64)?.stderr);
+        ensure!(said.contains(reason), "{}: {said}", place.display());
+    }
+    assert_eq!(names(folder.path())?, ["backup.tar", "bad.tar", "led-to", "link"]);
+
     // One that is killed in the middle has put nothing in its place, and the next one clears up after it.
     let mut restore = on(&target, &["restore", "-"]).stdin(Stdio::piped()).spawn()?;
     let mut pipe = restore.stdin.take().context("a pipe")?;
@@ -221,9 +243,13 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
     restore.kill()?;
     restore.wait()?;
     ensure!(!target.exists() && partial.exists());
-    exits(on(&target, &["restore", as_text(&archive)?]), 0)?;
+    // A folder may be named with a slash behind it, and be there as long as it is empty.
+    let with_slash = folder.path().join("data/");
+    exits(on(&with_slash, &["restore", as_text(&archive)?]), 0)?;
     ensure!(!partial.exists());
     assert_eq!(names(&target)?, ["blobs", "sortie.db"]);
+    exits(on(&led_to.join(""), &["restore", as_text(&archive)?]), 0)?;
+    assert_eq!(names(&led_to)?, ["blobs", "sortie.db"]);
     Ok(())
 }
 
