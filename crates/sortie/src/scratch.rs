@@ -1,4 +1,6 @@
 //! A folder that one process fills, for this user alone: it becomes something else by a rename, or is gone again.
+//!
+//! A file in it says whose it is: a folder of the same name that somebody else has filled is never removed.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -8,6 +10,9 @@ use std::{
 };
 
 use crate::failure::{Failure, Result};
+
+/// The file that says that the folder is one of these.
+const MARK: &str = ".sortie-scratch";
 
 /// A folder that is removed when this is dropped. What a process that was killed left under the same path goes when the
 /// next one begins.
@@ -20,11 +25,21 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     /// Makes the folder at `path`.
+    ///
+    /// # Errors
+    /// What is there already and was not left by a process that did the same stays as it is.
     pub(crate) fn make(path: PathBuf) -> Result<Self> {
         let failed =
             |error: &io::Error| Failure::internal(format!("cannot make {}: {error}", path.display()));
-        if path.symlink_metadata().is_ok() {
-            drop(lock(&path)?);
+        if let Ok(found) = path.symlink_metadata() {
+            if !found.is_dir() {
+                return Err(foreign(&path));
+            }
+            let lock = lock(&path)?;
+            if !is_ours(&path).map_err(|error| failed(&error))? {
+                return Err(foreign(&path));
+            }
+            drop(lock);
             remove(&path).map_err(|error| failed(&error))?;
         }
         fs::DirBuilder::new()
@@ -32,7 +47,17 @@ impl Scratch {
             .create(&path)
             .map_err(|error| failed(&error))?;
         let lock = lock(&path)?;
-        Ok(Self { path, _lock: lock })
+        let made = Self { path, _lock: lock };
+        File::create_new(made.path.join(MARK)).map_err(|error| {
+            Failure::internal(format!("cannot write to {}: {error}", made.path.display()))
+        })?;
+        Ok(made)
+    }
+
+    /// Makes it the folder `target`, which is not there or empty, in one step.
+    pub(crate) fn become_folder(&self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        fs::remove_file(target.join(MARK))
     }
 
     /// Where it is.
@@ -51,6 +76,18 @@ impl Drop for Scratch {
             Ok(()) | Err(_) => {}
         }
     }
+}
+
+/// Whether a process that did the same has left it: it has the mark, or nothing at all.
+fn is_ours(path: &Path) -> io::Result<bool> {
+    Ok(path.join(MARK).symlink_metadata().is_ok() || fs::read_dir(path)?.next().is_none())
+}
+
+fn foreign(path: &Path) -> Failure {
+    Failure::usage(format!(
+        "{} is in the way, and is not what an earlier command left: move it, or name another target",
+        path.display()
+    ))
 }
 
 fn lock(path: &Path) -> Result<File> {
@@ -77,19 +114,69 @@ fn remove(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Exit;
+
+    impl Scratch {
+        /// As a process that is killed leaves it.
+        fn leave(self) {
+            let left = self.path.with_extension("left");
+            fs::rename(&self.path, &left).unwrap();
+            let path = self.path.clone();
+            drop(self);
+            fs::rename(left, path).unwrap();
+        }
+    }
 
     #[test]
     fn it_goes_and_what_a_killed_process_left_goes_too() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("x.partial");
+        // Killed before it wrote anything.
         fs::create_dir(&path).unwrap();
+        let left = Scratch::make(path.clone()).unwrap();
         fs::write(path.join("left"), "by a killed one").unwrap();
+        left.leave();
         let scratch = Scratch::make(path.clone()).unwrap();
-        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        assert!(!path.join("left").exists());
         let refusal = Scratch::make(path.clone()).unwrap_err().to_string();
         assert!(refusal.contains("in use by another process"), "{refusal}");
         fs::write(path.join("mine"), "x").unwrap();
         drop(scratch);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_of_somebody_else_stays_as_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("photos.tar.partial");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("1.jpg"), "x").unwrap();
+        let (file, link) = (root.path().join("x.partial"), root.path().join("y.partial"));
+        fs::write(&file, "x").unwrap();
+        let empty = root.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        std::os::unix::fs::symlink(&empty, &link).unwrap();
+        for path in [&folder, &file, &link] {
+            let refusal = Scratch::make(path.clone()).unwrap_err();
+            assert_eq!(refusal.exit, Exit::Usage);
+            assert!(refusal.to_string().contains("is in the way"), "{refusal}");
+        }
+        assert!(folder.join("1.jpg").exists() && file.exists() && link.exists());
+    }
+
+    #[test]
+    fn what_it_becomes_has_no_mark() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, target) = (root.path().join("x.restoring"), root.path().join("x"));
+        let scratch = Scratch::make(path.clone()).unwrap();
+        fs::write(path.join("mine"), "x").unwrap();
+        scratch.become_folder(&target).unwrap();
+        drop(scratch);
+        let names: Vec<_> = fs::read_dir(&target)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(names, ["mine"]);
         assert!(!path.exists());
     }
 }

@@ -406,7 +406,7 @@ fn look_for_contents(database: &mut DatabaseCopy, folder: &Path) -> std::result:
 fn into_place(scratch: &Scratch, target: &Path) -> Result<()> {
     let written = File::open(scratch.path()).and_then(|folder| Ok(rustix::fs::syncfs(folder)?));
     written
-        .and_then(|()| fs::rename(scratch.path(), target))
+        .and_then(|()| scratch.become_folder(target))
         .and_then(|()| sync_above(target))
         .map_err(|error| {
             if [io::ErrorKind::ResourceBusy, io::ErrorKind::CrossesDevices].contains(&error.kind()) {

@@ -250,6 +250,17 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
     assert_eq!(names(&target)?, ["blobs", "sortie.db"]);
     exits(on(&led_to.join(""), &["restore", as_text(&archive)?]), 0)?;
     assert_eq!(names(&led_to)?, ["blobs", "sortie.db"]);
+
+    // What somebody else has put where the work is done stays there.
+    let photos = folder.path().join("photos.tar.partial");
+    fs::create_dir(&photos)?;
+    fs::write(photos.join("1.jpg"), "x")?;
+    let refused = exits(
+        node.sortie(&["backup", as_text(&folder.path().join("photos.tar"))?]),
+        64,
+    )?;
+    ensure!(text(&refused.stderr).contains("is in the way"), "{refused:?}");
+    assert_eq!(names(&photos)?, ["1.jpg"]);
     Ok(())
 }
 
