@@ -27,6 +27,8 @@ pub(crate) const KEYS: [&str; 2] = ["master.key", "admin.key"];
 
 /// How long a manifest may be: more is none.
 const MANIFEST_BYTES: u64 = 64 * 1024;
+/// How long a name may be: those of a backup have a few hundred bytes at most.
+const NAME_BYTES: u64 = 4 * 1024;
 /// What is read and written at once.
 const PIECE: usize = 256 * 1024;
 
@@ -186,8 +188,8 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-/// Lays out an archive in the empty folder `into` as a data folder, and checks every sum on the way. `accepts` says why its manifest is
-/// not taken, before anything else is read.
+/// Lays out an archive in the folder `into`, which has nothing of that name in it, as a data folder, and checks every sum on the
+/// way. `accepts` says why its manifest is not taken, before anything else is read.
 ///
 /// # Errors
 /// `Refused` where it is not a whole archive; the folder is not to be used then.
@@ -198,11 +200,16 @@ pub(crate) fn unpack(
 ) -> Result<Manifest, Error> {
     let mut tar = tar::Archive::new(BufReader::with_capacity(PIECE, from));
     let (mut sums, mut manifest) = (Hasher::new(), None);
-    let mut ends = false;
-    for entry in tar.entries().map_err(cut_off)? {
+    let (mut ends, mut long) = (false, None);
+    // As they are: made into those that they describe, an entry may hold a name or a record that takes all memory.
+    for entry in tar.entries().map_err(cut_off)?.raw(true) {
         let mut entry = entry.map_err(cut_off)?;
-        let name = String::from_utf8(entry.path_bytes().into_owned())
-            .map_err(|_| refused("it holds a name that is not UTF-8"))?;
+        if entry.header().entry_type() == EntryType::GNULongName && long.is_none() {
+            long = Some(read_name(&mut entry)?);
+            continue;
+        }
+        let name = long.take().unwrap_or_else(|| entry.path_bytes().into_owned());
+        let name = String::from_utf8(name).map_err(|_| refused("it holds a name that is not UTF-8"))?;
         if ends || entry.header().entry_type() != EntryType::Regular {
             return Err(refused(format!("it holds {name:?}, which no backup has there")));
         }
@@ -235,6 +242,19 @@ pub(crate) fn unpack(
             "it ends too early: it was cut off, or the backup broke off",
         )),
     }
+}
+
+/// The name of the next entry, which is too long for its header; a zero ends it.
+fn read_name(from: &mut tar::Entry<'_, impl Read>) -> Result<Vec<u8>, Error> {
+    if from.size() > NAME_BYTES {
+        return Err(refused(format!("it holds a name of {} bytes", from.size())));
+    }
+    let mut name = Vec::new();
+    from.read_to_end(&mut name).map_err(cut_off)?;
+    if name.last() == Some(&0) {
+        name.pop();
+    }
+    Ok(name)
 }
 
 /// What is read of a manifest first: the rest may have another form.

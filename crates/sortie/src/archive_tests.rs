@@ -141,6 +141,42 @@ fn names_that_no_backup_has_are_refused_and_nothing_is_written_elsewhere() {
     assert!(!rig.refusal(&archive).is_empty());
 }
 
+/// An entry of this type in front of an archive, which says of itself that it is this long.
+fn with_entry_in_front(kind: u8, size: u64, archive: Vec<u8>) -> impl Read {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::new(kind));
+    header.set_size(size);
+    header.set_cksum();
+    let blocks = size.div_ceil(512) * 512;
+    io::Cursor::new(header.as_bytes().to_vec())
+        .chain(io::repeat(b'a').take(blocks))
+        .chain(io::Cursor::new(archive))
+}
+
+#[test]
+fn what_would_be_read_into_memory_whole_is_refused() {
+    let rig = Rig::new();
+    // A name, a link, and records of both kinds, each of 20 GB.
+    for (kind, reason) in [
+        (b'L', "a name of 20000000000 bytes"),
+        (b'K', "which no backup has there"),
+        (b'x', "which no backup has there"),
+        (b'g', "which no backup has there"),
+        (b'S', "which no backup has there"),
+    ] {
+        let into = TempDir::new_in(rig.root.path()).unwrap();
+        let hostile = with_entry_in_front(kind, 20_000_000_000, rig.archive());
+        let told = unpack(hostile, into.path(), |_| Ok(())).unwrap_err().to_string();
+        assert!(told.contains(reason), "{}: {told}", char::from(kind));
+    }
+    // Two names for one entry.
+    let twice = with_entry_in_front(b'L', 5, Vec::new()).chain(with_entry_in_front(b'L', 5, rig.archive()));
+    let told = unpack(twice, rig.root.path(), |_| Ok(()))
+        .unwrap_err()
+        .to_string();
+    assert!(told.contains("which no backup has there"), "{told}");
+}
+
 #[test]
 fn a_manifest_that_is_not_accepted_ends_it_before_anything_else_is_read() {
     let rig = Rig::new();
