@@ -120,16 +120,17 @@ impl<W: Write> Writer<W> {
     /// Adds a content, which has to be `size` bytes long and what its address says.
     pub(crate) fn add_content(&mut self, address: Address, file: File, size: u64) -> Result<(), Error> {
         let found = self.add(&format!("{CONTENTS}/{address}"), file, size)?;
-        if found != address.sha256 {
-            return Err(refused(format!("the content {address} is damaged")));
-        }
-        Ok(())
+        is_content(address, found)
     }
 
     fn add(&mut self, name: &str, from: impl Read, size: u64) -> Result<Sha256, Error> {
         let mut hashed = Hashed::new(from.take(size));
         let mut header = self.header(size);
-        self.tar.append_data(&mut header, name, &mut hashed)?;
+        let appended = self.tar.append_data(&mut header, name, &mut hashed);
+        if let Some(error) = hashed.failure {
+            return Err(refused(format!("{name} cannot be read: {error}")));
+        }
+        appended?;
         if hashed.bytes != size {
             return Err(refused(format!("{name} is shorter than it should be")));
         }
@@ -158,11 +159,37 @@ impl<W: Write> Writer<W> {
     }
 }
 
+/// That a content is there, `size` bytes long and what its address says: of one that goes into no archive.
+///
+/// # Errors
+/// `Refused` as by [`Writer::add_content`].
+pub(crate) fn check_content(address: Address, file: File, size: u64) -> Result<(), Error> {
+    let mut hashed = Hashed::new(file.take(size));
+    io::copy(&mut hashed, &mut io::sink())
+        .map_err(|error| refused(format!("{CONTENTS}/{address} cannot be read: {error}")))?;
+    if hashed.bytes != size {
+        return Err(refused(format!(
+            "{CONTENTS}/{address} is shorter than it should be"
+        )));
+    }
+    is_content(address, hashed.sum())
+}
+
+fn is_content(address: Address, found: Sha256) -> Result<(), Error> {
+    if found == address.sha256 {
+        Ok(())
+    } else {
+        Err(refused(format!("the content {address} is damaged")))
+    }
+}
+
 /// A reader that knows what it has read.
 struct Hashed<R> {
     inner: R,
     hasher: Hasher,
     bytes: u64,
+    /// Why it could not be read any further: whoever copies it cannot tell that from a failure to write.
+    failure: Option<String>,
 }
 
 impl<R: Read> Hashed<R> {
@@ -171,6 +198,7 @@ impl<R: Read> Hashed<R> {
             inner,
             hasher: Hasher::new(),
             bytes: 0,
+            failure: None,
         }
     }
 
@@ -181,7 +209,11 @@ impl<R: Read> Hashed<R> {
 
 impl<R: Read> Read for Hashed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
+        let read = self.inner.read(buffer).inspect_err(|error| {
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.failure = Some(error.to_string());
+            }
+        })?;
         self.hasher.update(buffer.get(..read).unwrap_or_default());
         self.bytes += read as u64;
         Ok(read)

@@ -189,6 +189,22 @@ fn a_manifest_that_is_not_accepted_ends_it_before_anything_else_is_read() {
     assert_eq!(fs::read_dir(into.path()).unwrap().count(), 0);
 }
 
+/// Of those behind one that is lost.
+#[test]
+fn a_content_is_checked_without_an_archive_as_with_one() {
+    let rig = Rig::new();
+    let (address, bytes) = &rig.contents[1];
+    let told = |bytes: &[u8]| {
+        let file = File::open(rig.file("content", bytes)).unwrap();
+        check_content(*address, file, 70_000).map_err(|error| error.to_string())
+    };
+    assert_eq!(told(bytes), Ok(()));
+    assert!(told(&bytes[1..]).unwrap_err().contains("shorter"));
+    let mut changed = bytes.clone();
+    changed[9] ^= 1;
+    assert!(told(&changed).unwrap_err().contains("is damaged"));
+}
+
 #[test]
 fn a_content_that_is_not_what_its_address_says_ends_the_backup() {
     let rig = Rig::new();

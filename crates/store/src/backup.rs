@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use sortie_api::{BlobId, OrgId, Sha256};
+use sortie_api::{BlobId, OrgId, RunId, Sha256};
 
 use crate::{
     blobs::{sha256, unreferenced},
@@ -28,6 +28,15 @@ pub struct ReferredBlob {
     pub sha256: Sha256,
     /// In bytes.
     pub size: u64,
+}
+
+/// What needs a content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Referrer {
+    /// The saved file of this name.
+    File(String),
+    /// An artifact of this run.
+    Run(RunId),
 }
 
 /// What is in a database, as far as it matters to who restores it.
@@ -131,6 +140,24 @@ impl DatabaseCopy {
             )?
             .iter()
             .map(referred_from)
+            .collect()
+    }
+
+    /// What refers to a content: saved files by name and then runs, up to `limit` of each.
+    pub fn referrers(&mut self, blob: BlobId, limit: u32) -> Result<Vec<Referrer>> {
+        let files = self.0.query_all(
+            "SELECT name FROM file WHERE blob_id = $1 ORDER BY name LIMIT $2",
+            vals![blob, limit],
+        )?;
+        let runs = self.0.query_all(
+            "SELECT run_id FROM artifact_blob WHERE blob_id = $1 ORDER BY run_id LIMIT $2",
+            vals![blob, limit],
+        )?;
+        let files = files
+            .iter()
+            .map(|row| row.text(0).map(|name| Referrer::File(name.to_owned())));
+        files
+            .chain(runs.iter().map(|row| row.parse(0).map(Referrer::Run)))
             .collect()
     }
 }

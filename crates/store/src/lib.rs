@@ -33,7 +33,7 @@ mod workflows;
 
 pub use audit::Audit;
 pub use authorizations::{OauthFlow, SeenTokens};
-pub use backup::{DatabaseCopy, ReferredBlob, Summary};
+pub use backup::{DatabaseCopy, ReferredBlob, Referrer, Summary};
 pub use blobs::{DoomedBlob, NewBlob};
 pub use channel::{Heard, LONGEST_SAID, Speaker};
 pub use checks::{Backlog, DatabaseInfo};

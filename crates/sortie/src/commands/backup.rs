@@ -2,8 +2,8 @@
 //!
 //! The database is copied first, in one read transaction beside the engine, and then the contents that the copy refers to.
 //! Content is deleted an hour after its last reference went at the earliest, so whatever an engine deletes meanwhile, the
-//! contents of a copy that is younger than that are there. A content that is missing ends the backup: no archive is whole
-//! without it.
+//! contents of a copy that is younger than that are there. Where one is missing the backup fails and names what needs it: no
+//! archive is whole without it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,7 +14,7 @@ use std::{
 
 use sortie_blobs::Address;
 use sortie_engine::Clock;
-use sortie_store::{DatabaseCopy, ReferredBlob, Summary};
+use sortie_store::{DatabaseCopy, ReferredBlob, Referrer, Summary};
 
 use super::Context;
 use crate::{
@@ -30,6 +30,8 @@ use crate::{
 
 /// Contents that are asked of the database at once.
 const PAGE: u32 = 1_000;
+/// What is named of all that refers to a content that is lost.
+const REFERRERS: u32 = 10;
 
 const POSTGRES: &str = "the records are in PostgreSQL, which has tools of its own for this: pg_dump or pg_basebackup for \
     the database first, then the versions of the bucket for the contents; docs/OPERATIONS.md has the steps";
@@ -148,10 +150,13 @@ enum Broken {
     #[error(transparent)]
     Database(#[from] sortie_store::Error),
     #[error(
-        "the content {0} cannot be read: {1}; a backup that takes longer than an hour may miss what was deleted meanwhile, \
-         one that fails again at the same content says that it is lost"
+        "{0} contents of files and artifacts are lost or damaged, those named above. Put each back in its place below the \
+         folder of contents from an earlier backup, or save the same bytes again under any name (`sortie files upload`): \
+         either mends it. What cannot be had again: delete the saved file (`sortie files delete`); artifacts go with their \
+         run, after `retention_days`. What nothing needs any more was deleted while a backup of more than an hour was at \
+         work: start again"
     )]
-    Content(Address, io::Error),
+    Contents(u64),
 }
 
 fn address_of(blob: &ReferredBlob) -> Address {
@@ -162,25 +167,57 @@ fn address_of(blob: &ReferredBlob) -> Address {
     }
 }
 
+/// Adds all contents. Once one is lost the archive is none, and the others are looked at all the same: who mends them has to know
+/// of all at once.
 fn add_contents<W: Write>(
     archive: &mut Writer<W>,
     copy: &mut DatabaseCopy,
     folder: &Path,
 ) -> std::result::Result<(), Broken> {
-    let mut after = None;
+    let (mut missing, mut after) = (0, None);
     loop {
         let page = copy.referred_blobs(after, PAGE)?;
         let Some(last) = page.last() else {
-            return Ok(());
+            break;
         };
         after = Some(last.id);
         for blob in &page {
             let address = address_of(blob);
-            let file =
-                File::open(address.file_in(folder)).map_err(|error| Broken::Content(address, error))?;
-            archive.add_content(address, file, blob.size)?;
+            let taken = match File::open(address.file_in(folder)) {
+                Ok(file) if missing == 0 => archive.add_content(address, file, blob.size),
+                Ok(file) => archive::check_content(address, file, blob.size),
+                Err(error) => Err(archive::Error::Refused(format!(
+                    "the content {address} cannot be read: {error}"
+                ))),
+            };
+            match taken {
+                Ok(()) => {}
+                Err(archive::Error::Refused(reason)) => {
+                    missing += 1;
+                    let referrers = copy.referrers(blob.id, REFERRERS)?;
+                    terminal::note(&format!("{reason}: {}", told_referrers(&referrers)));
+                }
+                Err(error @ archive::Error::Io(_)) => return Err(error.into()),
+            }
         }
     }
+    if missing > 0 {
+        return Err(Broken::Contents(missing));
+    }
+    Ok(())
+}
+
+/// Who needs a content, in words.
+fn told_referrers(referrers: &[Referrer]) -> String {
+    let one = |referrer: &Referrer| match referrer {
+        Referrer::File(name) => format!("the saved file `{}`", terminal::harmless(name)),
+        Referrer::Run(run) => format!("an artifact of {run}"),
+    };
+    let mut told: Vec<String> = referrers.iter().map(one).collect();
+    if referrers.len() >= REFERRERS as usize {
+        told.push("and perhaps more".to_owned());
+    }
+    told.join(", ")
 }
 
 fn back_up(config: &Config, args: &BackupArgs) -> Result<Exit> {

@@ -40,6 +40,15 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// The file of a content of a node.
+fn content_of(node: &Node, sum: &str) -> Result<PathBuf> {
+    let inside = |org: PathBuf| fs::read_dir(org.join(sum.get(..2)?)).ok()?.next()?.ok();
+    fs::read_dir(node.data_dir().join("blobs"))?
+        .find_map(|org| inside(org.ok()?.path()))
+        .map(|content| content.path())
+        .context("the content")
+}
+
 /// Puts what a node had in the place of what it has, and starts it.
 async fn restored(node: &mut Node, archive: &Path) -> Result<String> {
     node.kill()?;
@@ -267,18 +276,14 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
 #[tokio::test]
 async fn a_database_that_lacks_a_content_or_is_damaged_is_refused() -> Checked {
     let node = node(Database::Sqlite).await?;
-    let file = node.client()?.upload("a.bin", "content").await?;
+    let client = node.client()?;
+    let file = client.upload("a.bin", "content").await?;
+    client.upload("b.bin", "content").await?;
+    let left = commands(&["mkdir outputs && printf 'the report' > outputs/report.md"]);
+    let (_, run) = client.complete(&left).await?;
     let folder = TempDir::new()?;
     let sum = file.sha256.to_string();
-    let content = fs::read_dir(node.data_dir().join("blobs"))?
-        .find_map(|org| {
-            fs::read_dir(org.ok()?.path().join(sum.get(..2)?))
-                .ok()?
-                .next()?
-                .ok()
-        })
-        .context("the content")?
-        .path();
+    let content = content_of(&node, &sum)?;
     fs::write(&content, "CONTENT")?;
     let archive = folder.path().join("backup.tar");
     let said = text(&exits(node.sortie(&["backup", as_text(&archive)?]), 70)?.stderr);
@@ -287,6 +292,23 @@ async fn a_database_that_lacks_a_content_or_is_damaged_is_refused() -> Checked {
     let said = text(&exits(node.sortie(&["backup", as_text(&archive)?]), 70)?.stderr);
     ensure!(said.contains("cannot be read"), "{said}");
     assert!(names(folder.path())?.is_empty());
+
+    // All that are lost are named at once, with what needs them, and saving the same again mends one.
+    let report = run.artifacts.first().context("an artifact")?.sha256.to_string();
+    let artifact = content_of(&node, &report)?;
+    fs::write(&artifact, "another  ")?;
+    let said = text(&exits(node.sortie(&["backup", as_text(&archive)?]), 70)?.stderr);
+    ensure!(
+        said.contains("2 contents of files and artifacts are lost")
+            && said.contains("the saved file `a.bin`, the saved file `b.bin`")
+            && said.contains(&format!("an artifact of {}", run.id)),
+        "{said}"
+    );
+    client.upload("again.bin", "content").await?;
+    let said = text(&exits(node.sortie(&["backup", as_text(&archive)?]), 70)?.stderr);
+    ensure!(said.contains("1 contents") && !said.contains("a.bin"), "{said}");
+    client.upload("report.md", "the report").await?;
+    exits(node.sortie(&["backup", as_text(&archive)?]), 0)?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use super::fixture::Fixture;
-use crate::{DatabaseCopy, Error};
+use crate::{DatabaseCopy, Error, Referrer};
 
 const GRACE: Duration = Duration::from_hours(1);
 
@@ -42,6 +42,12 @@ async fn a_copy_is_what_was_there_at_one_moment() {
         (file.blob, file.sha256, 7)
     );
     assert!(copy.referred_blobs(Some(file.blob), 10).unwrap().is_empty());
+    let named = |name: &str| Referrer::File(name.to_owned());
+    assert_eq!(
+        copy.referrers(file.blob, 10).unwrap(),
+        [named("a"), named("again")]
+    );
+    assert_eq!(copy.referrers(file.blob, 1).unwrap(), [named("a")]);
     assert_eq!(fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
     // What is there already is not overwritten.
     let again = DatabaseCopy::make(&from, &to).err().unwrap();
