@@ -408,7 +408,7 @@ impl Attempt<'_> {
             Err(error) => return Err(error),
         }
         if let Some(host) = &self.claim.callback_host {
-            self.worker.callbacks.due(host);
+            self.worker.callbacks.due(self.claim.org, host);
         }
         Ok(())
     }
