@@ -175,6 +175,12 @@ impl Hints {
         self.leave_to_others();
     }
 
+    /// The same of one that only another node may be able to claim: the content of its run can be in the memory of that one.
+    pub(crate) fn due_anywhere(&self, org: OrgId, host: &str) {
+        self.due(org, host);
+        self.news.callbacks();
+    }
+
     /// Some delivery may be due.
     pub(crate) fn look(&self) {
         self.look_here();
@@ -216,7 +222,7 @@ impl Engine {
     pub async fn redeliver_run(&self, org: OrgId, run: RunId) -> Result<Redelivery, Error> {
         let now = self.0.options.clock.now();
         let (attempt, host) = self.0.store.redeliver(org, run, now).await?;
-        self.0.callbacks.hints.due(org, &host);
+        self.0.callbacks.hints.due_anywhere(org, &host);
         Ok(Redelivery { attempt })
     }
 }

@@ -151,7 +151,25 @@ async fn runs_that_are_not_named_wake_the_watch_and_nobody_else() {
         is_woken(whom);
     }
     engine.act_on(r#"{"topics":["runs"]}"#);
-    assert_eq!([&wake.work, &wake.watch, &wake.nodes].map(|whom| is_woken(whom)), [false, true, false]);
+    assert_eq!(
+        [&wake.work, &wake.watch, &wake.nodes].map(|whom| is_woken(whom)),
+        [false, true, false]
+    );
     engine.act_on(r#"{"topics":["everything"]}"#);
-    assert_eq!([&wake.work, &wake.watch, &wake.nodes].map(|whom| is_woken(whom)), [true; 3]);
+    assert_eq!(
+        [&wake.work, &wake.watch, &wake.nodes].map(|whom| is_woken(whom)),
+        [true; 3]
+    );
+}
+
+#[test]
+fn other_nodes_are_told_of_a_callback_that_only_they_may_have() {
+    let org = sortie_api::OrgId::new(Timestamp::from_micros(1), [1; 10]);
+    let news = News::of(Serves::Everyone);
+    news.met();
+    let hints = crate::callbacks::Hints::new(news.clone());
+    hints.due(org, "a:1");
+    assert!(news.take().is_none(), "its own courier does it");
+    hints.due_anywhere(org, "a:1");
+    assert_eq!(sent(&news).topics, BTreeSet::from([Topic::Callbacks]));
 }
