@@ -463,9 +463,7 @@ impl Engine {
     pub async fn drain(&self) {
         let node = &self.0;
         node.draining.cancel();
-        let told = node
-            .store
-            .drain_node(node.identity.get(), node.options.clock.now());
+        let told = node.identity.drain(&node.store, node.options.clock.now());
         match tokio::time::timeout(DRAIN_WRITE, told).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {

@@ -191,6 +191,8 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
         lease_until: BEGINNING + Duration::from_hours(9),
         address: Some("http://127.0.0.1:1".to_owned()),
         version: String::new(),
+        master_keys: None,
+        draining_since: None,
     };
     rig.engine.store().register_node(node).await.unwrap();
     rig.engine.store().create_run(elsewhere).await.unwrap();
