@@ -465,9 +465,7 @@ impl Engine {
     pub async fn drain(&self) {
         let node = &self.0;
         node.draining.cancel();
-        let told = node
-            .store
-            .drain_node(node.identity.get(), node.options.clock.now());
+        let told = node.identity.drain(&node.store, node.options.clock.now());
         match tokio::time::timeout(DRAIN_WRITE, told).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -550,7 +548,6 @@ impl Engine {
         {
             tracing::error!("callbacks under way did not end in time and are left behind");
         }
-        node.news.callbacks();
     }
 
     /// What only this node has goes with it: such runs that are not final end, answers that nobody has read are gone.
@@ -565,6 +562,7 @@ impl Engine {
                     if let Err(error) = node.records.unretained.close(run, RunStatus::Interrupted) {
                         tracing::error!(run.id = %run, %error, "the end of a run could not be told to its readers");
                     }
+                    node.metrics.ended(RunStatus::Interrupted);
                     node.hub.ended(run);
                 }
             }
@@ -573,6 +571,8 @@ impl Engine {
             }
             Err(_elapsed) => tracing::error!("runs with zero data retention end with the next sweep"),
         }
+        // Not before: what this node kept to itself is for any node only now.
+        node.news.callbacks();
         if let Err(error) = node.memory_dir.remove().await {
             tracing::warn!(%error, "the folder for working directories in memory stays");
         }

@@ -5,12 +5,12 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicI64, Ordering},
     },
 };
 
-use sortie_api::{OrgId, RunId, RunStatus};
+use sortie_api::{OrgId, RunId, RunStatus, Timestamp};
 use sortie_sandbox::Workdir;
 use sortie_store::{Claim, Error as StoreError, Expired, NewNode, NodeId, Store, Sweep};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -32,24 +32,51 @@ const SWEEP: u32 = 100;
 
 /// Who this node is now: a new identity after each start, and after it was declared lost.
 #[derive(Clone)]
-pub(crate) struct Identity(Arc<AtomicI64>);
+pub(crate) struct Identity {
+    id: Arc<AtomicI64>,
+    /// Since when it is about to stop, under whatever identity.
+    draining_since: Arc<OnceLock<Timestamp>>,
+}
 
 impl Identity {
     /// Makes the node known under its first identity; what an earlier start of it still holds is lost from here on. A node that cannot
     /// open what is sealed is not made known: it takes nothing from those that can.
     pub(crate) async fn begin(store: &Store, options: &Options) -> Result<Self, Error> {
         check_master_keys(store, &options.master_keys).await?;
-        let id = register(store, options).await?;
-        Ok(Self(Arc::new(AtomicI64::new(id.0))))
+        Ok(Self::of(register(store, options, None).await?))
+    }
+
+    fn of(id: NodeId) -> Self {
+        Self {
+            id: Arc::new(AtomicI64::new(id.0)),
+            draining_since: Arc::default(),
+        }
+    }
+
+    /// Makes the node known anew after it was declared lost. One that is about to stop still is.
+    async fn renew(&self, store: &Store, options: &Options) -> Result<(), Error> {
+        let id = register(store, options, self.draining_since.get().copied()).await?;
+        self.id.store(id.0, Ordering::SeqCst);
+        Ok(())
     }
 
     pub(crate) fn get(&self) -> NodeId {
-        NodeId(self.0.load(Ordering::SeqCst))
+        NodeId(self.id.load(Ordering::SeqCst))
+    }
+
+    /// Says that the node is about to stop.
+    pub(crate) async fn drain(&self, store: &Store, at: Timestamp) -> Result<(), StoreError> {
+        let since = *self.draining_since.get_or_init(|| at);
+        store.drain_node(self.get(), since).await
     }
 }
 
 /// Makes the node known under a new identity; its earlier ones are lost from here on.
-async fn register(store: &Store, options: &Options) -> Result<NodeId, Error> {
+async fn register(
+    store: &Store,
+    options: &Options,
+    draining_since: Option<Timestamp>,
+) -> Result<NodeId, Error> {
     let now = options.clock.now();
     let id = NodeId(i64::from_be_bytes(random()?) & i64::MAX);
     store
@@ -60,10 +87,10 @@ async fn register(store: &Store, options: &Options) -> Result<NodeId, Error> {
             lease_until: now + options.lease,
             address: options.node_address.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            master_keys: Some(options.master_keys.iter().map(MasterKey::id).collect()),
+            draining_since,
         })
         .await?;
-    let keys: Vec<String> = options.master_keys.iter().map(MasterKey::id).collect();
-    store.tell_master_keys(id, &keys).await?;
     Ok(id)
 }
 
@@ -148,9 +175,7 @@ impl Lifeline {
                 // Silent for longer than the lease: others may have taken this node's runs over.
                 tracing::warn!("this node was declared lost; its runs are given up and it starts afresh");
                 self.places.active().stop_all(StopReason::Lost);
-                let id = register(&self.store, &self.options).await?;
-                self.identity.0.store(id.0, Ordering::SeqCst);
-                Ok(())
+                self.identity.renew(&self.store, &self.options).await
             }
             other => Ok(other?),
         }
@@ -434,7 +459,7 @@ mod tests {
         };
         let places = Places::new(Arc::new(worker), TaskTracker::new(), CancellationToken::new());
         let lifeline = Lifeline {
-            identity: Identity(Arc::new(AtomicI64::new(node.0))),
+            identity: Identity::of(node),
             store,
             options,
             hub,
@@ -484,6 +509,19 @@ mod tests {
         drop(earlier);
         lifeline.places.active().drained().await;
         assert_eq!(status(&lifeline, org, run).await, RunStatus::Succeeded);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_declared_lost_while_it_drains_is_shown_as_draining() {
+        let (lifeline, _org, _run, _dir) = holding().await;
+        let since = lifeline.options.clock.now();
+        lifeline.identity.drain(&lifeline.store, since).await.unwrap();
+        let lost = lifeline.identity.get();
+        lifeline.store.deregister_node(lost, since).await.unwrap();
+        lifeline.renew().await.unwrap();
+        let nodes = lifeline.store.list_nodes().await.unwrap();
+        let shown = nodes.iter().find(|row| row.node.id == lifeline.identity.get());
+        assert_eq!(shown.unwrap().node.draining_since, Some(since));
     }
 
     #[tokio::test]

@@ -18,15 +18,10 @@ impl Engine {
 }
 
 fn node(row: NodeRow, now: Timestamp) -> Node {
-    let NodeRow {
-        node,
-        draining_since,
-        ended_at,
-        runs,
-    } = row;
+    let NodeRow { node, ended_at, runs } = row;
     let state = if ended_at.is_some() || node.lease_until < now {
         NodeState::Lost
-    } else if draining_since.is_some() {
+    } else if node.draining_since.is_some() {
         NodeState::Draining
     } else {
         NodeState::Ready
@@ -60,8 +55,9 @@ mod tests {
                 lease_until: Timestamp::from_micros(lease_until),
                 address: None,
                 version: String::new(),
+                master_keys: None,
+                draining_since,
             },
-            draining_since,
             ended_at,
             runs: 3,
         };

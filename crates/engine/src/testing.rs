@@ -80,6 +80,8 @@ pub(crate) async fn held() -> Held {
         lease_until: now + options.lease,
         address: None,
         version: String::new(),
+        master_keys: None,
+        draining_since: None,
     };
     store.register_node(start).await.unwrap();
     let mut claims = store.claim_named(node, vec![run], None, now).await.unwrap();

@@ -8,6 +8,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::Value;
 use sortie_api::{
     Micros, OrgId, Run, RunRequest, RunStatus, Timestamp,
@@ -508,6 +509,21 @@ async fn a_cancelled_run_is_settled_by_its_worker() {
     let settled = rig.status(&run).await;
     assert_eq!(settled.status, RunStatus::Cancelled);
     assert!(settled.cost_micros > Micros::ZERO && settled.cost_micros <= settled.max_cost_micros);
+    // The worker counts behind its last write, and is done before the node has stopped.
+    rig.engine.shutdown().await;
+    let (mut registry, mut text) = (Registry::default(), String::new());
+    rig.engine.register_metrics(&mut registry);
+    encode(&mut text, &registry).unwrap();
+    for figure in [
+        format!("run_cost_micros_total {}", settled.cost_micros.get()),
+        "run_duration_seconds_count{status=\"cancelled\"} 1".to_owned(),
+        "runs_finished_total{status=\"cancelled\"} 1".to_owned(),
+    ] {
+        assert!(
+            text.lines().any(|line| line == figure),
+            "there is no {figure} in\n{text}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -126,6 +126,8 @@ impl Left {
             lease_until: at + Duration::from_hours(1),
             address: None,
             version: String::new(),
+            master_keys: None,
+            draining_since: None,
         };
         store.register_node(node).await.unwrap();
         let claim = store

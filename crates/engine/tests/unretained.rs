@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use sortie_api::{
-    OrgId, Run, RunId, Timestamp,
+    OrgId, Run, RunId, RunStatus, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Hop, Options};
@@ -23,6 +24,10 @@ const BEGINNING: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
 impl Rig {
     async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    async fn start_with(change: impl FnOnce(&mut Options)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let memory = tempfile::Builder::new()
             .prefix("sortie-test-")
@@ -32,12 +37,13 @@ impl Rig {
             .await
             .unwrap();
         let clock = Clock::manual(BEGINNING);
-        let options = Options {
+        let mut options = Options {
             clock: clock.clone(),
             data_dir: dir.path().to_owned(),
             memory_dir: Some(memory.path().join("work")),
             ..Options::default()
         };
+        change(&mut options);
         let engine = Engine::start(options, store, Err("this test has no sandbox.".to_owned()))
             .await
             .unwrap();
@@ -185,6 +191,8 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
         lease_until: BEGINNING + Duration::from_hours(9),
         address: Some("http://127.0.0.1:1".to_owned()),
         version: String::new(),
+        master_keys: None,
+        draining_since: None,
     };
     rig.engine.store().register_node(node).await.unwrap();
     rig.engine.store().create_run(elsewhere).await.unwrap();
@@ -220,4 +228,38 @@ async fn a_look_at_a_run_leaves_its_output_where_it_is() {
         assert_eq!((run.output, run.output_available), (None, Some(true)));
     }
     assert_eq!(rig.get(id).await.output.as_deref(), Some("here"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_waits_when_its_node_stops_ends_with_it_and_is_counted() {
+    let rig = Rig::start_with(|options| {
+        options.concurrency = 1;
+        options.shutdown_grace = Duration::ZERO;
+    })
+    .await;
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let request = serde_json::json!({
+            "prompt": "```wait 600000\n```", "shell": false, "zero_data_retention": true
+        });
+        let request = serde_json::from_value(request).unwrap();
+        let created = rig.engine.create_run(&rig.caller(), request, None).await;
+        let (Created::New(run) | Created::Existing(run)) = created.unwrap();
+        runs.push(run.id);
+    }
+    let status = async |run| rig.engine.store().get_run(rig.org, run).await.unwrap().status;
+    while status(runs[0]).await != RunStatus::Running && status(runs[1]).await != RunStatus::Running {
+        tokio::task::yield_now().await;
+    }
+    rig.engine.shutdown().await;
+    for run in runs {
+        assert_eq!(status(run).await, RunStatus::Interrupted);
+    }
+    let (mut registry, mut text) = (Registry::with_prefix("sortie"), String::new());
+    rig.engine.register_metrics(&mut registry);
+    encode(&mut text, &registry).unwrap();
+    assert!(
+        text.contains("sortie_runs_finished_total{status=\"interrupted\"} 2"),
+        "{text}"
+    );
 }

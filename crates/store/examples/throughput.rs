@@ -267,6 +267,8 @@ async fn main() -> Result<()> {
             lease_until: start + Duration::from_hours(1),
             address: None,
             version: String::new(),
+            master_keys: None,
+            draining_since: None,
         })
         .await?;
     let bench = Arc::new(Bench {

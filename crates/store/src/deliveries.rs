@@ -23,6 +23,8 @@ pub struct DueHost {
     pub host: String,
     /// When the first of its deliveries is due.
     pub due_at: Timestamp,
+    /// Whose that one is.
+    pub org: OrgId,
 }
 
 /// How many deliveries a node takes for one host.
@@ -32,9 +34,13 @@ pub struct Order {
     pub host: String,
     /// At most so many.
     pub limit: u32,
-    /// None of these organizations.
+    /// None of these organizations. Where there are any, others are looked for among about the first [`SCANNED`] only.
     pub without: Vec<OrgId>,
 }
+
+/// How many due deliveries of a host are looked through for those of organizations that are not left out: whatever those have
+/// waiting, an order costs no more.
+pub const SCANNED: u32 = 256;
 
 /// A delivery that a node is to attempt now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,12 +150,14 @@ impl Store {
                        UNION ALL \
                        SELECT (SELECT d.host FROM delivery d WHERE d.host > w.host AND d.due_at >= 0 \
                          ORDER BY d.host, d.due_at, d.run_id LIMIT 1) FROM waiting w WHERE w.host IS NOT NULL) \
-                     SELECT host, due_at FROM (\
+                     SELECT found.host, found.due_at, \
+                       (SELECT d.org_id FROM delivery d WHERE d.host = found.host AND d.due_at >= 0 \
+                        ORDER BY d.host, d.due_at, d.run_id LIMIT 1) FROM (\
                        SELECT w.host AS host, \
                          (SELECT d.due_at FROM delivery d WHERE d.host = w.host AND d.due_at >= 0 \
                           ORDER BY d.host, d.due_at, d.run_id LIMIT 1) AS due_at \
                        FROM waiting w WHERE w.host IS NOT NULL) AS found \
-                     WHERE due_at <= $2 LIMIT $3",
+                     WHERE found.due_at <= $2 LIMIT $3",
                     vals![after.as_str(), until, limit],
                 )?;
                 rows.iter()
@@ -157,6 +165,7 @@ impl Store {
                         Ok(DueHost {
                             host: row.text(0)?.to_owned(),
                             due_at: row.time(1)?,
+                            org: row.parse(2)?,
                         })
                     })
                     .collect()
@@ -241,18 +250,31 @@ fn claim(
     for order in orders {
         let without =
             serde_json::to_string(&order.without).map_err(|error| Error::Corrupt(error.to_string()))?;
+        let bounded = u32::from(!order.without.is_empty());
         statements.push(
             Stmt::new(
                 // Due, said a second time, is judged again where another node was faster.
                 "UPDATE delivery SET due_at = $4, node = $5, claim = claim + 1 \
-                 WHERE run_id {IN}SELECT d.run_id FROM delivery d WHERE d.host = $1 AND d.due_at >= 0 AND d.due_at <= $2 \
+                 WHERE run_id {IN}SELECT d.run_id FROM delivery d WHERE d.host = $1 AND d.due_at >= 0 \
+                 AND d.due_at <= COALESCE((SELECT l.due_at FROM delivery l WHERE l.host = $1 AND l.due_at >= 0 AND l.due_at <= $2 \
+                   ORDER BY l.host, l.due_at, l.run_id LIMIT $8 OFFSET $9), $2) \
                  AND COALESCE((SELECT u.node_id FROM unretained u WHERE u.run_id = d.run_id), $6) = $6 \
                  AND NOT d.org_id {IN}SELECT value FROM {JSON_EACH}($7){END} \
                  ORDER BY d.host, d.due_at, d.run_id LIMIT $3{END} AND due_at <= $2 \
                  RETURNING run_id, org_id, host, target, claim, attempts, failures, give_up_at, \
                  (SELECT r.traceparent FROM run r WHERE r.id = run_id), \
                  (SELECT r.tracestate FROM run r WHERE r.id = run_id)",
-                vals![order.host.as_str(), at, order.limit, leased_until, node, id, without],
+                vals![
+                    order.host.as_str(),
+                    at,
+                    order.limit,
+                    leased_until,
+                    node,
+                    id,
+                    without,
+                    bounded,
+                    SCANNED - 1
+                ],
             ),
         );
     }

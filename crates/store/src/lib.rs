@@ -38,7 +38,7 @@ pub use blobs::{DoomedBlob, NewBlob};
 pub use channel::{Heard, LONGEST_SAID, Speaker};
 pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
-pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order};
+pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
 pub use observe::{MOST_COUNTED, Observed};
 pub use rates::{GrantedBlock, Leased, WantedBlock};

@@ -53,8 +53,8 @@ impl Store {
             .db
             .read(|tx| {
                 tx.query_all(
-                    "SELECT n.id, n.name, n.started_at, n.lease_until, n.address, n.version, n.draining_since, \
-                     n.ended_at, (SELECT COUNT(*) FROM queue q WHERE q.node_id = n.id) FROM node n WHERE n.id >= 0 \
+                    "SELECT n.id, n.name, n.started_at, n.lease_until, n.address, n.version, n.master_keys, \
+                     n.draining_since, n.ended_at, (SELECT COUNT(*) FROM queue q WHERE q.node_id = n.id) FROM node n WHERE n.id >= 0 \
                      ORDER BY n.id",
                     vals![],
                 )
@@ -81,14 +81,22 @@ fn node_row(row: &Row) -> Result<NodeRow> {
             lease_until: row.time(3)?,
             address: row.opt_text(4)?.map(str::to_owned),
             version: row.opt_text(5)?.unwrap_or_default().to_owned(),
+            master_keys: row.opt_text(6)?.map(key_ids),
+            draining_since: row.opt_time(7)?,
         },
-        draining_since: row.opt_time(6)?,
-        ended_at: row.opt_time(7)?,
-        runs: row.int(8)?,
+        ended_at: row.opt_time(8)?,
+        runs: row.int(9)?,
     })
 }
 
+/// The ids of master keys as they are stored.
+pub(crate) fn key_ids(stored: &str) -> Vec<String> {
+    let ids = stored.split(',').filter(|id| !id.is_empty());
+    ids.map(str::to_owned).collect()
+}
+
 fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
+    let master_keys = node.master_keys.as_ref().map(|ids| ids.join(","));
     batch(
         tx,
         &[
@@ -98,15 +106,17 @@ fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
                 vals![node.name.as_str(), node.started_at],
             ),
             Stmt::new(
-                "INSERT INTO node (id, name, started_at, lease_until, address, version) \
-                 VALUES ($1, $2, $3, $4, $5, $6)",
+                "INSERT INTO node (id, name, started_at, lease_until, address, version, master_keys, draining_since) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
                 vals![
                     node.id,
                     node.name.as_str(),
                     node.started_at,
                     node.lease_until,
                     node.address.as_deref(),
-                    node.version.as_str()
+                    node.version.as_str(),
+                    master_keys.as_deref(),
+                    node.draining_since
                 ],
             ),
         ],

@@ -10,7 +10,8 @@ use crate::{
     Audit, Store,
     audit::record,
     db::{Row, Stmt, Val, vals},
-    types::{Error, NodeId, Result},
+    nodes::key_ids,
+    types::{Error, Result},
 };
 
 /// A column of sealed values.
@@ -217,22 +218,6 @@ impl Store {
             .await
     }
 
-    /// System: writes down which master keys a node has, as the ids of the keys, the one it seals with first. `Fenced`
-    /// where it is not known any more.
-    pub async fn tell_master_keys(&self, node: NodeId, ids: &[String]) -> Result<()> {
-        let ids = ids.join(",");
-        self.db
-            .write(move |tx| {
-                tx.batch(&[Stmt::new(
-                    "UPDATE node SET master_keys = $2 WHERE id = $1 AND ended_at IS NULL",
-                    vals![node, ids.as_str()],
-                )
-                .exactly(1, Error::Fenced)])
-                    .map(drop)
-            })
-            .await
-    }
-
     /// System: the master keys of the nodes whose lease is not over.
     pub async fn node_master_keys(&self, now: Timestamp) -> Result<Vec<NodeMasterKeys>> {
         self.db
@@ -243,12 +228,7 @@ impl Store {
                 )?
                 .iter()
                 .map(|row| {
-                    let ids = row.opt_text(1)?.map(|ids| {
-                        ids.split(',')
-                            .filter(|id| !id.is_empty())
-                            .map(str::to_owned)
-                            .collect()
-                    });
+                    let ids = row.opt_text(1)?.map(key_ids);
                     Ok(NodeMasterKeys {
                         name: row.text(0)?.to_owned(),
                         ids,

@@ -85,6 +85,10 @@ pub struct NewNode {
     pub address: Option<String>,
     /// The version of its program.
     pub version: String,
+    /// The ids of the master keys that it has, the one it seals with first; none where it does not say.
+    pub master_keys: Option<Vec<String>>,
+    /// Since when it is about to stop.
+    pub draining_since: Option<Timestamp>,
 }
 
 /// A node as operators see it.
@@ -92,8 +96,6 @@ pub struct NewNode {
 pub struct NodeRow {
     /// What it was made known as.
     pub node: NewNode,
-    /// Since when it is about to stop.
-    pub draining_since: Option<Timestamp>,
     /// When it was declared lost, where it still holds runs.
     pub ended_at: Option<Timestamp>,
     /// Runs that it holds.

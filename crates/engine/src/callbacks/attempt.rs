@@ -292,9 +292,28 @@ impl Sender {
         }
     }
 
-    /// Writes an attempt down, again for as long as the database is away and the lease lasts.
+    /// Writes an attempt down, again for as long as the database is away and the lease lasts. Only what is written down is counted:
+    /// anything else another node has taken over, or its run was deleted.
     async fn record(&self, made: MadeAttempt, host: &str, leased_until: Timestamp) -> Result<(), Error> {
         delivered(made.status, made.error.is_some());
+        loop {
+            match self.records.store.record_attempt(made.clone()).await {
+                Ok(()) => {
+                    self.tell(&made, host);
+                    return Ok(());
+                }
+                // Another node has taken it over, or an earlier try came through after all.
+                Err(StoreError::Fenced) => return Ok(()),
+                Err(StoreError::Unavailable(_)) if self.clock.now() < leased_until => {
+                    tokio::time::sleep(AFTER_FAILURE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Counts and logs an attempt that is written down.
+    fn tell(&self, made: &MadeAttempt, host: &str) {
         let took = Duration::from_millis(made.duration_ms.unsigned_abs());
         self.metrics.delivered(outcome(made.after), took);
         tracing::debug!(
@@ -306,16 +325,6 @@ impl Sender {
         );
         if made.after == AfterAttempt::Abandoned {
             tracing::warn!(host, delivery.attempts = made.number, "a callback is abandoned");
-        }
-        loop {
-            match self.records.store.record_attempt(made.clone()).await {
-                // Another node has taken it over, or an earlier try came through after all.
-                Ok(()) | Err(StoreError::Fenced) => return Ok(()),
-                Err(StoreError::Unavailable(_)) if self.clock.now() < leased_until => {
-                    tokio::time::sleep(AFTER_FAILURE).await;
-                }
-                Err(error) => return Err(error.into()),
-            }
         }
     }
 }
@@ -377,6 +386,7 @@ fn delay(failures: i64, [random]: [u8; 1]) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::{encoding::text::encode, registry::Registry};
     use proptest::prelude::*;
     use sortie_api::limits;
     use sortie_store::{NewCallback, NodeId, Order, Store};
@@ -424,6 +434,11 @@ mod tests {
 
     /// A sender over the records of `held`.
     fn sender(held: &Held) -> Arc<Sender> {
+        counting(held, Arc::default())
+    }
+
+    /// The same, counted by these figures.
+    fn counting(held: &Held, metrics: Arc<Metrics>) -> Arc<Sender> {
         let options = Options::default();
         let no_sandbox = Err("a test".to_owned());
         let connections =
@@ -433,9 +448,22 @@ mod tests {
             Clock::system(),
             held.records(),
             callbacks,
-            Arc::default(),
+            metrics,
             Traces::default(),
         ))
+    }
+
+    /// How many attempts the figures show, whatever came of them.
+    fn attempts_counted(metrics: &Metrics) -> u64 {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        metrics.register(&mut registry);
+        encode(&mut text, &registry).unwrap();
+        let counts = text
+            .lines()
+            .filter(|line| line.starts_with("callback_attempts_total{"));
+        counts
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
     }
 
     /// A delivery that is due, and claimed until half a minute from now.
@@ -492,6 +520,33 @@ mod tests {
         let health = sender(&held).deliver(delivery, until).await;
         assert_eq!(health, Health::Unknown);
         assert!(!is_due(&held.store).await);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_was_deleted_meanwhile_is_no_callback_that_is_abandoned() {
+        let held = held().await;
+        let (delivery, until) = claimed(&held).await;
+        held.sql("DELETE FROM run WHERE callback_host IS NOT NULL");
+        held.sql("DELETE FROM delivery");
+        let metrics = Arc::<Metrics>::default();
+        let health = counting(&held, Arc::clone(&metrics))
+            .deliver(delivery, until)
+            .await;
+        assert_eq!((health, attempts_counted(&metrics)), (Health::Unknown, 0));
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_another_node_has_taken_over_is_not_counted() {
+        let held = held().await;
+        let (delivery, until) = claimed(&held).await;
+        let metrics = Arc::<Metrics>::default();
+        let sender = counting(&held, Arc::clone(&metrics));
+        held.sql("UPDATE delivery SET claim = claim + 1");
+        Arc::clone(&sender).deliver(delivery.clone(), until).await;
+        assert_eq!(attempts_counted(&metrics), 0);
+        held.sql("UPDATE delivery SET claim = claim - 1");
+        sender.deliver(delivery, until).await;
+        assert_eq!(attempts_counted(&metrics), 1);
     }
 
     #[tokio::test]

@@ -93,8 +93,8 @@ impl Courier {
         loop {
             let Hinted { hosts, mut look } = self.hints.take();
             let now = self.clock.now();
-            for host in hosts {
-                round.lanes.wait(host, now);
+            for (host, org) in hosts {
+                round.lanes.wait(host, org, now);
             }
             look |= look_at <= Instant::now();
             let done = if look {
@@ -147,7 +147,7 @@ impl Courier {
             round.after.clone_from(&last.host);
         }
         for due in found {
-            round.lanes.wait(due.host, due.due_at);
+            round.lanes.wait(due.host, due.org, due.due_at);
         }
         let jitter = Duration::from_millis(now.as_micros().rem_euclid(LOOK_JITTER_MS).unsigned_abs());
         Ok(if is_all { LOOK + jitter } else { SOON })

@@ -2,9 +2,10 @@
 //!
 //! A host whose last attempt failed gets one at a time until one succeeds, and all such hosts together at most half of the
 //! places: however many receivers are dead, the others have theirs. Of all places, and of those for failing hosts, an organization
-//! gets its [share](Shares) and no more, whatever it has waiting. Hosts take turns. No I/O, no clock.
+//! gets its [share](Shares) and no more, whatever it has waiting: a host that is known to have something of such organizations
+//! only is not asked for until one of them has a place again. Hosts take turns. No I/O, no clock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sortie_api::{OrgId, Timestamp};
 use sortie_store::Order;
@@ -53,12 +54,28 @@ struct Lane {
     failing: bool,
 }
 
+/// What waits for a host.
+struct Waiting {
+    /// When the first of it is due.
+    due_at: Timestamp,
+    /// Whose it is, as far as is known; never empty.
+    orgs: BTreeSet<OrgId>,
+}
+
+/// Who has had its share.
+struct LeftOut {
+    /// At any host.
+    everywhere: Vec<OrgId>,
+    /// At hosts that are failing.
+    at_failing: Vec<OrgId>,
+}
+
 /// What is under way to each host, and which hosts have something waiting.
 #[derive(Default)]
 pub(super) struct Lanes {
     by_host: HashMap<String, Lane>,
     /// Hosts with something that is due, or soon will be.
-    waiting: BTreeMap<String, Timestamp>,
+    waiting: BTreeMap<String, Waiting>,
     under_way: u32,
     /// Those of them to failing hosts.
     failing: u32,
@@ -67,16 +84,46 @@ pub(super) struct Lanes {
     /// Places of each organization, and those of them at hosts that were failing.
     shares: Shares,
     failing_shares: Shares,
-    /// Hosts that had too little for an order which left organizations out. While any are left out, such a host is only asked
-    /// for one: it may have something of another.
-    held_back: BTreeMap<String, Timestamp>,
 }
 
 impl Lanes {
-    /// Something for `host` is due at `due_at`.
-    pub(super) fn wait(&mut self, host: String, due_at: Timestamp) {
-        let earliest = self.waiting.entry(host).or_insert(due_at);
-        *earliest = due_at.min(*earliest);
+    /// Something of `org` for `host` is due at `due_at`.
+    pub(super) fn wait(&mut self, host: String, org: OrgId, due_at: Timestamp) {
+        let waiting = self.waiting.entry(host).or_insert_with(|| Waiting {
+            due_at,
+            orgs: BTreeSet::new(),
+        });
+        waiting.due_at = due_at.min(waiting.due_at);
+        waiting.orgs.insert(org);
+    }
+
+    fn is_failing(&self, host: &str) -> bool {
+        self.by_host.get(host).is_some_and(|lane| lane.failing)
+    }
+
+    fn left_out(&self) -> LeftOut {
+        let (free, failing_free) = (
+            OVERALL.saturating_sub(self.under_way),
+            FAILING.saturating_sub(self.failing),
+        );
+        let everywhere: Vec<OrgId> = self.shares.exhausted(free).collect();
+        let mut at_failing: Vec<OrgId> = self.failing_shares.exhausted(failing_free).collect();
+        at_failing.extend(&everywhere);
+        LeftOut {
+            everywhere,
+            at_failing,
+        }
+    }
+
+    /// Who is to get nothing at this host just now, or none where nobody else is known to have anything there.
+    fn without<'a>(&self, host: &str, waiting: &Waiting, left_out: &'a LeftOut) -> Option<&'a [OrgId]> {
+        let without = if self.is_failing(host) {
+            &left_out.at_failing
+        } else {
+            &left_out.everywhere
+        };
+        let others = waiting.orgs.iter().any(|org| !without.contains(org));
+        others.then_some(without)
     }
 
     /// How many more may be sent to a host, whatever the others do.
@@ -95,12 +142,7 @@ impl Lanes {
     pub(super) fn orders(&mut self, now: Timestamp) -> Vec<Order> {
         let mut left = BATCH.min(OVERALL.saturating_sub(self.under_way));
         let mut failing_left = FAILING.saturating_sub(self.failing);
-        let exhausted: Vec<OrgId> = self
-            .shares
-            .exhausted(OVERALL.saturating_sub(self.under_way))
-            .collect();
-        let mut failing_exhausted: Vec<OrgId> = self.failing_shares.exhausted(failing_left).collect();
-        failing_exhausted.extend(&exhausted);
+        let left_out = self.left_out();
         let mut orders = Vec::new();
         let behind = (
             std::ops::Bound::Excluded(self.last.as_str()),
@@ -114,27 +156,25 @@ impl Lanes {
             .waiting
             .range::<str, _>(behind)
             .chain(self.waiting.range::<str, _>(before));
-        for (host, _) in in_turn.filter(|(_, due_at)| **due_at <= now) {
+        for (host, waiting) in in_turn.filter(|(_, waiting)| waiting.due_at <= now) {
+            let Some(without) = self.without(host, waiting, &left_out) else {
+                continue;
+            };
             let mut limit = self.free(host).min(left);
-            let is_failing = self.by_host.get(host).is_some_and(|lane| lane.failing);
-            if is_failing {
+            if !without.is_empty() {
+                // What is there of others is not known: it is not to use up the batch.
+                limit = limit.min(1);
+            }
+            if self.is_failing(host) {
                 limit = limit.min(failing_left);
                 failing_left -= limit;
-            }
-            let without = if is_failing {
-                &failing_exhausted
-            } else {
-                &exhausted
-            };
-            if !without.is_empty() && self.held_back.contains_key(host) {
-                limit = limit.min(1);
             }
             left -= limit;
             if limit > 0 {
                 orders.push(Order {
                     host: host.clone(),
                     limit,
-                    without: without.clone(),
+                    without: without.to_vec(),
                 });
             }
             if left == 0 {
@@ -147,16 +187,16 @@ impl Lanes {
         orders
     }
 
-    /// Of an order there were these, by their organizations; their places. Fewer than ordered: nothing more waits, or it has to
-    /// until places are free again.
+    /// Of an order there were these, by their organizations; their places. Fewer than ordered: nothing more waits but, it may be,
+    /// for those that were left out.
     pub(super) fn claimed(&mut self, order: &Order, orgs: &[OrgId]) -> Vec<Place> {
         let claimed = u32::try_from(orgs.len()).unwrap_or(u32::MAX);
-        self.held_back.remove(&order.host);
-        if claimed < order.limit
-            && let Some(due_at) = self.waiting.remove(&order.host)
-            && !order.without.is_empty()
-        {
-            self.held_back.insert(order.host.clone(), due_at);
+        if claimed < order.limit {
+            if order.without.is_empty() {
+                self.waiting.remove(&order.host);
+            } else if let Some(waiting) = self.waiting.get_mut(&order.host) {
+                waiting.orgs = order.without.iter().copied().collect();
+            }
         }
         if claimed == 0 {
             return Vec::new();
@@ -208,25 +248,6 @@ impl Lanes {
         if self.by_host.len() > REMEMBERED {
             self.by_host.retain(|_, lane| lane.under_way > 0);
         }
-        self.release_held_back();
-    }
-
-    /// Lets what was held back wait again once nobody is left out any more. Until then a look finds what others have there.
-    fn release_held_back(&mut self) {
-        let (free, failing_free) = (
-            OVERALL.saturating_sub(self.under_way),
-            FAILING.saturating_sub(self.failing),
-        );
-        let left_out = self
-            .shares
-            .exhausted(free)
-            .chain(self.failing_shares.exhausted(failing_free))
-            .next();
-        if left_out.is_none() {
-            for (host, due_at) in std::mem::take(&mut self.held_back) {
-                self.wait(host, due_at);
-            }
-        }
     }
 
     /// When the next order can be given, as far as is known: `None` while nothing waits that has a place.
@@ -234,8 +255,11 @@ impl Lanes {
         if self.under_way >= OVERALL {
             return None;
         }
-        let with_place = self.waiting.iter().filter(|(host, _)| self.free(host) > 0);
-        with_place.map(|(_, due_at)| *due_at).min()
+        let left_out = self.left_out();
+        let with_place = self.waiting.iter().filter(|(host, waiting)| {
+            self.free(host) > 0 && self.without(host, waiting, &left_out).is_some()
+        });
+        with_place.map(|(_, waiting)| waiting.due_at).min()
     }
 }
 
@@ -268,7 +292,7 @@ mod tests {
     fn lanes(hosts: &[&str]) -> Lanes {
         let mut lanes = Lanes::default();
         for host in hosts {
-            lanes.wait((*host).to_owned(), NOW);
+            lanes.wait((*host).to_owned(), org(1), NOW);
         }
         lanes
     }
@@ -320,37 +344,29 @@ mod tests {
         let orders = lanes.orders(NOW);
         lanes.claimed(&orders[0], &of(1, 3));
         assert!(lanes.orders(NOW).is_empty());
-        lanes.wait("a".to_owned(), NOW + std::time::Duration::from_secs(1));
+        lanes.wait("a".to_owned(), org(1), NOW + std::time::Duration::from_secs(1));
         assert!(lanes.orders(NOW).is_empty());
         assert_eq!(lanes.next_due(), Some(NOW + std::time::Duration::from_secs(1)));
     }
 
     #[test]
     fn dead_hosts_leave_half_of_the_places_to_the_others() {
-        let dead: Vec<String> = (0..2 * OVERALL)
-            .map(|number| format!("dead-{number:04}"))
-            .collect();
-        let mut lanes = lanes(&[]);
-        for host in &dead {
-            lanes.by_host.insert(
-                host.clone(),
-                Lane {
-                    under_way: 0,
-                    failing: true,
-                },
-            );
-            lanes.wait(host.clone(), NOW);
+        let (mut lanes, mut due) = (Lanes::default(), Due::default());
+        for number in 0..2 * OVERALL {
+            // Each of another organization: none has more than its share.
+            let mut random = [0; 10];
+            random[..4].copy_from_slice(&number.to_be_bytes());
+            let (host, org) = (format!("dead-{number:04}"), OrgId::new(NOW, random));
+            let dead = Lane {
+                under_way: 0,
+                failing: true,
+            };
+            lanes.by_host.insert(host.clone(), dead);
+            due.insert(host.clone(), vec![org]);
+            lanes.wait(host, org, NOW);
         }
-        let mut claimed = 0;
-        loop {
-            let more: u32 = claim(&mut lanes).iter().map(|(_, count)| count).sum();
-            if more == 0 {
-                break;
-            }
-            claimed += more;
-        }
-        assert_eq!(claimed, FAILING);
-        lanes.wait("live".to_owned(), NOW);
+        assert_eq!(serve(&mut lanes, &mut due).len(), FAILING as usize);
+        lanes.wait("live".to_owned(), org(1), NOW);
         assert_eq!(claim(&mut lanes), [("live".to_owned(), PER_HOST)]);
     }
 
@@ -374,7 +390,7 @@ mod tests {
     fn an_organization_with_any_number_of_black_holes_leaves_places_to_the_others() {
         let mut lanes = Lanes::default();
         for number in 0..1_000 {
-            lanes.wait(format!("hole-{number:04}"), NOW);
+            lanes.wait(format!("hole-{number:04}"), org(1), NOW);
         }
         let holes = fill(&mut lanes, 1);
         let most = OVERALL / 4 * 3 + BATCH;
@@ -383,18 +399,28 @@ mod tests {
             "{}",
             lanes.under_way
         );
-        lanes.wait("live".to_owned(), NOW);
+        lanes.wait("live".to_owned(), org(2), NOW);
         let of_others = fill(&mut lanes, 2);
-        assert!(of_others.len() >= PER_HOST as usize, "{}", of_others.len());
-        assert!(lanes.held_back.len() > 900, "{}", lanes.held_back.len());
-        // A look finds all of them again: they are asked for what others may have there, many at once.
+        assert_eq!(of_others.len(), PER_HOST as usize);
+        // A look finds all of them again: nothing but a place for the organization is a reason to ask for them.
         for number in 0..1_000 {
-            lanes.wait(format!("hole-{number:04}"), NOW);
+            lanes.wait(format!("hole-{number:04}"), org(1), NOW);
         }
+        lanes.waiting.remove("live");
+        assert!(lanes.orders(NOW).is_empty());
+        assert_eq!(lanes.next_due(), None);
+        // Another one has something there, so that one is asked for, once.
+        lanes.wait("hole-0999".to_owned(), org(2), NOW);
+        assert_eq!(lanes.next_due(), Some(NOW));
         let orders = lanes.orders(NOW);
-        assert!(orders.len() > BATCH as usize / 2, "{}", orders.len());
-        assert!(orders.iter().all(|order| order.without == [org(1)]));
-        assert!(fill(&mut lanes, 1).is_empty());
+        let shared = Order {
+            host: "hole-0999".to_owned(),
+            limit: 1,
+            without: vec![org(1)],
+        };
+        assert_eq!(orders, [shared]);
+        lanes.claimed(&orders[0], &[]);
+        assert!(lanes.orders(NOW).is_empty());
         // What was left out comes when there are places again.
         for place in &of_others {
             lanes.ended(place, Health::Good);
@@ -406,6 +432,29 @@ mod tests {
     }
 
     #[test]
+    fn an_organization_that_is_alone_is_never_asked_for_in_vain() {
+        let mut lanes = Lanes::default();
+        for number in 0..1_000 {
+            lanes.wait(format!("slow-{number:04}"), org(1), NOW);
+        }
+        let mut under_way = fill(&mut lanes, 1);
+        let mut orders_given = 0;
+        for _ in 0..2_000 {
+            let place = under_way.swap_remove(0);
+            lanes.ended(&place, Health::Good);
+            // A look, again and again.
+            lanes.wait(place.host, org(1), NOW);
+            let orders = lanes.orders(NOW);
+            orders_given += orders.len();
+            for order in orders {
+                assert_eq!(order.without, []);
+                under_way.extend(lanes.claimed(&order, &of(1, order.limit)));
+            }
+        }
+        assert!((1..=2_000).contains(&orders_given), "{orders_given}");
+    }
+
+    #[test]
     fn failing_hosts_of_one_organization_leave_those_of_the_others_their_turn() {
         let mut lanes = Lanes::default();
         for number in 0..1_000 {
@@ -414,48 +463,99 @@ mod tests {
                 failing: true,
             };
             lanes.by_host.insert(format!("dead-{number:04}"), dead);
-            lanes.wait(format!("dead-{number:04}"), NOW);
+            lanes.wait(format!("dead-{number:04}"), org(1), NOW);
         }
         let dead = fill(&mut lanes, 1).len();
         assert!(dead < FAILING as usize && dead >= FAILING as usize / 2, "{dead}");
-        assert!(!lanes.held_back.is_empty());
+        assert_eq!(lanes.next_due(), None);
         let dead = Lane {
             under_way: 0,
             failing: true,
         };
         lanes.by_host.insert("limps".to_owned(), dead);
-        lanes.wait("limps".to_owned(), NOW);
+        lanes.wait("limps".to_owned(), org(2), NOW);
         assert_eq!(fill(&mut lanes, 2).len(), 1);
+    }
+
+    /// What is due for each host, by organizations, in order.
+    type Due = BTreeMap<String, Vec<OrgId>>;
+
+    /// Claims what is ordered and is due, until nothing more is ordered.
+    fn serve(lanes: &mut Lanes, due: &mut Due) -> Vec<Place> {
+        let mut places = Vec::new();
+        loop {
+            let orders = lanes.orders(NOW);
+            assert_eq!(orders.is_empty(), lanes.next_due().is_none());
+            if orders.is_empty() {
+                return places;
+            }
+            for order in orders {
+                let of_host = due.entry(order.host.clone()).or_default();
+                let mut claimed = Vec::new();
+                of_host.retain(|org| {
+                    let takes = claimed.len() < order.limit as usize && !order.without.contains(org);
+                    if takes {
+                        claimed.push(*org);
+                    }
+                    !takes
+                });
+                places.extend(lanes.claimed(&order, &claimed));
+            }
+        }
+    }
+
+    /// Holds the counts against what is under way.
+    fn check(lanes: &Lanes, under_way: &[Place]) {
+        assert_eq!(lanes.under_way as usize, under_way.len());
+        assert!(lanes.under_way <= OVERALL);
+        let (mut shares, mut failing_shares) = (Shares::default(), Shares::default());
+        for place in under_way {
+            shares.take(place.org);
+            if place.failing {
+                failing_shares.take(place.org);
+            }
+        }
+        assert_eq!((&lanes.shares, &lanes.failing_shares), (&shares, &failing_shares));
+        let failing = lanes.by_host.values().filter(|lane| lane.failing);
+        assert_eq!(lanes.failing, failing.map(|lane| lane.under_way).sum::<u32>());
+        assert!(lanes.by_host.values().all(|lane| lane.under_way <= PER_HOST));
     }
 
     proptest! {
         #[test]
-        fn the_bounds_hold_and_the_counts_add_up(steps in prop::collection::vec((0_u8..60, 0_u8..4), 1..400)) {
+        fn the_bounds_hold_the_counts_add_up_and_all_is_served(steps in prop::collection::vec((0_u8..60, 0_u8..4), 1..400)) {
             let mut lanes = Lanes::default();
             let mut under_way: Vec<Place> = Vec::new();
+            let mut due = Due::default();
             for (number, what) in steps {
-                let host = format!("host-{number}");
                 match what {
-                    0 => lanes.wait(host, NOW),
-                    1 => {
-                        for order in lanes.orders(NOW) {
-                            let claimed = order.limit.min(u32::from(number));
-                            let places = lanes.claimed(&order, &of(number % 3, claimed));
-                            under_way.extend(places);
-                        }
+                    0 => {
+                        let host = format!("host-{number}");
+                        due.entry(host.clone()).or_default().extend(of(number % 3, u32::from(number)));
+                        lanes.wait(host, org(number % 3), NOW);
                     }
+                    1 => under_way.extend(serve(&mut lanes, &mut due)),
                     _ if under_way.is_empty() => {}
                     end => {
                         let place = under_way.swap_remove(usize::from(number) % under_way.len());
                         lanes.ended(&place, if end == 2 { Health::Good } else { Health::Bad });
                     }
                 }
-                prop_assert_eq!(lanes.under_way as usize, under_way.len());
-                prop_assert!(lanes.under_way <= OVERALL);
-                let failing: u32 = lanes.by_host.values().filter(|lane| lane.failing).map(|lane| lane.under_way).sum();
-                prop_assert_eq!(lanes.failing, failing);
-                prop_assert!(lanes.by_host.values().all(|lane| lane.under_way <= PER_HOST));
+                check(&lanes, &under_way);
             }
+            // Each time all that is under way has ended something gets a place, until nothing is left.
+            loop {
+                for place in under_way.drain(..) {
+                    lanes.ended(&place, Health::Good);
+                }
+                under_way = serve(&mut lanes, &mut due);
+                check(&lanes, &under_way);
+                if under_way.is_empty() {
+                    break;
+                }
+            }
+            prop_assert!(due.values().all(Vec::is_empty), "{due:?}");
+            prop_assert!(lanes.waiting.is_empty());
         }
 
         #[test]
@@ -463,7 +563,7 @@ mod tests {
             let names: Vec<String> = (0..hosts).map(|number| format!("host-{number:03}")).collect();
             let mut lanes = Lanes::default();
             for host in &names {
-                lanes.wait(host.clone(), NOW);
+                lanes.wait(host.clone(), org(1), NOW);
             }
             let mut served = std::collections::BTreeSet::new();
             for _ in 0..hosts {

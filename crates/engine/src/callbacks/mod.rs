@@ -152,7 +152,7 @@ struct Waiting {
 
 #[derive(Default)]
 struct Hinted {
-    hosts: BTreeSet<String>,
+    hosts: BTreeSet<(String, OrgId)>,
     look: bool,
 }
 
@@ -168,11 +168,17 @@ impl Hints {
         self.waiting.hinted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A delivery to this host is due.
-    pub(crate) fn due(&self, host: &str) {
-        self.hinted().hosts.insert(host.to_owned());
+    /// A delivery of this organization to this host is due.
+    pub(crate) fn due(&self, org: OrgId, host: &str) {
+        self.hinted().hosts.insert((host.to_owned(), org));
         self.waiting.woken.notify_one();
         self.leave_to_others();
+    }
+
+    /// The same of one that only another node may be able to claim: the content of its run can be in the memory of that one.
+    pub(crate) fn due_anywhere(&self, org: OrgId, host: &str) {
+        self.due(org, host);
+        self.news.callbacks();
     }
 
     /// Some delivery may be due.
@@ -216,7 +222,7 @@ impl Engine {
     pub async fn redeliver_run(&self, org: OrgId, run: RunId) -> Result<Redelivery, Error> {
         let now = self.0.options.clock.now();
         let (attempt, host) = self.0.store.redeliver(org, run, now).await?;
-        self.0.callbacks.hints.due(&host);
+        self.0.callbacks.hints.due_anywhere(org, &host);
         Ok(Redelivery { attempt })
     }
 }
@@ -330,14 +336,23 @@ mod tests {
     #[test]
     fn hints_are_gathered_until_they_are_taken() {
         let hints = Hints::default();
-        hints.due("b:1");
-        hints.due("a:1");
-        hints.due("b:1");
+        let org = |number| OrgId::new(Timestamp::from_micros(1), [number; 10]);
+        hints.due(org(1), "b:1");
+        hints.due(org(2), "a:1");
+        hints.due(org(1), "b:1");
+        hints.due(org(2), "b:1");
         hints.look();
         let Hinted { hosts, look } = hints.take();
         assert_eq!(
             (hosts.into_iter().collect::<Vec<_>>(), look),
-            (vec!["a:1".to_owned(), "b:1".to_owned()], true)
+            (
+                vec![
+                    ("a:1".to_owned(), org(2)),
+                    ("b:1".to_owned(), org(1)),
+                    ("b:1".to_owned(), org(2))
+                ],
+                true
+            )
         );
         let Hinted { hosts, look } = hints.take();
         assert!(hosts.is_empty() && !look);

@@ -12,7 +12,7 @@ use sortie_api::OrgId;
 const FOR_EACH_FREE: u32 = 3;
 
 /// Places by organization.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shares(HashMap<OrgId, u32>);
 
 impl Shares {

@@ -235,6 +235,11 @@ impl Metrics {
     /// The same of one that it worked on: how long since its first claim, and what it has cost.
     pub(crate) fn finished(&self, status: RunStatus, took: Duration, cost: Micros) {
         self.ended(status);
+        self.settled(status, took, cost);
+    }
+
+    /// What a run that this node worked on has taken, where its end is counted already.
+    pub(crate) fn settled(&self, status: RunStatus, took: Duration, cost: Micros) {
         self.run_duration
             .get_or_create(&[("status", status.as_str())])
             .observe(took.as_secs_f64());

@@ -79,10 +79,15 @@ async fn hear(engine: &Engine, mut heard: mpsc::Receiver<Heard>, stop: &Cancella
 impl Engine {
     /// Another node may have written anything.
     fn look_at_everything(&self) {
-        for topic in [Topic::Work, Topic::Callbacks, Topic::Schedules, Topic::Nodes] {
+        for topic in [
+            Topic::Work,
+            Topic::Callbacks,
+            Topic::Schedules,
+            Topic::Nodes,
+            Topic::Runs,
+        ] {
             self.turn_to(topic);
         }
-        self.0.wake.watch.notify_one();
     }
 
     /// Wakes whom a bulletin of another node concerns.
@@ -119,6 +124,7 @@ impl Engine {
             Topic::Callbacks => node.due.look_here(),
             Topic::Schedules => node.schedules.ring_here(),
             Topic::Nodes => node.wake.nodes.notify_one(),
+            Topic::Runs => node.wake.watch.notify_one(),
             Topic::Everything => self.look_at_everything(),
         }
     }

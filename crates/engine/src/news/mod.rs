@@ -29,7 +29,7 @@ use crate::Serves;
 /// At most one bulletin in this time.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Runs that one bulletin names; where there are more it says to look at everything.
+/// Runs that one bulletin names; where there are more it says so, and whoever follows any looks at those.
 const RUNS: usize = 200;
 
 /// What others are told, on its way out. Cheap to clone.
@@ -93,7 +93,9 @@ enum Topic {
     Schedules,
     /// A node has signed off and left runs behind.
     Nodes,
-    /// More than can be named.
+    /// More runs than can be named have new events, or were ended by somebody else than their worker.
+    Runs,
+    /// Anything may have been missed.
     Everything,
     #[serde(other)]
     Later,
@@ -104,15 +106,15 @@ impl Bulletin {
         self.events.is_empty() && self.ended.is_empty() && self.topics.is_empty()
     }
 
-    /// Names no runs any more.
-    fn generalize(&mut self) {
+    /// Names no runs any more, but says this of them.
+    fn generalize(&mut self, topic: Topic) {
         self.events.clear();
         self.ended.clear();
-        self.topics.insert(Topic::Everything);
+        self.topics.insert(topic);
     }
 
     fn names_all(&self) -> bool {
-        !self.topics.contains(&Topic::Everything)
+        !self.topics.contains(&Topic::Runs) && !self.topics.contains(&Topic::Everything)
     }
 
     /// As it is sent.
@@ -121,7 +123,7 @@ impl Bulletin {
         if text.len() <= LONGEST_SAID {
             return Ok(text);
         }
-        self.generalize();
+        self.generalize(Topic::Runs);
         serde_json::to_string(&self)
     }
 }
@@ -148,7 +150,7 @@ impl News {
             let mut next = self.next();
             put(&mut next);
             if next.events.len() + next.ended.len() > RUNS {
-                next.generalize();
+                next.generalize(Topic::Runs);
             }
         }
         self.0.arrived.notify_one();
@@ -238,7 +240,7 @@ impl News {
 
     /// What could not be told is missed.
     fn missed(&self) {
-        self.next().generalize();
+        self.next().generalize(Topic::Everything);
     }
 
     async fn arrived(&self) {

@@ -71,23 +71,23 @@ fn other_nodes_are_forgotten_a_lease_after_the_last_was_heard() {
 }
 
 #[test]
-fn more_than_can_be_named_is_everything() {
+fn more_runs_than_can_be_named_concern_those_who_follow_runs_alone() {
     let news = in_company();
     for number in 0..3_000 {
         news.events(run(number), i64::from(number));
         news.ended(run(number));
     }
     news.callbacks();
-    let everything = Bulletin {
-        topics: BTreeSet::from([Topic::Callbacks, Topic::Everything]),
+    let runs = Bulletin {
+        topics: BTreeSet::from([Topic::Callbacks, Topic::Runs]),
         ..Bulletin::default()
     };
-    assert_eq!(sent(&news), everything);
+    assert_eq!(sent(&news), runs);
     // Few in number, and still too long.
     for number in 0..RUNS {
         news.events(run(u16::try_from(number).unwrap()), i64::MAX);
     }
-    assert_eq!(sent(&news).topics, BTreeSet::from([Topic::Everything]));
+    assert_eq!(sent(&news).topics, BTreeSet::from([Topic::Runs]));
     for number in 0..150 {
         news.events(run(number), 100_000);
     }
@@ -125,4 +125,51 @@ fn jobs_are_left_to_others_by_who_does_none() {
     news.leave_jobs();
     bell.ring();
     assert_eq!(sent(&news).topics, BTreeSet::from([Topic::Schedules]));
+}
+
+/// Whether somebody was woken.
+fn is_woken(whom: &Notify) -> bool {
+    let mut woken = std::pin::pin!(whom.notified());
+    woken.as_mut().enable()
+}
+
+#[tokio::test]
+async fn runs_that_are_not_named_wake_the_watch_and_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", dir.path().join("test.db").display());
+    let options = crate::Options {
+        data_dir: dir.path().to_owned(),
+        ..crate::Options::default()
+    };
+    let store = sortie_store::Store::open(&url).await.unwrap();
+    let sandbox = Err("this test has none.".to_owned());
+    let engine = crate::Engine::start(options, store, sandbox).await.unwrap();
+    // Its own tasks are over: nobody else takes what is looked at here.
+    engine.shutdown().await;
+    let wake = &engine.0.wake;
+    for whom in [&wake.work, &wake.watch, &wake.nodes] {
+        is_woken(whom);
+    }
+    engine.act_on(r#"{"topics":["runs"]}"#);
+    assert_eq!(
+        [&wake.work, &wake.watch, &wake.nodes].map(|whom| is_woken(whom)),
+        [false, true, false]
+    );
+    engine.act_on(r#"{"topics":["everything"]}"#);
+    assert_eq!(
+        [&wake.work, &wake.watch, &wake.nodes].map(|whom| is_woken(whom)),
+        [true; 3]
+    );
+}
+
+#[test]
+fn other_nodes_are_told_of_a_callback_that_only_they_may_have() {
+    let org = sortie_api::OrgId::new(Timestamp::from_micros(1), [1; 10]);
+    let news = News::of(Serves::Everyone);
+    news.met();
+    let hints = crate::callbacks::Hints::new(news.clone());
+    hints.due(org, "a:1");
+    assert!(news.take().is_none(), "its own courier does it");
+    hints.due_anywhere(org, "a:1");
+    assert_eq!(sent(&news).topics, BTreeSet::from([Topic::Callbacks]));
 }

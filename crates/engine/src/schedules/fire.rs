@@ -83,23 +83,25 @@ impl Engine {
                 return Ok(run.is_some());
             }
             Err(StoreError::Fenced) => return Ok(false),
-            Err(error) => {
-                self.0.metrics.refused(&error);
-                Error::from(error)
-            }
+            Err(error) => error,
         };
         // Only a run can be refused, by what it may cost.
         let Some(run) = fires.run.as_ref().map(|run| run.id) else {
-            return Err(refused);
+            return Err(refused.into());
         };
-        let skip = refusal(refused)?;
+        let skip = refusal(refused.clone().into())?;
         match self
             .0
             .store
             .record_fires(without_run(row, fires, run, skip))
             .await
         {
-            Ok(_) | Err(StoreError::Fenced) => Ok(false),
+            Ok(_) => {
+                self.0.metrics.refused(&refused);
+                Ok(false)
+            }
+            // Another node was refused the same, and has counted it.
+            Err(StoreError::Fenced) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

@@ -162,6 +162,8 @@ impl Rig {
                 lease_until: now + Duration::from_hours(24 * 365 * 9),
                 address: None,
                 version: String::new(),
+                master_keys: None,
+                draining_since: None,
             })
             .await;
         let claims = store.claim_named(node, vec![id], None, now).await.unwrap();

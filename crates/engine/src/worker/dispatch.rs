@@ -79,7 +79,8 @@ impl Dispatcher {
             // Listening before claiming, so that a run created in between is not missed.
             let work = self.work.notified();
             tokio::pin!(work);
-            work.as_mut().enable();
+            // A hint that came since the last pass is used up by this.
+            has_own |= work.as_mut().enable();
             let claimed = self.claim(first).await;
             if matches!(claimed, Ok(Claimed::Full)) && has_own {
                 has_own = false;

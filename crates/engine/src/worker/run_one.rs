@@ -346,7 +346,12 @@ impl Attempt<'_> {
             .store()
             .settle_run(run, attempt, cost, rest.new.usage)
             .await
-            .inspect(|()| traces::ended(RunStatus::Cancelled))
+            .inspect(|()| {
+                traces::ended(RunStatus::Cancelled);
+                // Who has cancelled it has counted its end.
+                let metrics = &self.worker.metrics;
+                metrics.settled(RunStatus::Cancelled, self.started.elapsed(), cost);
+            })
     }
 
     fn budget(&self) -> BudgetSpec {
@@ -408,7 +413,7 @@ impl Attempt<'_> {
             Err(error) => return Err(error),
         }
         if let Some(host) = &self.claim.callback_host {
-            self.worker.callbacks.due(host);
+            self.worker.callbacks.due(self.claim.org, host);
         }
         Ok(())
     }

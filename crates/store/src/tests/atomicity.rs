@@ -353,7 +353,7 @@ both! {
         let at = fixture.now();
         let later = at + std::time::Duration::from_hours(5);
         proves_atomic(fixture, async || fixture.store.heartbeat(node, later).await).await;
-        let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at, address: None, version: "1".to_owned() };
+        let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at, address: None, version: "1".to_owned(), master_keys: None, draining_since: None };
         proves_atomic(fixture, async || fixture.store.register_node(new.clone()).await).await;
         proves_atomic(fixture, async || fixture.store.drain_node(new.id, at).await).await;
         proves_atomic(fixture, async || fixture.store.deregister_node(new.id, at).await).await;
@@ -468,11 +468,5 @@ both! {
             let done = async || fixture.store.reseal(column, values.clone(), audit.clone()).await;
             assert_eq!(proves_atomic(fixture, done).await, 1);
         }
-    }
-
-    async fn telling_master_keys_is_one_transaction(fixture: &Fixture) {
-        let node = fixture.node().await;
-        let keys = ["a".to_owned()];
-        proves_atomic(fixture, async || fixture.store.tell_master_keys(node, &keys).await).await;
     }
 }

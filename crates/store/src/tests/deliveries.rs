@@ -7,7 +7,7 @@ use sortie_api::{OrgId, RunId, RunStatus, Timestamp, TraceContext, limits};
 use super::{both, fixture::Fixture};
 use crate::{
     AfterAttempt, ClaimedDelivery, Created, Error, Fence, Finish, MadeAttempt, NewCallback, NewRun, NodeId,
-    Order, Receiver,
+    Order, Receiver, SCANNED, db::vals,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -220,6 +220,26 @@ both! {
         assert_eq!(claim(&[]).await, [runs[0]]);
     }
 
+    async fn an_order_looks_no_further_than_it_says_for_organizations_that_are_not_left_out(fixture: &Fixture) {
+        let (busy, other, node) = (fixture.org().await, fixture.org().await, fixture.node().await);
+        let (run, due) = fixture.due(other, node, "a:1").await;
+        for _ in 0..SCANNED {
+            fixture.store.create_run(fixture.with_callback(busy, "a:1")).await.unwrap();
+        }
+        let before = "UPDATE delivery SET due_at = 1, give_up_at = 2 WHERE due_at IS NULL";
+        fixture.store.db.write(move |tx| tx.exec(before, vals![])).await.unwrap();
+        let claim = async |without: &[OrgId]| {
+            let order = Order { host: "a:1".to_owned(), limit: 1, without: without.to_vec() };
+            let node = ("n".to_owned(), crate::NodeId(7));
+            let claimed = fixture.store.claim_deliveries(node, vec![order], due, due + LEASE).await;
+            claimed.unwrap().iter().map(|one| (one.org, one.run)).collect::<Vec<_>>()
+        };
+        assert_eq!(claim(&[busy]).await, []);
+        assert_eq!(claim(&[]).await[0].0, busy);
+        // One of those before it is gone, so that it is among the first.
+        assert_eq!(claim(&[busy]).await, [(other, run)]);
+    }
+
     async fn hosts_that_are_due_are_found_from_any_name_on(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         for host in ["c:1", "a:1", "b:1", "a:1"] {
@@ -231,6 +251,7 @@ both! {
         let rest = fixture.store.due_hosts("b:1".to_owned(), at, 2).await.unwrap();
         assert_eq!(rest.len(), 1);
         assert!(rest[0].host == "c:1" && rest[0].due_at <= at);
+        assert_eq!(rest[0].org, org);
     }
 
     async fn attempts_are_listed_and_failures_counted(fixture: &Fixture) {

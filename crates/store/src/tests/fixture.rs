@@ -191,15 +191,22 @@ impl Fixture {
     }
 
     pub(super) async fn node_named(&self, name: &str) -> NodeId {
+        self.node_with(name, |_| {}).await
+    }
+
+    pub(super) async fn node_with(&self, name: &str, change: impl FnOnce(&mut NewNode)) -> NodeId {
         let started_at = self.now();
-        let node = NewNode {
+        let mut node = NewNode {
             id: NodeId(self.number()),
             name: name.to_owned(),
             started_at,
             lease_until: started_at + Duration::from_hours(1),
             address: Some(format!("http://{name}")),
             version: "1.2.3".to_owned(),
+            master_keys: None,
+            draining_since: None,
         };
+        change(&mut node);
         let id = node.id;
         self.store.register_node(node).await.expect("a node");
         id

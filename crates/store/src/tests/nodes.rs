@@ -23,7 +23,7 @@ both! {
         let listed = fixture.store.list_nodes().await.unwrap();
         let seen: Vec<_> = listed
             .iter()
-            .map(|row| (row.node.id, &*row.node.name, row.draining_since, row.ended_at, row.runs))
+            .map(|row| (row.node.id, &*row.node.name, row.node.draining_since, row.ended_at, row.runs))
             .collect();
         assert_eq!(seen, [(first, "a", None, None, 0), (second, "b", Some(since), None, 1)]);
         assert_eq!(listed[0].node.address.as_deref(), Some("http://a"));

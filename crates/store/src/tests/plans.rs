@@ -113,8 +113,7 @@ async fn use_all_resources(fixture: &Fixture, org: OrgId) {
 async fn use_sealed(fixture: &Fixture) {
     fixture.store.database_info().await.unwrap();
     fixture.store.backlog(fixture.now(), 10).await.unwrap();
-    let (org, node) = (fixture.org().await, fixture.node().await);
-    fixture.store.tell_master_keys(node, &[]).await.unwrap();
+    let org = fixture.org().await;
     fixture.store.node_master_keys(fixture.now()).await.unwrap();
     fixture.seal_everywhere(org).await;
     for column in crate::SealedColumn::ALL {

@@ -1,5 +1,7 @@
 //! Schedules whose runs are refused: they can be stopped all the same, and what is refused takes nothing's place.
 
+use futures_util::future::join_all;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use sortie_api::{BudgetPeriod, BudgetScope, Micros, PutBudget};
 
 use super::*;
@@ -109,4 +111,34 @@ async fn cancel_other_leaves_the_run_alone_whose_budget_has_no_room_for_another(
     rig.go("2026-01-01T00:30:00Z").await;
     assert_eq!(rig.told(id).await[2], "00:30 started");
     assert_eq!(rig.run(first).await.status, RunStatus::Cancelled);
+}
+
+#[tokio::test]
+async fn what_a_budget_refuses_at_one_instant_is_counted_once_by_all_nodes_together() {
+    let rig = Rig::on(TestDatabase::sqlite().unwrap(), 3).await;
+    let id = rig.create(json!({"max_cost_micros": 60})).await.unwrap().id;
+    let put = PutBudget {
+        limit_micros: Micros::new(50).unwrap(),
+        period: BudgetPeriod::Day,
+    };
+    rig.engine()
+        .put_budget(&rig.caller, BudgetScope::Schedule(id), put)
+        .await
+        .unwrap();
+    let now = at("2026-01-01T00:10:00Z");
+    rig.clock.set(now);
+    for fired in join_all(rig.engines.iter().map(|engine| engine.fire_due(now))).await {
+        fired.unwrap();
+    }
+    assert_eq!(rig.told(id).await, ["00:10 budget"]);
+    let counted = rig.engines.iter().map(|engine| {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        engine.register_metrics(&mut registry);
+        encode(&mut text, &registry).unwrap();
+        let mut counts = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("budget_refusals_total "));
+        counts.next().unwrap().parse::<u64>().unwrap()
+    });
+    assert_eq!(counted.sum::<u64>(), 1);
 }

@@ -3,8 +3,9 @@
 //! A counter asks while half of its last block is still there, so a request waits only for the first block of a window and for
 //! the last few requests of a quota, when blocks are single ones. One statement is under way at a time; what is asked for meanwhile
 //! goes with the next. Where the store is silent, a node lets through its share of each quota, which is the quota over the
-//! number of nodes it last knew to be alive: clients are served, and all nodes together let through at most twice the quota (each
-//! its share, or what it had leased where that is more). What went through on the share is taken out of the quota once the store answers.
+//! number of nodes it last knew to be alive, which it asks at its start and once a minute: clients are served, and all nodes together let
+//! through at most twice the quota (each its share, which is one request at least, or what it had leased where that is more) unless nodes
+//! have come since they asked. What went through on the share is taken out of the quota once the store answers.
 
 #[cfg(test)]
 mod tests;
@@ -129,7 +130,11 @@ impl RateLimits {
                 tokio::time::sleep(pause).await;
             }
         };
-        tokio::join!(leasing, forget_windows(lessor, clock));
+        tokio::join!(
+            leasing,
+            count_nodes(cluster, lessor, clock),
+            forget_windows(lessor, clock)
+        );
     }
 
     /// One statement for all that ask; the pause after it.
@@ -154,9 +159,8 @@ impl RateLimits {
             cluster.answered.notify_waiters();
             return GATHER;
         }
-        let micros = i64::try_from(now_seconds.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
         let nodes = cluster.nodes.load(Ordering::Relaxed);
-        let mut leased = pin!(lessor.lease(wanted, nodes, Timestamp::from_micros(micros)));
+        let mut leased = pin!(lessor.lease(wanted, nodes, at(now_seconds)));
         let outcome = match tokio::time::timeout(PATIENCE, leased.as_mut()).await {
             Ok(outcome) => outcome,
             Err(elapsed) => {
@@ -184,6 +188,34 @@ impl RateLimits {
         }
         cluster.answered.notify_waiters();
         pause
+    }
+}
+
+fn at(seconds: u64) -> Timestamp {
+    let micros = i64::try_from(seconds.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
+    Timestamp::from_micros(micros)
+}
+
+/// At the start and once in each window, asks how many nodes there are: one that has no requests would not know its share, should the
+/// store fall silent.
+async fn count_nodes(cluster: &Cluster, lessor: &impl Lessor, clock: &(impl Fn() -> u64 + Sync)) {
+    loop {
+        let pause = count_once(cluster, lessor, clock()).await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn count_once(cluster: &Cluster, lessor: &impl Lessor, now_seconds: u64) -> Duration {
+    let nodes = cluster.nodes.load(Ordering::Relaxed);
+    match lessor.lease(Vec::new(), nodes, at(now_seconds)).await {
+        Ok(leased) => {
+            cluster.nodes.store(leased.nodes.max(1), Ordering::Relaxed);
+            Duration::from_secs(WINDOW_SECONDS)
+        }
+        Err(error) => {
+            tracing::debug!(%error, "how many nodes there are could not be asked");
+            RETRY
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     sync::{
         Arc,
-        atomic::{AtomicI32, Ordering},
+        atomic::{AtomicBool, AtomicI32, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -20,7 +20,7 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, timeout},
 };
-use tokio_postgres::{AsyncMessage, Client, Connection, Socket, tls::TlsStream};
+use tokio_postgres::{AsyncMessage, Client, Connection, Socket, Statement, tls::TlsStream};
 
 use super::connect::{self, Link, describe};
 use crate::{
@@ -70,7 +70,7 @@ pub(crate) fn open(link: Link) -> Result<Ends> {
     let (sender, heard) = mpsc::channel(HEARD);
     let ears = Ears {
         sender,
-        missed: false,
+        missed: Arc::new(AtomicBool::new(false)),
         own: Arc::new(AtomicI32::new(0)),
     };
     let thread = spawn("store-channel", move || keep(&runtime, &link, said, &ears))?;
@@ -81,15 +81,15 @@ pub(crate) fn open(link: Link) -> Result<Ends> {
 #[derive(Clone)]
 pub(super) struct Ears {
     sender: mpsc::Sender<Heard>,
-    /// Something did not fit and is lost.
-    missed: bool,
+    /// Something did not fit and is lost, and nobody was told so yet. It outlives the connection.
+    missed: Arc<AtomicBool>,
     /// Who this connection is to the server.
     own: Arc<AtomicI32>,
 }
 
 impl Ears {
     /// Takes what the server sends until the connection ends.
-    pub(super) async fn listen<T: TlsStream + Unpin>(mut self, mut connection: Connection<Socket, T>) {
+    pub(super) async fn listen<T: TlsStream + Unpin>(self, mut connection: Connection<Socket, T>) {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
             match message {
                 Ok(AsyncMessage::Notification(said)) => {
@@ -108,11 +108,19 @@ impl Ears {
     }
 
     /// Never waits: the answers to what is said come on the same connection.
-    fn hear(&mut self, text: &str) {
-        if self.missed && self.sender.try_send(Heard::Gap).is_ok() {
-            self.missed = false;
+    fn hear(&self, text: &str) {
+        if self.missed.load(Ordering::Relaxed) {
+            self.tell_gap();
         }
-        self.missed |= self.sender.try_send(Heard::Text(text.to_owned())).is_err();
+        if self.sender.try_send(Heard::Text(text.to_owned())).is_err() {
+            self.missed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that something was missed: now, or where it does not fit, with what is heard next.
+    fn tell_gap(&self) {
+        let is_told = self.sender.try_send(Heard::Gap).is_ok();
+        self.missed.store(!is_told, Ordering::Relaxed);
     }
 }
 
@@ -122,13 +130,13 @@ fn keep(runtime: &Runtime, link: &Link, mut said: mpsc::Receiver<Said>, ears: &E
         let mut pause = PAUSE;
         loop {
             let connected = tokio::select! {
-                connected = link.listening(runtime, ears) => connected,
+                connected = connect(runtime, link, ears) => connected,
                 () = refuse(&mut said) => return,
             };
             match connected {
-                Ok(session) => {
+                Ok((session, notify)) => {
                     pause = PAUSE;
-                    if session.serve(&mut said, ears).await == Ended::Wanted {
+                    if session.serve(&notify, &mut said, ears).await == Ended::Wanted {
                         return;
                     }
                     tracing::warn!("the connection for hints between nodes was lost");
@@ -142,6 +150,16 @@ fn keep(runtime: &Runtime, link: &Link, mut said: mpsc::Receiver<Said>, ears: &E
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     });
+}
+
+/// A connection that listens, and the statement that says something on it.
+async fn connect(runtime: &Runtime, link: &Link, ears: &Ears) -> Result<(Line, Statement)> {
+    let session = link.listening(runtime, ears).await?;
+    match timeout(ANSWER, session.begin(ears)).await {
+        Ok(Ok(notify)) => Ok((session, notify)),
+        Ok(Err(error)) => Err(Error::Unavailable(describe(&error))),
+        Err(elapsed) => Err(Error::Unavailable(elapsed.to_string())),
+    }
 }
 
 /// Up to half as long again, so that nodes do not come back together.
@@ -182,25 +200,16 @@ impl Line {
     }
 
     /// Says what there is to say until the connection is lost or nobody will say anything more.
-    async fn serve(mut self, said: &mut mpsc::Receiver<Said>, ears: &Ears) -> Ended {
-        let begun = timeout(ANSWER, self.begin(ears)).await;
-        let notify = match begun {
-            Ok(Ok(notify)) => notify,
-            Ok(Err(error)) => {
-                tracing::warn!(error = %describe(&error), "the database gives no hints between nodes");
-                return Ended::Lost;
-            }
-            Err(_late) => return Ended::Lost,
-        };
-        // What was said before is missed. Full ears are told of the gap with what they hear next.
-        let _full = ears.sender.try_send(Heard::Gap);
+    async fn serve(mut self, notify: &Statement, said: &mut mpsc::Receiver<Said>, ears: &Ears) -> Ended {
+        // What was said before is missed.
+        ears.tell_gap();
         let mut probe = tokio::time::interval(PROBE);
         probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let stands = tokio::select! {
                 next = said.recv() => {
                     let Some(next) = next else { return Ended::Wanted };
-                    let done = timeout(ANSWER, self.client.execute(&notify, &[&next.text])).await;
+                    let done = timeout(ANSWER, self.client.execute(notify, &[&next.text])).await;
                     let is_said = matches!(done, Ok(Ok(_)));
                     next.answer(if is_said { Ok(()) } else { Err(away()) });
                     is_said
@@ -217,10 +226,7 @@ impl Line {
     }
 
     /// Begins to listen; the statement that says something.
-    async fn begin(
-        &self,
-        ears: &Ears,
-    ) -> std::result::Result<tokio_postgres::Statement, tokio_postgres::Error> {
+    async fn begin(&self, ears: &Ears) -> std::result::Result<Statement, tokio_postgres::Error> {
         self.client.batch_execute(SETTINGS).await?;
         let who = self.client.query_one(WHO, &[]).await?;
         ears.own.store(who.try_get(0)?, Ordering::Relaxed);
@@ -233,5 +239,38 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         self.driver.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_fit_is_told_though_the_connection_was_lost_meanwhile() {
+        let (sender, mut heard) = mpsc::channel(2);
+        let ears = Ears {
+            sender,
+            missed: Arc::default(),
+            own: Arc::default(),
+        };
+        let mut next = || heard.try_recv().ok();
+        let text = |text: &str| Some(Heard::Text(text.to_owned()));
+        let first = ears.clone();
+        for said in ["a", "b", "lost"] {
+            first.hear(said);
+        }
+        drop(first);
+        let second = ears.clone();
+        assert_eq!([next(), next(), next()], [text("a"), text("b"), None]);
+        second.hear("c");
+        assert_eq!([next(), next(), next()], [Some(Heard::Gap), text("c"), None]);
+        // A new connection tells of its own gap, and has no room for it.
+        second.hear("d");
+        second.hear("e");
+        ears.tell_gap();
+        assert_eq!([next(), next(), next()], [text("d"), text("e"), None]);
+        ears.hear("f");
+        assert_eq!([next(), next(), next()], [Some(Heard::Gap), text("f"), None]);
     }
 }

@@ -73,6 +73,16 @@ impl Scripted {
 
 impl Lessor for Scripted {
     async fn lease(&self, wanted: Vec<WantedBlock>, _: u32, _: Timestamp) -> Result<Leased, StoreError> {
+        if wanted.is_empty() {
+            return if self.fails.load(Ordering::Relaxed) {
+                Err(StoreError::Unavailable("the database is away".to_owned()))
+            } else {
+                Ok(Leased {
+                    blocks: Vec::new(),
+                    nodes: self.nodes,
+                })
+            };
+        }
         self.calls.lock().unwrap().push(wanted.clone());
         self.permits.acquire().await.unwrap().forget();
         if self.fails.load(Ordering::Relaxed) {
@@ -206,6 +216,21 @@ async fn while_the_store_is_silent_a_node_lets_its_share_through_and_takes_it_of
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_has_leased_nothing_yet_knows_its_share() {
+    let (limits, lessor, clock) = (limits(600), Scripted::new(600, 3, 0), Seconds::default());
+    let now = || clock.read();
+    let test = async {
+        let standing = limits.count_key(key(1), &now).await;
+        assert_eq!(
+            (standing.admitted, standing.remaining),
+            (true, 199),
+            "a third of the quota"
+        );
+    };
+    beside(&limits, &lessor, &clock, test).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_statement_that_fails_keeps_nobody_waiting_and_is_tried_again() {
     let (limits, lessor, clock) = (limits(600), Scripted::new(600, 2, 1_000), Seconds::default());
     let now = || clock.read();
@@ -279,6 +304,8 @@ enum Step {
     Passes {
         seconds: u64,
     },
+    /// The store falls silent, or answers again.
+    Turns,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -287,6 +314,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => (0_usize..9, 0_u8..2).prop_map(|(node, client)| Step::Arrives { node: [0, 0, 0, 0, 0, 1, 1, 2, 3][node], client }),
         2 => (0_usize..4).prop_map(|node| Step::Leases { node }),
         1 => (0_u64..9).prop_map(|seconds| Step::Passes { seconds }),
+        1 => Just(Step::Turns),
     ];
     prop::collection::vec(step, 100..700)
 }
@@ -296,6 +324,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Seen {
     admitted: u32,
     refused: bool,
+    /// Some of its requests came while the store was silent.
+    in_silence: bool,
 }
 
 /// A SQLite database stands for the one that the nodes share: its statement is the same.
@@ -310,6 +340,8 @@ async fn store_of(dir: &tempfile::TempDir, nodes: u32) -> Store {
             lease_until: Timestamp::from_micros(i64::MAX),
             address: None,
             version: "0".to_owned(),
+            master_keys: None,
+            draining_since: None,
         };
         store.register_node(node).await.unwrap();
     }
@@ -338,29 +370,56 @@ async fn check(quota: u32, nodes: u32, skew: &[u64], steps: &[Step]) {
     let store = store_of(&dir, nodes).await;
     let all: Vec<RateLimits> = (0..nodes).map(|_| limits(quota)).collect();
     let (mut now, mut seen) = (6_000, HashMap::<(u64, u8), Seen>::new());
+    let clusters = || all.iter().filter_map(|limits| limits.cluster.as_deref());
+    for cluster in clusters() {
+        count_once(cluster, &store, now).await;
+    }
+    let mut is_silent = false;
     for step in steps {
         match *step {
             Step::Arrives { node, client } => {
                 let node = node % all.len();
                 let at = now + skew[node];
-                let standing = arrive(&all[node], &store, client, at).await;
+                let share = all[node].cluster.as_ref().unwrap().share(quota);
+                let standing = match share {
+                    Some(_) => all[node].keys.take(key(client), at, share).unwrap(),
+                    None => arrive(&all[node], &store, client, at).await,
+                };
                 let seen = seen.entry((at / 60, client)).or_default();
+                seen.in_silence |= is_silent;
                 seen.admitted += u32::from(standing.admitted);
                 seen.refused |= !standing.admitted;
                 assert!(standing.remaining <= quota);
                 assert!(standing.admitted || standing.remaining == 0);
             }
-            Step::Leases { node } => {
+            Step::Leases { node } if !is_silent => {
                 let node = node % all.len();
                 turn(&all[node], &store, now + skew[node]).await;
             }
+            Step::Leases { .. } => {}
             Step::Passes { seconds } => now += seconds,
+            Step::Turns => {
+                is_silent = !is_silent;
+                for cluster in clusters() {
+                    if is_silent {
+                        cluster.is_silent_for(&"a test");
+                    } else {
+                        cluster.has_answered(nodes);
+                    }
+                }
+            }
         }
     }
     let held_back = (nodes - 1) * quota.div_ceil(4 * nodes);
     for (of, seen) in seen {
-        assert!(seen.admitted <= quota, "{of:?}: {} of {quota}", seen.admitted);
-        let least = if seen.refused {
+        // In silence, each node its share besides, which is one request at least.
+        let shares = if seen.in_silence { quota.max(nodes) } else { 0 };
+        assert!(
+            seen.admitted <= quota + shares,
+            "{of:?}: {} of {quota}, {shares} in silence",
+            seen.admitted
+        );
+        let least = if seen.refused && !seen.in_silence {
             quota.saturating_sub(held_back)
         } else {
             0
