@@ -21,7 +21,7 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Begins them. A valid `traceparent` of the request is continued. Probes are not exported.
+    /// Begins them. A valid `traceparent` of the request is continued. Probes and scrapes are not exported.
     pub(crate) fn of<B>(traces: &Traces, request: &Request<B>, request_id: &str) -> Self {
         let path = request.uri().path();
         let method = request.method().as_str();
