@@ -13,7 +13,7 @@ use sortie_store::{Resealed, RowKey, SealedColumn, SealedRow, Store};
 use crate::{
     Caller, Engine, Error, MasterKey,
     clock::random,
-    sealing::{Place, SealError, Sealer, hex, key_of},
+    sealing::{Place, SealError, Sealer, from_hex, hex, key_of},
 };
 
 /// The text by which a node finds out whether it has the keys of a database.
@@ -63,7 +63,7 @@ impl FromStr for Position {
         let kind = SealedColumn::ALL.get(column).ok_or(InvalidPosition)?;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         let after = if *kind == SealedColumn::OauthFlow {
-            RowKey::Hash(from_hex(row).ok_or(InvalidPosition)?)
+            RowKey::Hash(from_hex(row).ok_or(InvalidPosition)?.to_vec())
         } else if row.len() <= 64 && row.bytes().all(is_name) {
             RowKey::Text(row.to_owned())
         } else {
@@ -79,16 +79,6 @@ fn row_name(row: &RowKey) -> String {
         RowKey::Text(text) => text.clone(),
         RowKey::Hash(hash) => hex(hash),
     }
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok())
-        .collect()
 }
 
 /// A page of what is sealed, by column, and the cursor of the next one.

@@ -87,6 +87,18 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// The 32 bytes that [`hex`] has made this text of: of a key, of a hash.
+pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
 impl FromStr for MasterKey {
     type Err = InvalidKey;
 
@@ -96,17 +108,6 @@ impl FromStr for MasterKey {
             .map(Self::new)
             .ok_or(InvalidKey)
     }
-}
-
-fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 fn from_base64(text: &str) -> Option<[u8; 32]> {

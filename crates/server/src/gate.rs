@@ -39,7 +39,7 @@ use crate::{
     },
     metrics::{HttpMetrics, Refused},
     routes,
-    spans::Spans,
+    spans::{Spans, shown},
 };
 
 /// The server's side of one node, shared by its connections.
@@ -138,7 +138,7 @@ impl Gate {
         if let Some(Fault(chain)) = response.extensions_mut().remove::<Fault>() {
             let _entered = spans.log.enter();
             if status == StatusCode::INTERNAL_SERVER_ERROR {
-                tracing::error!(method = %what.method, path = what.uri.path(), error = %chain, "a request failed");
+                tracing::error!(method = %what.method, path = &*shown(what.uri.path()), error = %chain, "a request failed");
                 let error = format!("internal error, request id {}", id.as_str());
                 response = error_response(
                     status,
@@ -148,7 +148,7 @@ impl Gate {
                     },
                 );
             } else {
-                tracing::warn!(method = %what.method, path = what.uri.path(), %status, error = %chain, "a request was put off");
+                tracing::warn!(method = %what.method, path = &*shown(what.uri.path()), %status, error = %chain, "a request was put off");
             }
         }
         let (quota, standing) = match counted {
@@ -266,7 +266,7 @@ impl Answers for Gate {
     }
 }
 
-/// What the log is told of a failed request: never its query or its headers. Kept as it is cheap to keep.
+/// What the log is told of a failed request: never its query, its headers or the name of a file. Kept as it is cheap to keep.
 struct Described {
     method: Method,
     uri: Uri,

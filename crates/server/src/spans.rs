@@ -1,5 +1,8 @@
 //! The spans around a request: one for the log, whose id is on every line of it, and the exported one, by OpenTelemetry's
-//! semantic conventions for HTTP servers. Neither says anything of the query, the headers or the body.
+//! semantic conventions for HTTP servers. Neither says anything of the query, the headers or the body, and of the path no name
+//! of a file.
+
+use std::borrow::Cow;
 
 use axum::{extract::MatchedPath, response::Response};
 use http::{HeaderMap, Request};
@@ -18,7 +21,7 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Begins them. A valid `traceparent` of the request is continued. Probes are not exported.
+    /// Begins them. A valid `traceparent` of the request is continued. Probes and scrapes are not exported.
     pub(crate) fn of<B>(traces: &Traces, request: &Request<B>, request_id: &str) -> Self {
         let path = request.uri().path();
         let method = request.method().as_str();
@@ -27,7 +30,7 @@ impl Spans {
         } else {
             tracing::info_span!(
                 target: SPANS, parent: None, "request", otel.name = method, otel.kind = "server",
-                http.request.method = method, url.path = path, url.scheme = "http", http.route = Empty,
+                http.request.method = method, url.path = &*shown(path), url.scheme = "http", http.route = Empty,
                 http.response.status_code = Empty, error.type = Empty, otel.status_code = Empty, request_id,
             )
         };
@@ -53,6 +56,19 @@ impl Spans {
             self.exported.record("error.type", status.as_str());
             self.exported.record("otel.status_code", "ERROR");
         }
+    }
+}
+
+/// A path as spans and the log show it: it ends where the name of a file of an organization may stand. What an operator has
+/// named (workflows, connections) stays.
+pub(crate) fn shown(path: &str) -> Cow<'_, str> {
+    let end = ["/artifacts/", "/files/"]
+        .iter()
+        .filter_map(|above| path.find(above).map(|at| at + above.len()))
+        .min();
+    match end.and_then(|end| path.get(..end)) {
+        Some(above) => Cow::Owned(format!("{above}*")),
+        None => Cow::Borrowed(path),
     }
 }
 
@@ -102,6 +118,27 @@ mod tests {
             &[("traceparent", PARENT), ("traceparent", PARENT)],
         ] {
             assert_eq!(incoming(&headers(none)), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_shown_without_the_names_of_files() {
+        for (path, expected) in [
+            (
+                "/v1/runs/run_1/artifacts/layoffs-2027.pdf",
+                "/v1/runs/run_1/artifacts/*",
+            ),
+            (
+                "/v1/runs/run_1/artifacts/a/artifacts/b",
+                "/v1/runs/run_1/artifacts/*",
+            ),
+            ("/v1/runs/run_1/artifacts", "/v1/runs/run_1/artifacts"),
+            ("/v1/files/layoffs-2027.pdf/content", "/v1/files/*"),
+            ("/v1/files/artifacts/content", "/v1/files/*"),
+            ("/v1/files", "/v1/files"),
+            ("/v1/workflows/daily", "/v1/workflows/daily"),
+        ] {
+            assert_eq!(shown(path), expected);
         }
     }
 

@@ -30,9 +30,9 @@ pub struct Observed {
     pub settling: i64,
     /// Callbacks of final runs that are not delivered and not given up.
     pub callbacks_waiting: i64,
-    /// Those of them whose next attempt is due, or under way beyond its lease.
+    /// Those of them whose next attempt is due, or under way beyond its lease: of any [`MOST_COUNTED`] that wait.
     pub callbacks_due: i64,
-    /// When the attempt that is due for longest was due.
+    /// When the attempt was due that is due for longest: of those same ones.
     pub oldest_callback_due_at: Option<Timestamp>,
     /// Nodes whose lease was not declared over.
     pub nodes: i64,

@@ -9,7 +9,7 @@ use sortie_api::{KeyId, OrgId, Timestamp};
 
 use crate::{
     Error,
-    sealing::{MasterKey, hex},
+    sealing::{MasterKey, from_hex, hex},
 };
 
 /// The header that carries the signature.
@@ -80,16 +80,6 @@ impl Signer {
 
 fn signed((method, target): (&str, &str), peer: Peer, at: i64) -> Vec<u8> {
     format!("{VERSION}\n{method}\n{target}\n{at}\n{}\n{}", peer.org, peer.key).into_bytes()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok())
-        .collect()
 }
 
 impl MasterKey {

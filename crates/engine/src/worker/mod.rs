@@ -9,6 +9,7 @@ mod places;
 mod recorder;
 mod resume;
 mod run_one;
+mod spent;
 mod web;
 mod writes;
 

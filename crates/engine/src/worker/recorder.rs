@@ -11,12 +11,12 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
+use sortie_agent::{Sink, Stopped, journal::Entry};
 use sortie_api::{Micros, RunId, RunStatus, RunUsage, event::EventType};
 use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent};
 use tokio::{sync::Notify, time::Instant};
 
-use super::writes::until_stored;
+use super::{spent::Spent, writes::until_stored};
 use crate::{Clock, hub::Hub, metrics::Metrics, run_log::RunLog};
 
 /// How long the first event of a batch waits for company.
@@ -62,13 +62,6 @@ struct Pending {
     state: State,
 }
 
-/// What the agent has spent, compute included, as last told.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Spent {
-    cost: Micros,
-    at: Option<Instant>,
-}
-
 impl Pending {
     fn len(&self) -> usize {
         self.events.len() + self.entries.len()
@@ -87,23 +80,6 @@ impl Pending {
             cost: self.spent.cost,
             usage: self.usage,
         }
-    }
-}
-
-impl Spent {
-    /// `cost` at `at`, compute included.
-    pub(crate) fn told(cost: Micros, at: Instant) -> Self {
-        Self { cost, at: Some(at) }
-    }
-
-    /// The cost at `end`: what was told, and the compute time since. Never above the budget.
-    pub(crate) fn until(self, end: Instant, budget: &BudgetSpec) -> Micros {
-        let told = self.at.map_or(Micros::ZERO, |at| budget.compute(at));
-        let since = budget.compute(end).saturating_sub(told);
-        self.cost
-            .checked_add(since)
-            .unwrap_or(budget.max_cost)
-            .min(budget.max_cost)
     }
 }
 

@@ -17,8 +17,9 @@ use super::{
     files,
     finish::{Ended, final_events},
     outputs::{Collecting, Outputs, collect},
-    recorder::{Opening, Recorder, Spent, numbered},
+    recorder::{Opening, Recorder, numbered},
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
+    spent::Spent,
     web::{self, RunWeb},
     writes::until_stored,
 };

@@ -6,16 +6,18 @@
 mod http;
 mod process;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use ::http::{HeaderValue, Method, Request, header::CONTENT_TYPE};
 use axum::{body::Body, response::Response};
+use bytes::Bytes;
 use prometheus_client::{
     encoding::text::{encode_eof, encode_registry},
     metrics::info::Info,
     registry::Registry,
 };
 use sortie_engine::Engine;
+use tokio::{sync::Mutex, time::Instant};
 
 pub(crate) use self::http::{HttpMetrics, OpenStream, Refused, tell_route};
 use self::process::Process;
@@ -28,10 +30,40 @@ use crate::{
 /// What the text is (`OpenMetrics` 1.0, "Text format"); Prometheus reads it since 2.5.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// How long a text is shown again, which is how long the engine shows what it has looked up.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// Everything that is measured, ready to be written.
 pub(crate) struct Exposition {
     engine: Engine,
     registries: Arc<[Registry; 2]>,
+    shown: Shown,
+}
+
+/// The text that was written last, and when. Whoever asks is not counted, so asking must not cost the node more than one text a
+/// second.
+#[derive(Default)]
+struct Shown {
+    /// Held while one is written, so that those who ask together have it written once.
+    last: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Shown {
+    /// The text, written by `write` where the last one is old. One that could not be written is not kept.
+    async fn or_written<F>(&self, write: impl FnOnce() -> F) -> ApiResult<Bytes>
+    where
+        F: Future<Output = ApiResult<Bytes>>,
+    {
+        let mut last = self.last.lock().await;
+        if let Some((at, text)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return Ok(text.clone());
+        }
+        let text = write().await?;
+        *last = Some((Instant::now(), text.clone()));
+        Ok(text)
+    }
 }
 
 impl Exposition {
@@ -51,11 +83,21 @@ impl Exposition {
         Self {
             engine,
             registries: Arc::new([own, process]),
+            shown: Shown::default(),
         }
     }
 
-    /// The text, within about two seconds even where the database does not answer.
+    /// The text, a second old at most, within about two seconds even where the database does not answer.
     pub(crate) async fn answer(&self) -> ApiResult<Response> {
+        let text = self.shown.or_written(|| self.write()).await?;
+        let mut response = Response::new(Body::from(text));
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
+        Ok(response)
+    }
+
+    async fn write(&self) -> ApiResult<Bytes> {
         self.engine.look_around().await;
         let registries = Arc::clone(&self.registries);
         // It reads files of the kernel, and counts open files one by one on old ones.
@@ -70,11 +112,7 @@ impl Exposition {
             .await
             .map_err(ApiError::internal)?
             .map_err(ApiError::internal)?;
-        let mut response = Response::new(Body::from(text));
-        response
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
-        Ok(response)
+        Ok(text.into())
     }
 }
 
@@ -93,5 +131,33 @@ impl Answers for Exposition {
             tracing::error!(error = %chain, "the metrics could not be written");
         }
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_is_written_once_a_second_however_many_ask_for_it() {
+        let (shown, written) = (Shown::default(), AtomicUsize::new(0));
+        let ask = || {
+            shown.or_written(async || {
+                let number = written.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Ok(Bytes::from(number.to_string()))
+            })
+        };
+        let refused = shown.or_written(async || Err(ApiError::internal("no text")));
+        assert!(refused.await.is_err());
+        for text in futures_util::future::join_all((0..100).map(|_| ask())).await {
+            assert_eq!(text.unwrap(), "0");
+        }
+        tokio::time::sleep(Duration::from_millis(999)).await;
+        assert_eq!(ask().await.unwrap(), "0");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(ask().await.unwrap(), "1");
     }
 }

@@ -5,6 +5,7 @@ use super::Context;
 use crate::{
     args::EngineArgs,
     client::Client,
+    connect::told_engine,
     data_dir::{DataDir, Purpose},
     failure::{Exit, Failure, Result},
     terminal,
@@ -12,13 +13,8 @@ use crate::{
 
 pub(super) async fn health(context: &Context, args: &EngineArgs) -> Result<Exit> {
     let config = context.client_config(&context.flags)?;
-    let told = match (&args.url, context.environment.get("SORTIE_URL")) {
-        (Some(url), _) => Some((url.clone(), "--url")),
-        (None, Some(url)) => Some((url.to_owned(), "SORTIE_URL")),
-        (None, None) => None,
-    };
-    let (url, from) = match told {
-        Some(told) => told,
+    let (url, from) = match told_engine(args, &context.environment) {
+        Some((url, from)) => (url.to_owned(), from),
         None => DataDir::new(&config.data_dir)
             .running_engine()
             .filter(|engine| engine.purpose == Purpose::Serve)

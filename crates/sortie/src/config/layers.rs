@@ -15,7 +15,7 @@ pub(super) enum Kind {
     Text,
     Integer,
     Switch,
-    /// Texts, separated by commas outside the file.
+    /// Texts, separated by commas or ends of lines outside the configuration file.
     List,
 }
 
@@ -138,9 +138,9 @@ fn value_of(key: &str, environment: &Environment) -> Result<Option<(String, Stri
         (Some(_), Some(_)) => Err(Error(format!("{key}: set {name} or {file_name}, not both"))),
         (Some(text), None) => Ok(Some((name, text.to_owned()))),
         (None, Some(path)) => {
-            let text = super::read_file(Path::new(path))
+            let text = super::read_value(Path::new(path))
                 .map_err(|error| Error(format!("{key} ({file_name}): {path} cannot be read: {error}")))?;
-            Ok(Some((file_name, text.trim_end_matches(['\n', '\r']).to_owned())))
+            Ok(Some((file_name, text)))
         }
         (None, None) => Ok(None),
     }
@@ -282,7 +282,7 @@ fn read(kind: Kind, text: &str) -> Result<Value, &'static str> {
             .map(Value::Boolean)
             .map_err(|_| "must be true or false"),
         Kind::List => Ok(Value::Array(
-            text.split(',')
+            text.split([',', '\n'])
                 .map(str::trim)
                 .filter(|item| !item.is_empty())
                 .map(|item| Value::String(item.to_owned()))

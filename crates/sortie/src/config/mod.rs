@@ -12,12 +12,14 @@ mod values;
 mod versions;
 
 use std::{
-    io,
+    fs::File,
+    io::{self, Read as _},
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use rustix::fs::OFlags;
 use sortie_api::{Micros, Mode};
 use sortie_engine::{AwsVariables, MasterKey};
 use sortie_net::Reach;
@@ -40,6 +42,9 @@ const FILE: &str = "sortie.toml";
 
 /// The most that `max_file_bytes` may be: what S3 takes in parts of 8 MiB.
 const MAX_FILE_BYTES: i64 = 10_000 * 8 * 1024 * 1024;
+
+/// The most that a file with a value may hold.
+const MAX_VALUE_BYTES: u64 = 64 * 1024;
 
 /// What is wrong with the configuration: where, what, and the rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -274,6 +279,25 @@ fn relax_sandbox(layers: &mut Layers, policy: SandboxPolicy) {
 
 fn read_file(path: &Path) -> io::Result<String> {
     std::fs::read_to_string(path)
+}
+
+/// Reads the value that a file holds, without the ends of lines behind it. Only a regular file has one: a pipe would be waited
+/// for, a device never end.
+fn read_value(path: &Path) -> io::Result<String> {
+    // Opening a pipe without this waits for its other end.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?);
+    let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
+    if !file.metadata()?.is_file() {
+        return Err(refused("it is no regular file"));
+    }
+    let mut text = String::new();
+    file.take(MAX_VALUE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_VALUE_BYTES {
+        return Err(refused("it is larger than 64 KiB"));
+    }
+    text.truncate(text.trim_end_matches(['\n', '\r']).len());
+    Ok(text)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Error {

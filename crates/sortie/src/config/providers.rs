@@ -64,14 +64,21 @@ pub(super) fn settings(
 ) -> Result<Settings, Error> {
     let mut tables: BTreeMap<String, Provider> = named(layers, "providers")?;
     for (name, _, key, base_url) in KNOWN {
-        let (key, base_url) = (environment.get(key), environment.get(base_url));
-        if key.is_some() || base_url.is_some() {
+        let key_file = format!("{key}_FILE");
+        let (of_key, of_file) = (environment.get(key), environment.get(&key_file));
+        if of_key.is_some() && of_file.is_some() {
+            return Err(Error(format!(
+                "providers.{name}.api_key: set {key} or {key_file}, not both"
+            )));
+        }
+        let base_url = environment.get(base_url);
+        if of_key.is_some() || of_file.is_some() || base_url.is_some() {
             let table = tables.entry((*name).to_owned()).or_default();
             // The environment wins over the file.
             table.base_url = base_url.map(str::to_owned).or(table.base_url.take());
-            if let Some(key) = key {
-                table.api_key = Some(Credential::new(key));
-                table.api_key_file = None;
+            if of_key.is_some() || of_file.is_some() {
+                table.api_key = of_key.map(Credential::new);
+                table.api_key_file = of_file.map(PathBuf::from);
             }
         }
     }
@@ -155,7 +162,7 @@ fn provider(name: String, table: Provider) -> Result<ProviderSettings, Error> {
         (Some(_), Some(_)) => return Err(wrong("api_key", "and api_key_file cannot both be set")),
         (Some(key), None) => Some(key),
         (None, Some(path)) => {
-            let text = std::fs::read_to_string(&path).map_err(|error| {
+            let text = super::read_value(&path).map_err(|error| {
                 wrong(
                     "api_key_file",
                     &format!("{}: cannot be read: {error}", path.display()),

@@ -94,6 +94,49 @@ fn a_variable_may_name_a_file_that_holds_the_value() {
 }
 
 #[test]
+fn a_list_in_a_file_has_its_values_on_lines_or_between_commas() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proxies");
+    std::fs::write(&path, "10.0.0.1\r\n10.0.0.2, 10.0.0.3\n").unwrap();
+    let variables = [("SORTIE_TRUSTED_PROXIES_FILE", path.to_str().unwrap())];
+    let config = load("", &variables, &Flags::default(), SandboxPolicy::Required).unwrap();
+    let proxies = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]].map(IpAddr::from);
+    assert_eq!(config.trusted_proxies, proxies);
+}
+
+#[test]
+fn a_value_is_read_from_a_regular_file_of_64_kib_at_most() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, large, full) = (
+        folder.path().join("pipe"),
+        folder.path().join("large"),
+        folder.path().join("full"),
+    );
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    std::fs::write(&large, vec![b'x'; 65_537]).unwrap();
+    std::fs::write(&full, vec![b'x'; 65_536]).unwrap();
+    assert_eq!(read_value(&full).unwrap().len(), 65_536);
+    for (path, rule) in [
+        (pipe.as_path(), "it is no regular file"),
+        (Path::new("/dev/zero"), "it is no regular file"),
+        (folder.path(), "it is no regular file"),
+        (large.as_path(), "it is larger than 64 KiB"),
+    ] {
+        let path = path.to_str().unwrap();
+        let variables = [("SORTIE_DATABASE_URL_FILE", path)];
+        let error = load("", &variables, &Flags::default(), SandboxPolicy::Required).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("database_url (SORTIE_DATABASE_URL_FILE): {path} cannot be read: {rule}")
+        );
+        let error = providers("", &[("OPENAI_API_KEY_FILE", path)]).unwrap_err();
+        assert!(error.contains(rule), "{error}");
+    }
+}
+
+#[test]
 fn a_flag_wins_over_the_environment_over_the_file_over_the_default() {
     let (file, variable, flag) = (
         "listen = \"127.0.0.1:1\"",
@@ -363,6 +406,34 @@ fn a_known_provider_is_on_when_its_key_is_there_and_the_environment_wins() {
     };
     assert_eq!(anthropic.key.as_ref().unwrap().expose(), "of-the-environment");
     assert_eq!(anthropic.base_url, None);
+}
+
+#[test]
+fn the_key_of_a_known_provider_may_be_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("key");
+    std::fs::write(&path, "of-its-own\n").unwrap();
+    let path = path.to_str().unwrap();
+    for (variable, name) in [
+        ("ANTHROPIC_API_KEY_FILE", "anthropic"),
+        ("OPENAI_API_KEY_FILE", "openai"),
+        ("GEMINI_API_KEY_FILE", "gemini"),
+    ] {
+        let file = format!("[providers.{name}]\napi_key = \"of-the-file\"");
+        for file in ["", &file] {
+            let settings = providers(file, &[(variable, path)]).unwrap();
+            let [provider] = settings.providers.as_slice() else {
+                panic!("{settings:?}")
+            };
+            assert_eq!(provider.name, name);
+            assert_eq!(provider.key.as_ref().unwrap().expose(), "of-its-own");
+        }
+    }
+    let both = [("OPENAI_API_KEY", "k"), ("OPENAI_API_KEY_FILE", path)];
+    assert_eq!(
+        providers("", &both).unwrap_err(),
+        "providers.openai.api_key: set OPENAI_API_KEY or OPENAI_API_KEY_FILE, not both"
+    );
 }
 
 #[test]

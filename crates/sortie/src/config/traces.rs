@@ -1,7 +1,7 @@
 //! Where spans are exported, and which: the section `traces`, whose keys also have the standard variables of OpenTelemetry.
 
 use percent_encoding::percent_decode_str;
-use sortie_api::Credential;
+use reqwest::header::{HeaderName, HeaderValue};
 use toml::Value;
 use url::Url;
 
@@ -29,8 +29,8 @@ const PROTOCOL: &str = "http/protobuf";
 pub(crate) struct TraceSettings {
     /// Where batches are sent: the collector's address with `/v1/traces`.
     pub(crate) endpoint: Url,
-    /// What is sent along.
-    pub(crate) headers: Vec<(String, Credential)>,
+    /// What is sent along. The values are marked as sensitive, and so not shown.
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// `service.name`.
     pub(crate) service_name: String,
     /// What else is said of this process.
@@ -66,19 +66,30 @@ impl Reader<'_> {
                 )));
             }
         }
-        let headers = self.pairs("traces.headers")?;
         Ok(Some(TraceSettings {
             endpoint: format!("{base}/v1/traces")
                 .parse()
                 .map_err(|_| self.wrong("traces.endpoint", "must be an address"))?,
-            headers: headers
-                .into_iter()
-                .map(|(name, value)| (name, Credential::new(value)))
-                .collect(),
+            headers: self.headers()?,
             service_name: self.text("traces.service_name")?.to_owned(),
             resource: self.pairs("traces.resource_attributes")?,
             sampler: self.sampler()?,
         }))
+    }
+
+    fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {
+        let key = "traces.headers";
+        let rule = "must be names and values that an HTTP header may have";
+        self.pairs(key)?
+            .into_iter()
+            .map(|(name, value)| {
+                let name = name.parse().ok()?;
+                let mut value: HeaderValue = value.parse().ok()?;
+                value.set_sensitive(true);
+                Some((name, value))
+            })
+            .collect::<Option<_>>()
+            .ok_or_else(|| self.wrong(key, rule))
     }
 
     fn sampler(&self) -> Result<Sampler, Error> {
@@ -168,7 +179,7 @@ mod tests {
         let headers: Vec<_> = settings
             .headers
             .iter()
-            .map(|(name, value)| (name.as_str(), value.expose()))
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
             .collect();
         assert_eq!(headers, [("a", "x y"), ("b", "1=2")]);
         assert_eq!(settings.service_name, "ours");
@@ -179,6 +190,18 @@ mod tests {
         };
         assert_eq!(settings.sampler, expected);
         assert!(!format!("{settings:?}").contains("x y"));
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_sent_is_refused_without_its_value() {
+        for headers in ["a b=mark-9c", "x=mark-9c%0Ay", "x=1,y=mark-9c%00"] {
+            let error = of(&[ENDPOINT, ("OTEL_EXPORTER_OTLP_HEADERS", headers)]).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "traces.headers (OTEL_EXPORTER_OTLP_HEADERS): must be names and values that an HTTP header may have",
+                "{headers}"
+            );
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl HttpClient for Collector {
             post = post.header(CONTENT_TYPE, kind);
         }
         for (name, value) in &self.settings.headers {
-            post = post.header(name, value.expose());
+            post = post.header(name, value);
         }
         let exchange = async move {
             let answer = post.body(body).send().await.map_err(sortie_net::Error::from)?;

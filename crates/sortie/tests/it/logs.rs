@@ -96,22 +96,23 @@ async fn every_line_is_an_object_and_says_whose_it_is(database: Database) -> Che
 }
 
 async fn nothing_that_was_said_is_logged(database: Database) -> Checked {
-    const MARKS: [&str; 6] = [
+    const MARKS: [&str; 7] = [
         "mark-prompt-5a1f",
         "mark-input-77c3",
         "mark-file-e09b",
         "mark-output-41d8",
         "mark-answer-b6e2",
         "mark-secret-90af",
+        "mark-name-3d74",
     ];
-    let [prompt, input, file, output, answer, secret] = MARKS;
+    let [prompt, input, file, output, answer, secret, name] = MARKS;
     let receiver = CallbackReceiver::start(secret).await?;
     receiver.answer_with([StatusCode::OK]);
     let mut node = node_with(database, talkative()).await?;
     let client = node.client()?;
     let (head, tail) = output.split_at(6);
     let request = json!({
-        "prompt": format!("{prompt}\n```sh\ncat n.txt; printf '%s%s\\n' {head} {tail}\n```\n```answer\n{answer}\n```\n"),
+        "prompt": format!("{prompt}\n```sh\ncat n.txt; printf '%s%s\\n' {head} {tail}; mkdir -p outputs; echo x >outputs/{name}\n```\n```answer\n{answer}\n```\n"),
         "input": {"secret": input}, "files": [{"path": "n.txt", "content": file}],
         "callback": {"url": format!("{}?token={secret}", receiver.url()), "secret": secret},
     });
@@ -119,6 +120,22 @@ async fn nothing_that_was_said_is_logged(database: Database) -> Checked {
     let (_, run) = client.finished(&run).await?;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
     receiver.wait_for(&run.id.to_string(), 1).await?;
+    client.upload(name, name).await?;
+    let paths = [
+        format!("/v1/runs/{}/artifacts/{name}", run.id),
+        format!("/v1/files/{name}/content"),
+    ];
+    for path in &paths {
+        client.get(path).await?.expect(200)?;
+    }
+    // Requests that fail are logged with their path.
+    let blobs = node.data_dir().join("blobs");
+    std::fs::rename(&blobs, node.data_dir().join("elsewhere"))?;
+    std::fs::write(&blobs, "in the way")?;
+    for path in &paths {
+        let status = client.get(path).await?.status;
+        ensure!(status >= 500, "{path}: {status}");
+    }
     // Refusals quote what was sent to the client, and to nobody else.
     let refused = json!({"prompt": prompt, "model": answer});
     client
@@ -132,7 +149,9 @@ async fn nothing_that_was_said_is_logged(database: Database) -> Checked {
         .lines()
         .filter(|line| !line.starts_with("sts_"))
         .collect();
-    ensure!(log.contains("the run has ended"), "it is talkative");
+    for told in ["the run has ended", "/artifacts/*", "/v1/files/*"] {
+        ensure!(log.contains(told), "it is not talkative: no {told}");
+    }
     for mark in MARKS.into_iter().chain([key.as_str()]) {
         ensure!(!log.contains(mark), "{mark} is in the log");
     }

@@ -308,6 +308,26 @@ async fn requests_over_a_quota_are_counted_by_whose_it_was() -> Checked {
 }
 
 #[tokio::test]
+async fn a_node_writes_its_figures_once_a_second_however_often_it_is_asked() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let (began, mut texts) = (Instant::now(), std::collections::BTreeSet::new());
+    for _ in 0..50 {
+        texts.insert(Reading::of(&client).await?.text);
+        // It changes the figures.
+        client.get("/v1/me").await?.expect(200)?;
+    }
+    let most = began.elapsed().as_secs() + 1;
+    ensure!(
+        texts.len() as u64 <= most,
+        "{} texts in {:?}",
+        texts.len(),
+        began.elapsed()
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_database_that_does_not_answer_leaves_the_rest_to_read() -> Checked {
     let node = node(Database::Postgres).await?;
     let client = node.client()?;

@@ -288,22 +288,23 @@ async fn the_run_of_a_schedule_begins_a_trace() -> Result<()> {
 
 #[tokio::test]
 async fn nothing_that_was_said_is_exported_with_and_without_retention() -> Result<()> {
-    const MARKS: [&str; 6] = [
+    const MARKS: [&str; 7] = [
         "mark-prompt-5a1f",
         "mark-input-77c3",
         "mark-file-e09b",
         "mark-output-41d8",
         "mark-answer-b6e2",
         "mark-secret-90af",
+        "mark-name-3d74",
     ];
-    let [prompt, input, file, output, answer, secret] = MARKS;
+    let [prompt, input, file, output, answer, secret, name] = MARKS;
     let (collector, receiver) = (Collector::start()?, CallbackReceiver::start(secret).await?);
     let mut node = node(Database::Sqlite, options(&collector)).await?;
     let client = traced(node.client()?, "01")?;
     for zero_data_retention in [true, false] {
         let (head, tail) = output.split_at(6);
         let request = json!({
-            "prompt": format!("{prompt}\n```sh\ncat n.txt; printf '%s%s\\n' {head} {tail}\n```\n```answer\n{answer}\n```\n"),
+            "prompt": format!("{prompt}\n```sh\ncat n.txt; printf '%s%s\\n' {head} {tail}; mkdir -p outputs; echo x >outputs/{name}\n```\n```answer\n{answer}\n```\n"),
             "input": {"secret": input}, "files": [{"path": "n.txt", "content": file}],
             "zero_data_retention": zero_data_retention,
             "callback": {"url": format!("{}?token={secret}", receiver.url()), "secret": secret},
@@ -321,12 +322,26 @@ async fn nothing_that_was_said_is_exported_with_and_without_retention() -> Resul
             delivered[0].headers["traceparent"].to_str()?.contains(TRACE),
             "it goes on"
         );
+        // A name is in the path, as that of a file may be. Without retention no artifacts are kept.
+        let artifact = format!("/v1/runs/{}/artifacts/{name}", run.id);
+        let status = if zero_data_retention { 404 } else { 200 };
+        client.get(&artifact).await?.expect(status)?;
+        client.get(&format!("/v1/files/{name}")).await?.expect(404)?;
     }
     let key = node.key().to_owned();
     node.stop().await?;
     let is_whole = |trace: &Trace| trace.named("callback.deliver").len() == 2;
     let trace = collector.spans(TRACE, is_whole).await?;
     assert_eq!(trace.named("execute_tool shell").len(), 2);
+    let artifacts = trace.named("GET /v1/runs/{id}/artifacts/{*path}");
+    assert_eq!(artifacts.len(), 2);
+    for span in artifacts {
+        let path = span["attributes"]["url.path"].as_str();
+        ensure!(
+            path.is_some_and(|path| path.ends_with("/artifacts/*")),
+            "{span:#}"
+        );
+    }
     for request in collector.requests() {
         let sent = request.to_string();
         for mark in MARKS.into_iter().chain([key.as_str()]) {

@@ -6,9 +6,9 @@ use sortie_api::{
     check::{Check, Verdict},
 };
 use sortie_engine::Clock;
-use url::{Host, Url};
+use url::Url;
 
-use crate::{client::Client, failure::Exit};
+use crate::{client::Client, connect::is_this_machine, failure::Exit};
 
 /// How far the clocks may be apart, in seconds. HTTP tells whole seconds. From the second figure on nodes refuse what another
 /// one signs.
@@ -105,19 +105,13 @@ fn connection(url: &str) -> Check {
     let Ok(parsed) = url.parse::<Url>() else {
         return Check::new(name, Verdict::Fault, format!("{url} is no URL"));
     };
-    let here = match parsed.host() {
-        Some(Host::Domain(host)) => host == "localhost",
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    };
     if parsed.scheme() == "https" {
         Check::new(
             name,
             Verdict::Ok,
             "TLS, with a certificate that this machine trusts",
         )
-    } else if here {
+    } else if is_this_machine(url) {
         Check::new(name, Verdict::Ok, "on this machine")
     } else {
         Check::new(name, Verdict::Warning, "without TLS")
