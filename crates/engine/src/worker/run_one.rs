@@ -95,8 +95,8 @@ impl Worker {
             log.written(std::slice::from_ref(event));
             self.hub.publish(run, std::slice::from_ref(event));
         }
-        let elapsed = self.clock.now().since(claim.started_at);
-        let started = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
+        let (now, at) = (self.clock.now(), Instant::now());
+        let started = at.checked_sub(now.since(claim.started_at)).unwrap_or(at);
         let mut attempt = Attempt {
             worker: &self,
             claim: &claim,
@@ -366,9 +366,8 @@ impl Attempt<'_> {
 
     async fn finish(&mut self, ended: Ended, outputs: Outputs, fence: Fence) -> Result<(), StoreError> {
         let mut rest = self.recorder.rest();
-        let cost = rest.spent.until(Instant::now(), &self.budget());
         if matches!(ended, Ended::Stopped(StopReason::HandOver)) {
-            rest.new.cost = cost;
+            rest.new.cost = rest.spent.until(Instant::now(), &self.budget());
             // One that did not even begin has nothing to add to how the attempt before it ended.
             if fence != self.claim.fence {
                 let mark =
@@ -381,7 +380,9 @@ impl Attempt<'_> {
         for event in &outputs.events {
             rest.new.events.push(self.event(event)?);
         }
-        let now = self.worker.clock.now();
+        // Looked at side by side: what is charged ends when the run does.
+        let (end, now) = (Instant::now(), self.worker.clock.now());
+        let cost = rest.spent.until(end, &self.budget());
         let finish = Finish {
             artifacts: outputs.artifacts,
             ..final_events(ended, self.claim, self.brought, rest, cost, now)
