@@ -18,6 +18,27 @@ pub enum Database {
     Postgres,
 }
 
+/// What a test returns: the first thing that went wrong, with its context.
+pub type Checked = Result<()>;
+
+/// Runs each of the named tests of a module on SQLite and on PostgreSQL.
+#[macro_export]
+macro_rules! both_databases {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[tokio::test]
+            async fn on_sqlite() -> $crate::Checked {
+                super::$name($crate::Database::Sqlite).await
+            }
+
+            #[tokio::test]
+            async fn on_postgres() -> $crate::Checked {
+                super::$name($crate::Database::Postgres).await
+            }
+        }
+    )+};
+}
+
 /// Where a node keeps its records.
 #[derive(Clone, Debug)]
 pub enum Records {

@@ -30,7 +30,7 @@ pub use http;
 pub use anthropic::ScriptedAnthropic;
 pub use callback::CallbackReceiver;
 pub use client::{Answer, Client, EventStream};
-pub use database::{Database, Records};
+pub use database::{Checked, Database, Records};
 pub use gateway::{Gateway, Trouble};
 pub use gemini::ScriptedGemini;
 pub use model::ScriptedModel;

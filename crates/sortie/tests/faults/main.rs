@@ -13,16 +13,13 @@ mod peers;
 mod process;
 mod world;
 
-use sortie_testkit::Database;
+use sortie_testkit::{Checked, Database, both_databases};
 
 use crate::{
     audit::Excuse,
     load::Load,
     world::{Setup, World},
 };
-
-/// What a test returns: the first thing that went wrong, with its context.
-type Checked = anyhow::Result<()>;
 
 /// A world under load, with a budget that every run counts in.
 async fn begin(database: Database, name: &str, setup: Setup) -> anyhow::Result<(World, Load)> {
@@ -45,21 +42,3 @@ async fn end(mut world: World, load: Load, excuse: Excuse) -> Checked {
     let orders = load.end().await?;
     audit::audit(&mut world, &orders, excuse).await
 }
-
-/// Runs each of the named tests on SQLite and on PostgreSQL.
-macro_rules! both_databases {
-    ($($name:ident),+ $(,)?) => {$(
-        mod $name {
-            #[tokio::test]
-            async fn on_sqlite() -> crate::Checked {
-                super::$name(sortie_testkit::Database::Sqlite).await
-            }
-
-            #[tokio::test]
-            async fn on_postgres() -> crate::Checked {
-                super::$name(sortie_testkit::Database::Postgres).await
-            }
-        }
-    )+};
-}
-use both_databases;

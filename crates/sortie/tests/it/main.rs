@@ -35,10 +35,7 @@ mod versions;
 mod workflows;
 mod zero_data_retention;
 
-use sortie_testkit::{Database, Node, NodeOptions};
-
-/// What a test returns: the first thing that went wrong, with its context.
-type Checked = anyhow::Result<()>;
+use sortie_testkit::{Checked, Database, Node, NodeOptions, both_databases};
 
 /// A node on an empty database.
 async fn node(database: Database) -> anyhow::Result<Node> {
@@ -49,21 +46,3 @@ async fn node(database: Database) -> anyhow::Result<Node> {
 async fn node_with(database: Database, options: NodeOptions) -> anyhow::Result<Node> {
     Node::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await
 }
-
-/// Runs each of the named tests on SQLite and on PostgreSQL.
-macro_rules! both_databases {
-    ($($name:ident),+ $(,)?) => {$(
-        mod $name {
-            #[tokio::test]
-            async fn on_sqlite() -> crate::Checked {
-                super::$name(sortie_testkit::Database::Sqlite).await
-            }
-
-            #[tokio::test]
-            async fn on_postgres() -> crate::Checked {
-                super::$name(sortie_testkit::Database::Postgres).await
-            }
-        }
-    )+};
-}
-use both_databases;
