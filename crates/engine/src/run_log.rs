@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use sortie_api::{OrgId, Run, RunId, RunStatus};
 use sortie_store::{
-    Append, Counted, Error as StoreError, EventRow, Fence, Finish, NewEvent, PlainError, Progress, Retention,
-    Store, UnretainedFinish,
+    Append, Counted, Error as StoreError, EventRow, Fence, Finish, Followed, NewEvent, PlainError, Progress,
+    Retention, Store, UnretainedFinish,
 };
 
 use crate::{
@@ -38,6 +38,21 @@ impl Records {
             Found::Here(events) => Ok(events),
             Found::Forgotten => Err(Error::Unretained),
             Found::Elsewhere => Ok(self.store.events_after(org, run, after, limit).await?),
+        }
+    }
+
+    /// What a follower of the run needs next, who has the events up to `after`. [`Error::Unretained`] as above.
+    pub(crate) async fn follow(
+        &self,
+        org: OrgId,
+        run: RunId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Followed, Error> {
+        match self.unretained.follow((org, run), after, limit) {
+            Found::Here(followed) => Ok(followed),
+            Found::Forgotten => Err(Error::Unretained),
+            Found::Elsewhere => Ok(self.store.follow(org, run, after, limit).await?),
         }
     }
 

@@ -51,7 +51,7 @@ pub use schedules::{
 };
 pub use types::{
     Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Expired,
-    Fence, Finish, Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent,
+    Fence, Finish, Followed, Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent,
     NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention,
     Rotation, RunFilter, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };

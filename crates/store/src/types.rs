@@ -376,6 +376,17 @@ pub struct Progress {
     pub last_event: i64,
 }
 
+/// What the reader of a run's stream is told at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Followed {
+    /// How far the run has come.
+    pub progress: Progress,
+    /// Events behind those that the reader has, in order.
+    pub events: Vec<EventRow>,
+    /// The run with its output, once it is final and these are its last events.
+    pub run: Option<Run>,
+}
+
 /// A recorded event as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRow {

@@ -32,7 +32,7 @@ use crate::{Error, news::News, run_log::Records};
 pub enum Frame {
     /// One or more recorded events, ready to send (`id:`, `event:`, `data:` and the blank line of each).
     Events(Bytes),
-    /// The `done` message; the stream ends after it.
+    /// The `done` message, perhaps behind the last events; the stream ends after it.
     Done(Bytes),
 }
 
@@ -118,7 +118,8 @@ impl Hub {
             return Ok(());
         };
         let done = frames::done(run)?;
-        live.tail().finish(chunk.last, done);
+        let (last, chunk) = (chunk.last, chunk.with_done(&done));
+        live.tail().finish(last, done);
         live.add(chunk);
         Ok(())
     }

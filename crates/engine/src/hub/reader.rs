@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sortie_api::{OrgId, RunId};
-use sortie_store::EventRow;
+use sortie_store::Followed;
 use tokio::sync::{broadcast, watch};
 
 use super::{
@@ -25,6 +25,8 @@ pub(super) struct Reader {
     run: RunId,
     /// The last event that was handed out.
     position: i64,
+    /// What was read before anything was asked for.
+    first: Option<Frame>,
     state: State,
 }
 
@@ -64,14 +66,18 @@ impl Reader {
             org,
             run,
             position: after,
+            first: None,
             state: State::Following,
         };
-        let progress = reader.hub.records.progress(org, run).await?;
-        reader.position = after.min(progress.last_event);
-        if progress.status.is_final() && reader.position == progress.last_event {
-            reader.state = State::Final;
-        }
-        reader.live.tail().learn(progress.last_event);
+        // Events that are here already need not come from the store.
+        let limit = match reader.live.tail().after(after) {
+            Next::Events { .. } => 0,
+            Next::InStep | Next::Behind => PAGE,
+        };
+        let followed = reader.hub.records.follow(org, run, after, limit).await?;
+        reader.position = after.min(followed.progress.last_event);
+        let is_head = reader.live.tail().is_head(reader.position);
+        reader.first = reader.go_on(followed, is_head)?;
         Ok(reader)
     }
 
@@ -88,6 +94,9 @@ impl Reader {
     }
 
     async fn advance(&mut self) -> Result<Option<Frame>, Error> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
         loop {
             match self.state {
                 State::Ended => return Ok(None),
@@ -121,8 +130,13 @@ impl Reader {
             return None;
         };
         self.position = last;
-        if end == End::Final {
-            self.state = State::Final;
+        match end {
+            End::GoesOn => {}
+            End::Final => self.state = State::Final,
+            End::Done => {
+                self.state = State::Ended;
+                return Some(Frame::Done(frames));
+            }
         }
         Some(Frame::Events(frames))
     }
@@ -140,36 +154,54 @@ impl Reader {
         } else {
             None
         };
-        let rows: Vec<EventRow> = self
+        let followed = self
             .hub
             .records
-            .events_after(self.org, self.run, self.position, PAGE)
+            .follow(self.org, self.run, self.position, PAGE)
             .await?;
-        let Some(chunk) = Chunk::of(&rows) else {
-            drop(alone);
-            self.nothing_to_read().await?;
+        let is_more = followed.progress.last_event > self.position;
+        let read = self.go_on(followed, alone.is_some())?;
+        drop(alone);
+        // Where more was known than the store shows, the end was handed out already, or nothing is there yet.
+        if !is_more && self.state == State::Following {
+            self.hint().await;
+        }
+        Ok(read)
+    }
+
+    /// Hands out what was read behind the position, and keeps it for others where it is the head of the run.
+    fn go_on(&mut self, followed: Followed, is_head: bool) -> Result<Option<Frame>, Error> {
+        let Followed {
+            progress,
+            events,
+            run,
+        } = followed;
+        let mut chunk = Chunk::of(&events);
+        let last = chunk.as_ref().map_or(self.position, |chunk| chunk.last);
+        {
+            let mut tail = self.live.tail();
+            tail.learn(progress.last_event);
+            if let Some(run) = run.filter(|_| last == progress.last_event) {
+                let done = match tail.done_after(last) {
+                    Some(done) => done,
+                    None => frames::done(&run)?,
+                };
+                chunk = chunk.map(|chunk| chunk.with_done(&done));
+                tail.finish(last, done);
+            }
+        }
+        let Some(chunk) = chunk else {
+            if progress.status.is_final() && last == progress.last_event {
+                self.state = State::Final;
+            }
             return Ok(None);
         };
-        if alone.is_some() {
-            live.add(chunk.clone());
+        if is_head {
+            self.live.add(chunk.clone());
             // What this reader has just told the others is no news to itself.
             self.changed.mark_unchanged();
         }
         Ok(self.take(chunk.into_next()))
-    }
-
-    /// More was known than the store shows: the end was handed out already, or nothing is there yet.
-    async fn nothing_to_read(&mut self) -> Result<(), Error> {
-        let progress = self.hub.records.progress(self.org, self.run).await?;
-        if progress.last_event > self.position {
-            return Ok(());
-        }
-        if progress.status.is_final() {
-            self.state = State::Final;
-        } else {
-            self.hint().await;
-        }
-        Ok(())
     }
 
     /// The `done` message, made once for all readers.

@@ -23,7 +23,10 @@ pub(super) struct Chunk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     GoesOn,
+    /// `done` is due.
     Final,
+    /// `done` is behind the events.
+    Done,
 }
 
 /// What the tail has for a reader.
@@ -65,6 +68,15 @@ impl Chunk {
                 End::GoesOn
             },
         })
+    }
+
+    /// With the `done` message behind the last event of the run, so that a reader takes both at once.
+    pub(super) fn with_done(mut self, done: &Bytes) -> Self {
+        if self.end == End::Final {
+            self.frames = [self.frames.as_ref(), done].concat().into();
+            self.end = End::Done;
+        }
+        self
     }
 
     pub(super) fn into_next(self) -> Next {

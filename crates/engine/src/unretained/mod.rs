@@ -15,7 +15,7 @@ use std::{
 };
 
 use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp, event::EventType};
-use sortie_store::{EventRow, NewEvent, Progress};
+use sortie_store::{EventRow, Followed, NewEvent, Progress};
 use tokio::sync::Notify;
 
 pub(crate) use keeper::Keeper;
@@ -106,6 +106,26 @@ pub(crate) enum Found<T> {
 impl Content {
     fn last_event(&self) -> i64 {
         self.events.last().map_or(0, |event| event.seq)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            status: match self.stage {
+                Stage::Final(_) => last_status(&self.events),
+                Stage::New | Stage::Open => RunStatus::Running,
+            },
+            last_event: self.last_event(),
+        }
+    }
+
+    fn events_after(&self, after: i64, limit: u32) -> Vec<EventRow> {
+        let from = self.events.partition_point(|event| event.seq <= after);
+        self.events
+            .iter()
+            .skip(from)
+            .take(limit as usize)
+            .cloned()
+            .collect()
     }
 
     /// What it counts for.
@@ -381,26 +401,20 @@ impl Unretained {
         after: i64,
         limit: u32,
     ) -> Found<Vec<EventRow>> {
-        self.find(org, run, |content| {
-            let from = content.events.partition_point(|event| event.seq <= after);
-            content
-                .events
-                .iter()
-                .skip(from)
-                .take(limit as usize)
-                .cloned()
-                .collect()
-        })
+        self.find(org, run, |content| content.events_after(after, limit))
     }
 
     /// How far a run has come: whether it is final, and its last event.
     pub(crate) fn progress(&self, org: OrgId, run: RunId) -> Found<Progress> {
-        self.find(org, run, |content| Progress {
-            status: match content.stage {
-                Stage::Final(_) => last_status(&content.events),
-                Stage::New | Stage::Open => RunStatus::Running,
-            },
-            last_event: content.last_event(),
+        self.find(org, run, Content::progress)
+    }
+
+    /// How far a run has come, and its events after `after`, at most `limit`.
+    pub(crate) fn follow(&self, (org, run): (OrgId, RunId), after: i64, limit: u32) -> Found<Followed> {
+        self.find(org, run, |content| Followed {
+            progress: content.progress(),
+            events: content.events_after(after, limit),
+            run: None,
         })
     }
 

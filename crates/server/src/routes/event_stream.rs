@@ -104,8 +104,7 @@ impl HttpBody for EventStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Chunk<Bytes>, Error>>> {
         let this = &mut *self;
-        if this.state == State::Ended || this.stop.poll_unpin(cx).is_ready() {
-            this.state = State::Ended;
+        if this.state == State::Ended {
             return Poll::Ready(None);
         }
         let chunk = match this.ready(cx) {
@@ -120,7 +119,8 @@ impl HttpBody for EventStream {
         if !chunk.is_empty() {
             return Poll::Ready(Some(Ok(Chunk::data(chunk))));
         }
-        if this.state == State::Ended {
+        if this.state == State::Ended || this.stop.poll_unpin(cx).is_ready() {
+            this.state = State::Ended;
             return Poll::Ready(None);
         }
         this.heartbeat

@@ -1,12 +1,24 @@
-//! How far one run has come, without what it brought or answered.
+//! How far one run has come, for those who wait for it and those who follow its events.
 
 use sortie_api::{OrgId, RunId, RunStatus};
 
+use super::{
+    OUTPUT, artifacts,
+    read::{event_from, select_events},
+    run_columns, run_with_output,
+};
 use crate::{
     Store,
-    db::vals,
-    types::{Error, Progress, Result},
+    db::{Stmt, Tx, batch, vals},
+    types::{Error, Followed, Progress, Result},
 };
+
+/// Columns of [`run_columns`].
+const STATUS: usize = 1;
+const RETENTION: usize = 12;
+
+/// Where [`follow`] has the last event: behind the columns of [`run_columns`], the output and the artifacts.
+const LAST_EVENT: usize = OUTPUT + 2;
 
 impl Store {
     /// The status and the last event of a run; `Unretained` where its events are not stored.
@@ -29,4 +41,53 @@ impl Store {
             last_event: row.int(1)?,
         })
     }
+
+    /// What a follower that has the events up to `after` needs next: how far the run has come, at most `limit` events, and
+    /// the run itself once it is final and these are its last. `NotFound` and `Unretained` as for
+    /// [`events_after`](Self::events_after).
+    pub async fn follow(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Followed> {
+        self.db.read(move |tx| follow(tx, org, id, (after, limit))).await
+    }
+}
+
+// The run comes first: each statement sees what is committed when it begins, and so no event up to the run's last is missing.
+fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) -> Result<Followed> {
+    let reach = after.saturating_add(limit.into());
+    let [run, events] = batch(
+        tx,
+        &[
+            Stmt::new(
+                concat!(
+                    "SELECT ",
+                    run_columns!(),
+                    ", CASE WHEN r.outcome IS NOT NULL AND r.last_event <= $3 \
+                       THEN (SELECT o.output FROM run_output o WHERE o.run_id = r.id) END, ",
+                    artifacts::artifacts_column!(),
+                    ", r.last_event FROM run r WHERE r.id = $2 AND r.org_id = $1"
+                ),
+                vals![org, id, reach],
+            )
+            .exactly(1, Error::NotFound),
+            select_events(id, after, limit),
+        ],
+    )?;
+    let row = run.rows.first().ok_or(Error::NotFound)?;
+    if row.int(RETENTION)? != 0 {
+        return Err(Error::Unretained);
+    }
+    let progress = Progress {
+        status: row.parse(STATUS)?,
+        last_event: row.int(LAST_EVENT)?,
+    };
+    let is_last = progress.status.is_final() && progress.last_event <= reach;
+    Ok(Followed {
+        progress,
+        // Who asks for what comes after more than there is gets nothing of what has come since.
+        events: if after <= progress.last_event {
+            events.rows.iter().map(event_from).collect::<Result<_>>()?
+        } else {
+            Vec::new()
+        },
+        run: is_last.then(|| run_with_output(row)).transpose()?,
+    })
 }

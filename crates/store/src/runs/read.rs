@@ -175,11 +175,7 @@ fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
                 vals![org, id],
             )
             .exactly(1, Error::NotFound),
-            Stmt::new(
-                "SELECT seq, kind, data, created_at FROM event \
-                 WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3",
-                vals![id, after, limit],
-            ),
+            select_events(id, after, limit),
         ],
     )?;
     if run.rows.first().ok_or(Error::NotFound)?.int(0)? != 0 {
@@ -188,7 +184,16 @@ fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
     events.rows.iter().map(event_from).collect()
 }
 
-fn event_from(row: &Row) -> Result<EventRow> {
+/// Reads events after `after` for [`event_from`].
+pub(super) fn select_events(id: RunId, after: i64, limit: u32) -> Stmt<'static> {
+    Stmt::new(
+        "SELECT seq, kind, data, created_at FROM event \
+         WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3",
+        vals![id, after, limit],
+    )
+}
+
+pub(super) fn event_from(row: &Row) -> Result<EventRow> {
     Ok(EventRow {
         seq: row.int(0)?,
         kind: row.text(1)?.to_owned(),

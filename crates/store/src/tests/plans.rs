@@ -67,6 +67,7 @@ async fn use_everything(fixture: &Fixture) {
     fixture.store.held_runs(node).await.unwrap();
     fixture.store.observe(fixture.now()).await.unwrap();
     fixture.store.progress(org, run).await.unwrap();
+    fixture.store.follow(org, run, 0, 10).await.unwrap();
     fixture
         .store
         .claim_named(node, vec![run], None, fixture.now())

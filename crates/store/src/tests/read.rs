@@ -196,4 +196,31 @@ both! {
         assert!(read(i64::MAX, 100).await.is_empty());
         assert!(read(0, 0).await.is_empty());
     }
+
+    async fn a_follower_is_told_at_once_how_far_a_run_is_what_is_new_and_the_run_at_its_end(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        let follow = async |after, limit| {
+            let told = fixture.store.follow(org, fence.run, after, limit).await.unwrap();
+            let seqs: Vec<_> = told.events.iter().map(|event| event.seq).collect();
+            (told.progress.status, told.progress.last_event, seqs, told.run)
+        };
+        assert_eq!(follow(0, 10).await, (RunStatus::Running, 3, vec![1, 2, 3], None));
+        assert_eq!(follow(2, 10).await, (RunStatus::Running, 3, vec![3], None));
+        assert_eq!(follow(3, 10).await, (RunStatus::Running, 3, vec![], None));
+        let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        let last = fixture.count("SELECT last_event FROM run").await;
+        let all: Vec<_> = (1..=last).collect();
+        // The run, which may be large, comes with its last events alone.
+        let pages = [
+            (0, 2, vec![1, 2], None),
+            (0, u32::try_from(last).unwrap(), all, Some(run.clone())),
+            (last - 1, 10, vec![last], Some(run.clone())),
+            (last, 0, vec![], Some(run.clone())),
+            (i64::MAX, 10, vec![], Some(run)),
+        ];
+        for (after, limit, seqs, run) in pages {
+            assert_eq!(follow(after, limit).await, (RunStatus::Succeeded, last, seqs, run));
+        }
+    }
 }

@@ -215,6 +215,7 @@ both! {
         assert_eq!(fixture.store.run_definition(org, new.id).await, Err(Error::Unretained));
         assert_eq!(fixture.store.events_after(org, new.id, 0, 10).await, Err(Error::Unretained));
         assert_eq!(fixture.store.progress(org, new.id).await, Err(Error::Unretained));
+        assert_eq!(fixture.store.follow(org, new.id, 0, 10).await, Err(Error::Unretained));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM unretained").await, 1);
     }
 }

@@ -202,6 +202,7 @@ both! {
         assert_eq!(store.get_run(other, id).await.unwrap_err(), Error::NotFound);
         assert_eq!(store.run_definition(other, id).await.unwrap_err(), Error::NotFound);
         assert_eq!(store.events_after(other, id, 0, 10).await.unwrap_err(), Error::NotFound);
+        assert_eq!(store.follow(other, id, 0, 10).await.unwrap_err(), Error::NotFound);
         assert_eq!(store.cancel_run(other, id, fixture.now()).await.unwrap_err(), Error::NotFound);
         assert_eq!(fixture.get(org, id).await.status, RunStatus::Queued);
     }
