@@ -6,7 +6,7 @@ use anyhow::Result;
 use bytes::Bytes;
 use http::Method;
 use sortie_api::{Run, RunPage};
-use sortie_testkit::Node;
+use sortie_testkit::{Node, NodeOptions};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
@@ -97,7 +97,11 @@ pub(crate) async fn waiting(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("waiting") {
         return Ok(());
     }
-    let node = bench.node().await?;
+    // Places for those that wait and for others beside them.
+    let places = (2 * WAITING).to_string();
+    let node = bench
+        .node_with(NodeOptions::default().env("SORTIE_CONCURRENCY", &places))
+        .await?;
     // A few runs first, so that what is allocated once is not counted as theirs.
     start_waiting(&node, 100, "```wait 10\n```\n").await?;
     let before = resident(&node)?;
