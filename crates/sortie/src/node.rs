@@ -230,12 +230,14 @@ async fn bind(listen: SocketAddr, named: &str) -> Result<(TcpListener, SocketAdd
 
 /// Opens the database of a configuration, and brings it to this version.
 pub(crate) async fn open_store(config: &Config) -> Result<Store> {
-    Store::open(config.database_url.expose()).await.map_err(|error| {
-        Failure::unavailable(format!(
-            "cannot open the database {}: {error}",
-            config.database_url
-        ))
-    })
+    Store::open_with(config.database_url.expose(), config.database_connections)
+        .await
+        .map_err(|error| {
+            Failure::unavailable(format!(
+                "cannot open the database {}: {error}",
+                config.database_url
+            ))
+        })
 }
 
 /// The strongest sandbox that the host gives, found out by trying it in `root`; else sentences that say why there is

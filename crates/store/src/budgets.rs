@@ -176,6 +176,7 @@ pub(crate) fn hold(tx: &mut dyn Tx, run: &NewRun, found: &[Row]) -> Result<()> {
     if found.is_empty() {
         return Ok(());
     }
+    tx.contend();
     let mut limits = found
         .iter()
         .map(|row| limit_from(row, run.created_at))

@@ -51,14 +51,17 @@ pub use schedules::{
 };
 pub use types::{
     Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Expired,
-    Fence, Finish, Followed, Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries, NewEvent,
-    NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention,
-    Rotation, RunFilter, StoredDefinition, Sweep, Swept, Unretained, Watched,
+    Fence, Finish, Followed, Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries,
+    NewEvent, NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result,
+    Retention, Rotation, RunFilter, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
 pub use usage::{UsageDue, UsageQuery};
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
 use self::db::{Db, vals};
+
+/// Connections for commands on `PostgreSQL` where nobody says how many.
+pub const CONNECTIONS: u32 = 4;
 
 /// The database of a node. Cheap to clone; the last clone that goes closes it.
 #[derive(Clone)]
@@ -73,8 +76,13 @@ impl Store {
     /// the same file is refused. On `PostgreSQL`, `sslmode=require` in the URL means TLS with a certificate that
     /// the public roots vouch for; anything else means no TLS.
     pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(url, CONNECTIONS).await
+    }
+
+    /// As [`open`](Self::open), with so many connections for commands on `PostgreSQL`; there are up to three more of other kinds.
+    pub async fn open_with(url: &str, connections: u32) -> Result<Self> {
         Ok(Self {
-            db: Db::open(url).await?,
+            db: Db::open(url, connections).await?,
         })
     }
 

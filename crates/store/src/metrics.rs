@@ -72,7 +72,7 @@ impl Metrics {
         for job in jobs {
             let wait = match job.access() {
                 Access::Read => &self.read_wait,
-                Access::Write => &self.write_wait,
+                Access::Write | Access::Own => &self.write_wait,
             };
             wait.observe(now.saturating_duration_since(job.queued_at()).as_secs_f64());
         }
@@ -157,7 +157,7 @@ impl Metrics {
         );
         registry.register(
             "store_group_commands",
-            "Commands that shared one commit; on PostgreSQL each has its own",
+            "Commands that shared one commit",
             self.group.clone(),
         );
         registry.register(

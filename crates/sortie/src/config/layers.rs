@@ -26,6 +26,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("data_dir", Kind::Text),
     ("mode", Kind::Text),
     ("database_url", Kind::Text),
+    ("database_connections", Kind::Integer),
     ("blob_url", Kind::Text),
     ("max_file_bytes", Kind::Integer),
     ("node_name", Kind::Text),

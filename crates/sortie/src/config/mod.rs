@@ -78,6 +78,7 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     pub(crate) mode: Mode,
     pub(crate) database_url: DatabaseUrl,
+    pub(crate) database_connections: u32,
     /// Where the content of files lives; `None`: in the data folder.
     pub(crate) blob_url: Option<String>,
     /// The `AWS_…` variables, where content lives in such a store.
@@ -193,6 +194,7 @@ impl Config {
             metrics_listen: read.optional_address("metrics_listen")?,
             mode: read.mode()?,
             database_url: read.database_url(&data_dir)?,
+            database_connections: read.integer("database_connections", 1, 100)?,
             blob_url: read.blob_url()?,
             aws: environment.aws(),
             max_file_bytes: read.integer("max_file_bytes", 1, MAX_FILE_BYTES)?,

@@ -40,6 +40,7 @@ fn without_any_configuration_a_node_is_self_hosted_on_the_loopback_with_sqlite()
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.mode, Mode::SelfHosted);
     assert_eq!(config.database_url.expose(), "sqlite:data/sortie.db");
+    assert_eq!(config.database_connections, sortie_store::CONNECTIONS);
     assert_eq!(config.sandbox_minimum, Level::Namespaces);
     assert_eq!(config.sandbox_limits, Limits::default());
     assert_eq!(

@@ -113,6 +113,10 @@ impl<'a> FaultyTx<'a> {
 }
 
 impl Tx for FaultyTx<'_> {
+    fn contend(&mut self) {
+        self.inner.contend();
+    }
+
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
         self.faults
             .seen

@@ -32,6 +32,9 @@ pub(crate) enum Access {
     Read,
     /// One transaction.
     Write,
+    /// The same over rows that no other command waits for, until it says so by [`Tx::contend`]: it may share its
+    /// transaction with others of its kind.
+    Own,
 }
 
 /// A closure on its way to a thread. It may be run again until it is answered.
@@ -104,6 +107,9 @@ where
     }
 }
 
+/// How far behind the oldest job others are looked for that may share its transaction.
+const LOOK: usize = 128;
+
 /// Jobs that wait, oldest first.
 #[derive(Default)]
 pub(crate) struct Queue {
@@ -122,6 +128,25 @@ struct State {
 impl State {
     fn is_empty(&self) -> bool {
         self.urgent.is_empty() && self.jobs.is_empty()
+    }
+
+    /// Takes up to `count` more that may share a transaction, of at most `bytes` together.
+    fn take_own(&mut self, count: usize, mut bytes: usize) -> Vec<Box<dyn Job>> {
+        let mut taken = Vec::with_capacity(count);
+        let mut at = 0;
+        while taken.len() < count
+            && at < LOOK
+            && let Some(job) = self.jobs.get(at)
+        {
+            let left = bytes.checked_sub(job.bytes());
+            if let (Access::Own, Some(left)) = (job.access(), left) {
+                bytes = left;
+                taken.extend(self.jobs.remove(at));
+            } else {
+                at += 1;
+            }
+        }
+        taken
     }
 }
 
@@ -222,6 +247,25 @@ impl Queue {
             taken.push(job);
         }
         state.bytes = state.bytes.saturating_sub(total);
+        Next::Jobs(taken)
+    }
+
+    /// Waits for the oldest job, for one of `threads` that take from here. Where it may share its transaction, it comes with this
+    /// thread's share of those that may as well, at most `count` and `bytes` together.
+    pub(super) fn take_share(&self, threads: usize, count: usize, bytes: usize) -> Next {
+        let Next::Jobs(mut taken) = self.take(1, usize::MAX, None) else {
+            return Next::Closed;
+        };
+        let Some(first) = taken.first().filter(|job| job.access() == Access::Own) else {
+            return Next::Jobs(taken);
+        };
+        let bytes = bytes.saturating_sub(first.bytes());
+        let mut state = self.lock();
+        let share = state.jobs.len().div_ceil(threads).min(count.saturating_sub(1));
+        let more = state.take_own(share, bytes);
+        let total: usize = more.iter().map(|job| job.bytes()).sum();
+        state.bytes = state.bytes.saturating_sub(total);
+        taken.extend(more);
         Next::Jobs(taken)
     }
 

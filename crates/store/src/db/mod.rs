@@ -75,8 +75,9 @@ struct Backend {
 }
 
 impl Db {
-    /// Opens `sqlite:PATH` or `postgres://…` and brings its tables to this version.
-    pub(crate) async fn open(url: &str) -> Result<Self> {
+    /// Opens `sqlite:PATH` or `postgres://…`, the latter with so many connections for commands, and brings its tables to this
+    /// version.
+    pub(crate) async fn open(url: &str, connections: u32) -> Result<Self> {
         let metrics = Metrics::default();
         let measured = metrics.clone();
         let backend = if let Some(path) = url.strip_prefix("sqlite:") {
@@ -84,7 +85,7 @@ impl Db {
             off_runtime(move || sqlite::open(&path, &measured)).await?
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             let url = url.to_owned();
-            off_runtime(move || postgres::open(&url, &measured)).await?
+            off_runtime(move || postgres::open(&url, connections.max(1) as usize, &measured)).await?
         } else {
             return Err(Error::Database(
                 "the database URL must start with sqlite: or postgres://".to_owned(),
@@ -125,9 +126,28 @@ impl Db {
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
     {
+        self.write_as(Access::Write, bytes, work).await
+    }
+
+    /// As [`write_of`](Self::write_of) for a command that writes only rows that no other waits for, as those of a new run or of one
+    /// that its worker holds, until it says otherwise by [`Tx::contend`]: under load several share a transaction. Where one
+    /// fails, each is run again by itself.
+    pub(crate) async fn write_own<T, F>(&self, bytes: usize, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
+    {
+        self.write_as(Access::Own, bytes, work).await
+    }
+
+    async fn write_as<T, F>(&self, access: Access, bytes: usize, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
+    {
         #[cfg(test)]
         let work = self.faulty(work);
-        let (job, answer) = job(Access::Write, bytes, work);
+        let (job, answer) = job(access, bytes, work);
         self.push(&self.inner.writes, job)?;
         answered(answer).await
     }

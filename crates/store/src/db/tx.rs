@@ -56,6 +56,10 @@ pub(crate) trait Tx {
     /// that fails, or does not hit the rows it has to, is the error of the whole; none after it counts.
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>>;
 
+    /// Says that what comes next takes locks that another command may hold or wait for. Where commands share a transaction,
+    /// this is the last of it: whoever has such a lock waits for no other.
+    fn contend(&mut self) {}
+
     /// Runs one statement; how many rows it changed.
     fn exec(&mut self, sql: &'static str, params: Vec<Val<'_>>) -> Result<u64> {
         let [answer] = taken(self.batch(&[Stmt::new(sql, params)])?)?;

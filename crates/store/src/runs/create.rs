@@ -17,7 +17,7 @@ impl Store {
     pub async fn create_run(&self, run: NewRun) -> Result<Created> {
         let event = status_event(RunStatus::Queued, None, run.created_at)?;
         self.db
-            .write_of(run.definition.bytes(), move |tx| create(tx, &run, &event))
+            .write_own(run.definition.bytes(), move |tx| create(tx, &run, &event))
             .await
     }
 }
@@ -34,6 +34,9 @@ pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
 // the others hang on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     let (key, labels) = (run.idempotency_key.as_deref(), &run.labels);
+    if key.is_some() {
+        tx.contend();
+    }
     let unretained = run.definition.unretained();
     let tags = (!labels.tags.is_empty())
         .then(|| serde_json::to_string(&labels.tags))

@@ -29,7 +29,7 @@ impl Store {
         // The output is also in the `result` event.
         let written = self
             .db
-            .write_of(bytes.saturating_mul(2), move |tx| end(tx, fence, &finish))
+            .write_own(bytes.saturating_mul(2), move |tx| end(tx, fence, &finish))
             .await;
         match written {
             Err(Error::Fenced) => Err(self.refusal(fence, status).await?),
@@ -97,6 +97,10 @@ pub(super) fn leave_queue(run: RunId) -> Stmt<'static> {
 
 fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     let new = finish.artifacts.as_ref().map(artifacts::Texts::new).transpose()?;
+    if new.is_some() {
+        // The contents may be those of other runs' artifacts.
+        tx.contend();
+    }
     let kept = finish
         .artifacts
         .as_ref()
@@ -150,6 +154,7 @@ pub(super) fn release_budgets(tx: &mut dyn Tx, run: RunId, row: &Row) -> Result<
     if row.int(BUDGETED)? == 0 {
         return Ok(());
     }
+    tx.contend();
     let [released] = batch(tx, &[budgets::release(run)])?;
     budgets::settle(tx, &released.rows)
 }

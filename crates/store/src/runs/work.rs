@@ -15,7 +15,12 @@ use crate::{
 impl Store {
     /// Worker: `starting` to `running`, with the events that go with it.
     pub async fn start_run(&self, fence: Fence, events: Vec<NewEvent>) -> Result<()> {
-        match self.db.write(move |tx| start(tx, fence, &events)).await {
+        let bytes = events.iter().map(|event| event.data.len()).sum();
+        match self
+            .db
+            .write_own(bytes, move |tx| start(tx, fence, &events))
+            .await
+        {
             Err(Error::Fenced) => Err(self.refusal(fence, RunStatus::Running).await?),
             outcome => outcome,
         }
@@ -28,7 +33,7 @@ impl Store {
         let events: usize = new.events.iter().map(|event| event.data.len()).sum();
         let entries: usize = new.journal.data.iter().map(String::len).sum();
         self.db
-            .write_of(events.saturating_add(entries), move |tx| append(tx, fence, &new))
+            .write_own(events.saturating_add(entries), move |tx| append(tx, fence, &new))
             .await
     }
 }

@@ -264,7 +264,7 @@ async fn two_nodes_that_open_an_empty_database_migrate_it_once() {
 }
 
 /// Holds up `threads` of the store until the senders go; the commands that do.
-async fn hold_up(
+pub(super) async fn hold_up(
     store: &Store,
     threads: usize,
 ) -> (Vec<mpsc::Sender<()>>, Vec<impl Future<Output = Result<()>>>) {
@@ -317,7 +317,7 @@ async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
 async fn a_heartbeat_does_not_wait_for_commands_that_hold_every_connection() {
     let fixture = super::fixture::Fixture::postgres().await;
     let node = fixture.node().await;
-    let (release, held_up) = hold_up(&fixture.store, 8).await;
+    let (release, held_up) = hold_up(&fixture.store, crate::CONNECTIONS as usize).await;
     fixture.store.heartbeat(node, fixture.now()).await.unwrap();
     drop(release);
     join_all(held_up).await;

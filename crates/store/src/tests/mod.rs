@@ -14,6 +14,7 @@ mod create;
 mod deliveries;
 mod files;
 mod fixture;
+mod groups;
 mod keys;
 mod migrations;
 mod model;

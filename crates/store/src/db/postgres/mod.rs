@@ -20,25 +20,22 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Threads, each with its connection. One more is for urgent jobs, so that they do not wait for a lock behind others;
-/// one for the channel between nodes, where it is opened.
-const CONNECTIONS: usize = 8;
-
 /// The advisory lock under which migrations run, across all nodes of the database.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
 
 /// The oldest server this was tested for, as `server_version_num`.
 const OLDEST_SERVER: i64 = 140_000;
 
-/// Connects, migrates and starts the threads; each connects at its first job.
-pub(super) fn open(url: &str, metrics: &Metrics) -> Result<Backend> {
+/// Connects, migrates and starts `connections` threads; each connects at its first job. One more is for urgent jobs, so that
+/// they do not wait for a lock behind others; one for the channel between nodes, where it is opened.
+pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<Backend> {
     let link = Link::new(url)?;
     apply_migrations(&link)?;
     let (queue, urgent) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
-    let mut threads = Vec::with_capacity(1 + CONNECTIONS);
-    for number in 0..=CONNECTIONS {
+    let mut threads = Vec::with_capacity(1 + connections);
+    for number in 0..=connections {
         let worker = worker::Worker::new(
             link.clone(),
             metrics.clone(),
@@ -47,7 +44,7 @@ pub(super) fn open(url: &str, metrics: &Metrics) -> Result<Backend> {
         )?;
         let queue = Arc::clone(if number == 0 { &urgent } else { &queue });
         threads.push(spawn(&format!("store-{number}"), move || {
-            worker.run(&queue);
+            worker.run(&queue, connections);
         })?);
     }
     Ok(Backend {

@@ -216,6 +216,8 @@ pub(super) struct Pipeline<'a> {
     begin: bool,
     /// Whether a transaction may be open on the server.
     pub(super) open: bool,
+    /// Whether the transaction takes locks that others wait for.
+    pub(super) contends: bool,
     /// What went wrong below the statements.
     pub(super) trouble: Option<Trouble>,
 }
@@ -236,6 +238,7 @@ impl<'a> Pipeline<'a> {
             runtime,
             begin: false,
             open: false,
+            contends: false,
             trouble: None,
         }
     }
@@ -248,6 +251,10 @@ impl<'a> Pipeline<'a> {
 }
 
 impl Tx for Pipeline<'_> {
+    fn contend(&mut self) {
+        self.contends = true;
+    }
+
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
         if let Some(trouble) = &self.trouble {
             return Err(trouble.error.clone());
@@ -290,6 +297,11 @@ pub(super) enum TroubleKind {
 }
 
 impl Trouble {
+    /// Whether another try may help.
+    pub(super) fn may_pass(&self) -> bool {
+        self.kind != TroubleKind::Refused
+    }
+
     fn silent() -> Self {
         Self {
             error: Error::Unavailable("the database does not answer".to_owned()),

@@ -1,7 +1,11 @@
 //! A thread with its connection: takes a job, runs it, commits, answers; connects again where the connection went.
+//!
+//! Under load it takes several jobs that write rows of their own alone, and runs them in one transaction. Where one fails, each is
+//! run again by itself. No answer goes out before the commit.
 
 use std::{
     hash::{BuildHasher, RandomState},
+    slice,
     time::{Duration, Instant},
 };
 
@@ -19,6 +23,23 @@ use crate::{
 
 /// How often a job is run that meets deadlocks or loses its connection before the commit.
 const TRIES: u32 = 5;
+
+/// Jobs of one commit.
+const GROUP: usize = 16;
+
+/// About how many bytes they may write together, so that a small job does not wait for many large ones.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// What became of jobs that were run together.
+enum Ran {
+    Done,
+    /// Rolled back, as one of them failed with this.
+    Refused(Error),
+    /// Not done, for what the database says.
+    Troubled(Trouble),
+    /// The answer to all of them: nothing could be tried, or nobody knows whether it was done.
+    Over(Error),
+}
 
 /// The thread's own.
 pub(super) struct Worker {
@@ -46,94 +67,113 @@ impl Worker {
         })
     }
 
-    /// The life of the thread.
-    pub(super) fn run(mut self, queue: &Queue) {
+    /// The life of the thread, one of so many.
+    pub(super) fn run(mut self, queue: &Queue, threads: usize) {
         let metrics = self.metrics.clone();
-        while let Next::Jobs(jobs) = queue.take(1, usize::MAX, None) {
+        while let Next::Jobs(mut jobs) = queue.take_share(threads, GROUP, GROUP_BYTES) {
             let _busy = metrics.took(&jobs);
-            for mut job in jobs {
-                let outcome = self.one(job.as_mut());
-                job.answer(outcome);
+            while !jobs.is_empty() {
+                self.some(&mut jobs);
             }
         }
     }
 
-    fn one(&mut self, job: &mut dyn Job) -> Result<()> {
-        let mut tries = 1;
+    /// Runs the first of the jobs, or several in one transaction, and answers them.
+    fn some(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
+        let (count, ran) = self.once(jobs);
+        let is_shared = count > 1;
+        for mut job in jobs.drain(..count) {
+            let outcome = match &ran {
+                Ran::Done => Ok(()),
+                // Whichever of them it was for does not spoil it for the others.
+                Ran::Refused(_) | Ran::Troubled(_) if is_shared => self.one(&mut job, 1),
+                Ran::Troubled(trouble) if trouble.may_pass() => self.one(&mut job, 2),
+                Ran::Over(error) | Ran::Refused(error) | Ran::Troubled(Trouble { error, .. }) => {
+                    Err(error.clone())
+                }
+            };
+            job.answer(outcome);
+        }
+    }
+
+    /// Runs a job by itself, until it has gone through or another try cannot help. `tries` counts the one to come.
+    fn one(&mut self, job: &mut Box<dyn Job>, mut tries: u32) -> Result<()> {
         loop {
-            match self.once(job)? {
-                Ok(()) => return Ok(()),
-                Err(trouble) => {
-                    if tries == TRIES || trouble.kind == TroubleKind::Refused {
-                        return Err(trouble.error);
-                    }
-                    tries += 1;
-                    self.metrics.retried();
-                    std::thread::sleep(pause(tries));
+            if tries > 1 {
+                self.metrics.retried();
+                std::thread::sleep(pause(tries));
+            }
+            match self.once(slice::from_mut(job)).1 {
+                Ran::Done => return Ok(()),
+                Ran::Troubled(trouble) if tries < TRIES && trouble.may_pass() => tries += 1,
+                Ran::Refused(error) | Ran::Over(error) | Ran::Troubled(Trouble { error, .. }) => {
+                    return Err(error);
                 }
             }
         }
     }
 
-    /// Runs the job once. The outer error is final; the inner one says whether another try may help.
-    fn once(&mut self, job: &mut dyn Job) -> Result<std::result::Result<(), Trouble>> {
+    /// Runs jobs once in one transaction, up to one that fails or contends. How many were run, and what became of them.
+    fn once(&mut self, jobs: &mut [Box<dyn Job>]) -> (usize, Ran) {
         let mut session = match self.session.take() {
             Some(session) if session.is_open(&self.runtime) => session,
-            Some(_) | None => self.link.connect(&self.runtime)?,
+            Some(_) | None => match self.link.connect(&self.runtime) {
+                Ok(session) => session,
+                Err(error) => return (jobs.len(), Ran::Over(error)),
+            },
         };
-        let mut pipeline = match job.access() {
-            Access::Read => Pipeline::reader(&mut session, &self.runtime),
-            Access::Write => Pipeline::writer(&mut session, &self.runtime),
+        let mut pipeline = match jobs.first().map(|job| job.access()) {
+            Some(Access::Write | Access::Own) => Pipeline::writer(&mut session, &self.runtime),
+            Some(Access::Read) | None => Pipeline::reader(&mut session, &self.runtime),
         };
-        let outcome = job.run(&mut pipeline);
-        let (open, trouble) = (pipeline.open, pipeline.trouble.take());
-        // A command that goes on after a failed statement has failed all the same.
-        let outcome = match (&trouble, outcome) {
-            (Some(trouble), _) => Err(trouble.error.clone()),
-            (None, outcome) => outcome,
-        };
-        if trouble
-            .as_ref()
-            .is_some_and(|trouble| trouble.kind == TroubleKind::Lost)
-        {
-            // The server rolls back what it was told.
-            return trouble.map_or(outcome.map(Ok), |trouble| Ok(Err(trouble)));
-        }
-        if !open {
-            self.session = Some(session);
-            return trouble.map_or(outcome.map(Ok), |trouble| Ok(Err(trouble)));
-        }
-        match outcome {
-            Ok(()) => self.commit(session),
-            Err(error) => {
-                if session.end(&self.runtime, "ROLLBACK").is_ok() {
-                    self.session = Some(session);
-                }
-                trouble.map_or(Err(error), |trouble| Ok(Err(trouble)))
+        let (mut count, mut outcome) = (0, Ok(()));
+        for job in jobs {
+            count += 1;
+            outcome = job.run(&mut pipeline);
+            if outcome.is_err() || pipeline.trouble.is_some() || pipeline.contends {
+                break;
             }
         }
+        let (open, trouble) = (pipeline.open, pipeline.trouble.take());
+        let ran = match (trouble, outcome) {
+            // The server rolls back what it was told.
+            (Some(trouble), _) if trouble.kind == TroubleKind::Lost => Ran::Troubled(trouble),
+            (None, Ok(())) if open => self.commit(session, count),
+            (trouble, outcome) => {
+                if !open || session.end(&self.runtime, "ROLLBACK").is_ok() {
+                    self.session = Some(session);
+                }
+                match (trouble, outcome) {
+                    // A command that goes on after a failed statement has failed all the same.
+                    (Some(trouble), _) => Ran::Troubled(trouble),
+                    (None, Err(error)) => Ran::Refused(error),
+                    (None, Ok(())) => Ran::Done,
+                }
+            }
+        };
+        (count, ran)
     }
 
-    fn commit(&mut self, mut session: Session) -> Result<std::result::Result<(), Trouble>> {
+    fn commit(&mut self, mut session: Session, jobs: usize) -> Ran {
         #[cfg(test)]
         if let Err(error) = self.faults.at_commit() {
             if session.end(&self.runtime, "ROLLBACK").is_ok() {
                 self.session = Some(session);
             }
-            return Err(error);
+            return Ran::Over(error);
         }
         let began = Instant::now();
         match session.end(&self.runtime, "COMMIT") {
             Ok(()) => {
-                self.metrics.committed(1, began.elapsed());
+                self.metrics.committed(jobs, began.elapsed());
                 self.session = Some(session);
-                Ok(Ok(()))
+                Ran::Done
             }
             // Nobody knows whether it was done: the caller has to look.
-            Err(trouble) if trouble.kind == TroubleKind::Lost => Err(Error::Unavailable(
+            Err(trouble) if trouble.kind == TroubleKind::Lost => Ran::Over(Error::Unavailable(
                 "the connection was lost during the commit".to_owned(),
             )),
-            Err(trouble) => Ok(Err(trouble)),
+            Err(trouble) => Ran::Troubled(trouble),
         }
     }
 }

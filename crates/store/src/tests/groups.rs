@@ -1,0 +1,114 @@
+//! Commands that write rows of their own alone share a transaction under load on `PostgreSQL`; what one of them does
+//! is no other's concern.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::{join, join_all};
+
+use super::{backend::hold_up, both, fixture::Fixture};
+use crate::{
+    Error, Result,
+    db::{Tx, vals},
+};
+
+const THREADS: usize = crate::CONNECTIONS as usize;
+
+/// A row of its own; `turn` tells later what kind it is of, and `xmin` which transaction has added it.
+fn add(tx: &mut dyn Tx, number: i64, turn: i64) -> Result<()> {
+    tx.exec(
+        "INSERT INTO dispatch (id, turn, last_org) VALUES ($1, $2, '')",
+        vals![10 + number, turn],
+    )
+    .map(drop)
+}
+
+const ADDED: &str = "SELECT COUNT(*) FROM dispatch WHERE id >= 10";
+const TRANSACTIONS: &str = "SELECT COUNT(DISTINCT CAST(xmin AS TEXT)) FROM dispatch WHERE id >= 10";
+
+/// Runs `command` for each of these numbers, all of which come while no thread is free.
+async fn all_at_once<C>(fixture: &Fixture, count: i64, bytes: usize, command: C) -> Vec<Result<()>>
+where
+    C: Fn(&mut dyn Tx, i64) -> Result<()> + Clone + Send + 'static,
+{
+    let (release, held_up) = hold_up(&fixture.store, THREADS).await;
+    let commands = join_all((0..count).map(|number| {
+        let command = command.clone();
+        fixture.store.db.write_own(bytes, move |tx| command(tx, number))
+    }));
+    // Polled in this order: all are sent before the threads are free.
+    let (outcomes, _) = join(commands, join(async { drop(release) }, join_all(held_up))).await;
+    outcomes
+}
+
+both! {
+    async fn one_that_fails_does_not_take_those_with_it_that_share_its_transaction(fixture: &Fixture) {
+        let commands = (0..200_i64).map(|number| fixture.store.db.write_own(0, move |tx| {
+            add(tx, number, 0)?;
+            if number % 7 == 0 { Err(Error::Conflict("on purpose")) } else { Ok(()) }
+        }));
+        for (number, outcome) in join_all(commands).await.into_iter().enumerate() {
+            let expected = if number % 7 == 0 { Err(Error::Conflict("on purpose")) } else { Ok(()) };
+            assert_eq!(outcome, expected);
+        }
+        assert_eq!(fixture.count(ADDED).await, 171);
+    }
+}
+
+#[tokio::test]
+async fn commands_that_wait_share_a_transaction() {
+    let fixture = Fixture::postgres().await;
+    let outcomes = all_at_once(&fixture, 64, 0, |tx, number| add(tx, number, 0)).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert_eq!(fixture.count(ADDED).await, 64);
+    let transactions = fixture.count(TRANSACTIONS).await;
+    assert!(transactions <= 32, "{transactions}");
+}
+
+#[tokio::test]
+async fn large_commands_have_a_transaction_each() {
+    let fixture = Fixture::postgres().await;
+    let outcomes = all_at_once(&fixture, 32, 600 << 10, |tx, number| add(tx, number, 0)).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert_eq!(fixture.count(TRANSACTIONS).await, 32);
+}
+
+#[tokio::test]
+async fn one_that_takes_locks_of_others_is_the_last_of_its_transaction() {
+    let fixture = Fixture::postgres().await;
+    let outcomes = all_at_once(&fixture, 64, 0, |tx, number| {
+        let contends = number % 4 == 0;
+        if contends {
+            tx.contend();
+        }
+        // In the order in which they come.
+        add(tx, number, i64::from(contends))
+    })
+    .await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    let followed = "SELECT COUNT(*) FROM dispatch a JOIN dispatch b \
+        ON CAST(a.xmin AS TEXT) = CAST(b.xmin AS TEXT) AND CAST(a.cmin AS TEXT)::bigint < CAST(b.cmin AS TEXT)::bigint \
+        WHERE a.turn = 1 AND a.id >= 10 AND b.id >= 10";
+    assert_eq!(fixture.count(followed).await, 0);
+    let transactions = fixture.count(TRANSACTIONS).await;
+    assert!((16..64).contains(&transactions), "{transactions}");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_lost_among_several_loses_none_of_them() {
+    static LOST: AtomicBool = AtomicBool::new(false);
+    let fixture = Fixture::postgres().await;
+    let outcomes = all_at_once(&fixture, 64, 0, |tx, number| {
+        add(tx, number, 0)?;
+        if number == 20 && !LOST.swap(true, Ordering::SeqCst) {
+            tx.query_all(
+                "SELECT CAST(pg_terminate_backend(pg_backend_pid()) AS TEXT)",
+                vals![],
+            )?;
+        }
+        Ok(())
+    })
+    .await;
+    assert!(LOST.load(Ordering::SeqCst));
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert_eq!(fixture.count(ADDED).await, 64);
+}
