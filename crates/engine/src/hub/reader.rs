@@ -69,10 +69,12 @@ impl Reader {
             first: None,
             state: State::Following,
         };
-        // Events that are here already need not come from the store.
-        let limit = match reader.live.tail().after(after) {
-            Next::Events { .. } => 0,
-            Next::InStep | Next::Behind => PAGE,
+        // Events that are here already, or that another reader is about to bring, need not come from the store.
+        let live = Arc::clone(&reader.live);
+        let alone = live.reading.try_lock();
+        let limit = match live.tail().after(after) {
+            Next::InStep | Next::Behind if alone.is_ok() => PAGE,
+            Next::InStep | Next::Behind | Next::Events { .. } => 0,
         };
         let followed = reader.hub.records.follow(org, run, after, limit).await?;
         reader.position = after.min(followed.progress.last_event);
@@ -163,7 +165,7 @@ impl Reader {
         let read = self.go_on(followed, alone.is_some())?;
         drop(alone);
         // Where more was known than the store shows, the end was handed out already, or nothing is there yet.
-        if !is_more && self.state == State::Following {
+        if read.is_none() && !is_more && self.state == State::Following {
             self.hint().await;
         }
         Ok(read)

@@ -10,6 +10,9 @@ use super::frames;
 /// Serialized events kept per followed run, in bytes.
 const TAIL_BYTES: usize = 256 * 1024;
 
+/// The last events and `done` are joined up to this size, in bytes.
+const JOINED_BYTES: usize = 64 * 1024;
+
 /// Events that were committed together.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
@@ -70,9 +73,10 @@ impl Chunk {
         })
     }
 
-    /// With the `done` message behind the last event of the run, so that a reader takes both at once.
+    /// With the `done` message behind the last event of the run, so that a reader takes both at once; not where they are
+    /// large, as each holds the output.
     pub(super) fn with_done(mut self, done: &Bytes) -> Self {
-        if self.end == End::Final {
+        if self.end == End::Final && self.frames.len() + done.len() <= JOINED_BYTES {
             self.frames = [self.frames.as_ref(), done].concat().into();
             self.end = End::Done;
         }

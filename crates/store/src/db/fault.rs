@@ -27,6 +27,7 @@ pub(crate) struct Faults {
     commit: AtomicBool,
     seen: Mutex<BTreeSet<&'static str>>,
     pause: Mutex<Option<Pause>>,
+    contended: AtomicBool,
 }
 
 /// A stop within a batch.
@@ -69,6 +70,11 @@ impl Faults {
     pub(crate) fn disarm(&self) -> bool {
         let statement = self.statement.swap(0, Ordering::SeqCst) > 0;
         self.commit.swap(false, Ordering::SeqCst) || statement
+    }
+
+    /// Whether a command has said that it contends, since this was asked last.
+    pub(crate) fn contended(&self) -> bool {
+        self.contended.swap(false, Ordering::SeqCst)
     }
 
     /// Every statement that was run so far.
@@ -114,6 +120,7 @@ impl<'a> FaultyTx<'a> {
 
 impl Tx for FaultyTx<'_> {
     fn contend(&mut self) {
+        self.faults.contended.store(true, Ordering::SeqCst);
         self.inner.contend();
     }
 

@@ -32,8 +32,8 @@ pub(crate) enum Access {
     Read,
     /// One transaction.
     Write,
-    /// The same over rows that no other command waits for, until it says so by [`Tx::contend`]: it may share its
-    /// transaction with others of its kind.
+    /// The same over rows that hardly any other command wants, until it says otherwise by [`Tx::contend`]: it may share
+    /// its transaction with others of its kind.
     Own,
 }
 
@@ -261,7 +261,9 @@ impl Queue {
         };
         let bytes = bytes.saturating_sub(first.bytes());
         let mut state = self.lock();
-        let share = state.jobs.len().div_ceil(threads).min(count.saturating_sub(1));
+        let alike = state.jobs.iter().take(LOOK);
+        let alike = alike.filter(|job| job.access() == Access::Own).count();
+        let share = (alike / threads).min(count.saturating_sub(1));
         let more = state.take_own(share, bytes);
         let total: usize = more.iter().map(|job| job.bytes()).sum();
         state.bytes = state.bytes.saturating_sub(total);

@@ -129,9 +129,9 @@ impl Db {
         self.write_as(Access::Write, bytes, work).await
     }
 
-    /// As [`write_of`](Self::write_of) for a command that writes only rows that no other waits for, as those of a new run or of one
-    /// that its worker holds, until it says otherwise by [`Tx::contend`]: under load several share a transaction. Where one
-    /// fails, each is run again by itself.
+    /// As [`write_of`](Self::write_of) for a command that writes only rows that hardly any other wants, as those of a new run or of
+    /// one that its worker holds, until it says otherwise by [`Tx::contend`]: under load several share a transaction. Where one
+    /// fails, the others are run again.
     pub(crate) async fn write_own<T, F>(&self, bytes: usize, work: F) -> Result<T>
     where
         T: Send + 'static,

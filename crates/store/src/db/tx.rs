@@ -56,8 +56,8 @@ pub(crate) trait Tx {
     /// that fails, or does not hit the rows it has to, is the error of the whole; none after it counts.
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>>;
 
-    /// Says that what comes next takes locks that another command may hold or wait for. Where commands share a transaction,
-    /// this is the last of it: whoever has such a lock waits for no other.
+    /// Says, before it does, that the command takes locks that others often want. Where commands share a transaction, it is
+    /// the last of it: whoever has such a lock does not go on to the rows of another command.
     fn contend(&mut self) {}
 
     /// Runs one statement; how many rows it changed.

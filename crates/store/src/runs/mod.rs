@@ -1,7 +1,6 @@
 //! Runs: one file per command, and what they share.
 //!
-//! Locks are always taken in the order dispatch, node, queue, run, event, journal, so that two commands never wait for
-//! each other.
+//! A command takes locks in the order dispatch, node, queue, run, event, journal, so that two never wait for each other.
 
 pub(crate) mod artifacts;
 mod cancel;

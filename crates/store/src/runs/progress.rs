@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Store,
     db::{Stmt, Tx, batch, vals},
-    types::{Error, Followed, Progress, Result},
+    types::{Error, EventRow, Followed, Progress, Result},
 };
 
 /// Columns of [`run_columns`].
@@ -75,19 +75,23 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
     if row.int(RETENTION)? != 0 {
         return Err(Error::Unretained);
     }
-    let progress = Progress {
-        status: row.parse(STATUS)?,
-        last_event: row.int(LAST_EVENT)?,
+    let (status, last_event): (RunStatus, _) = (row.parse(STATUS)?, row.int(LAST_EVENT)?);
+    let is_last = status.is_final() && last_event <= reach;
+    // Who asks for what comes after more than there is gets nothing of what has come since.
+    let events: Vec<EventRow> = if after <= last_event {
+        events.rows.iter().map(event_from).collect::<Result<_>>()?
+    } else {
+        Vec::new()
     };
-    let is_last = progress.status.is_final() && progress.last_event <= reach;
     Ok(Followed {
-        progress,
-        // Who asks for what comes after more than there is gets nothing of what has come since.
-        events: if after <= progress.last_event {
-            events.rows.iter().map(event_from).collect::<Result<_>>()?
-        } else {
-            Vec::new()
+        progress: Progress {
+            status,
+            // What has come since the run was read counts.
+            last_event: events
+                .last()
+                .map_or(last_event, |event| last_event.max(event.seq)),
         },
+        events,
         run: is_last.then(|| run_with_output(row)).transpose()?,
     })
 }

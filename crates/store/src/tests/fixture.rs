@@ -35,6 +35,11 @@ impl Fixture {
         Self::on(TestDatabase::postgres().await.expect("a database")).await
     }
 
+    /// Where the database is, for another store on it.
+    pub(super) fn url(&self) -> &str {
+        self.database.url()
+    }
+
     async fn on(database: TestDatabase) -> Self {
         Self {
             store: Store::open(database.url()).await.expect("the store opens"),

@@ -1,14 +1,18 @@
-//! Commands that write rows of their own alone share a transaction under load on `PostgreSQL`; what one of them does
-//! is no other's concern.
+//! Commands that write rows of their own alone share a transaction under load on `PostgreSQL`; what becomes of one is no
+//! other's concern.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 use futures_util::future::{join, join_all};
+use sortie_api::{BudgetScope, Micros};
 
 use super::{backend::hold_up, both, fixture::Fixture};
 use crate::{
-    Error, Result,
-    db::{Tx, vals},
+    Error, NewRun, Result,
+    db::{Stmt, Tx, vals},
 };
 
 const THREADS: usize = crate::CONNECTIONS as usize;
@@ -52,6 +56,100 @@ both! {
         }
         assert_eq!(fixture.count(ADDED).await, 171);
     }
+
+    async fn who_takes_locks_that_others_often_want_says_so(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let store = &fixture.store;
+        let contended = || store.db.faults().contended();
+        store.create_run(fixture.new_run(org)).await.unwrap();
+        let plain = fixture.claim(node, 1).await.remove(0).fence;
+        contended();
+        store.start_run(plain, Vec::new()).await.unwrap();
+        fixture.append(plain, vec![fixture.message("a")], Micros::ZERO).await.unwrap();
+        assert!(!contended());
+
+        let key = Some("once".to_owned());
+        store.create_run(NewRun { idempotency_key: key, ..fixture.new_run(org) }).await.unwrap();
+        assert!(contended());
+        fixture.claim(node, 1).await;
+
+        let fence = fixture.running(org, node).await;
+        let finish = fixture.with_artifacts(org, &[("a.txt", 1)]).await;
+        contended();
+        store.finish_run(fence, finish).await.unwrap();
+        assert!(contended());
+
+        let fence = fixture.running(org, node).await;
+        contended();
+        store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        assert!(!contended());
+
+        fixture.budget(org, &BudgetScope::Organization, 100_000_000).await;
+        contended();
+        let fence = fixture.running(org, node).await;
+        assert!(contended());
+        store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        assert!(contended());
+    }
+}
+
+#[tokio::test]
+async fn several_give_up_early_where_they_would_wait_for_a_lock() {
+    let fixture = Fixture::postgres().await;
+    let limits = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&limits);
+    let outcomes = all_at_once(&fixture, 64, 0, move |tx, number| {
+        add(tx, number, 0)?;
+        let row = tx.query_one("SELECT current_setting('lock_timeout')", vals![])?;
+        seen.lock().unwrap().push(row.text(0)?.to_owned());
+        Ok(())
+    })
+    .await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    let early = |limits: &[String]| limits.iter().filter(|limit| *limit == "50ms").count();
+    assert!(early(&limits.lock().unwrap()) > 32);
+    // What was said for one transaction does not outlast it.
+    let alone = fixture.store.db.write_own(0, |tx| {
+        let row = tx.query_one("SELECT current_setting('lock_timeout')", vals![])?;
+        row.text(0).map(str::to_owned)
+    });
+    assert_eq!(alone.await.unwrap(), "4s");
+}
+
+#[tokio::test]
+async fn those_that_cannot_have_a_lock_together_are_done_one_by_one() {
+    let fixture = Fixture::postgres().await;
+    let other = crate::Store::open(fixture.url()).await.unwrap();
+    fixture.store.db.write(|tx| add(tx, -1, 0)).await.unwrap();
+    let (reached, go_on) = other.db.faults().pause(1);
+    let change = "UPDATE dispatch SET turn = turn + 1 WHERE id = 9";
+    let holds = other.db.write(move |tx| {
+        tx.batch(&[Stmt::new(change, vals![]), Stmt::new("SELECT 1", vals![])])
+            .map(drop)
+    });
+    let (held, outcomes) = join(holds, async {
+        reached.await.unwrap();
+        let commands = all_at_once(&fixture, 32, 0, move |tx, number| {
+            add(tx, number, 0)?;
+            if number == 20 {
+                tx.exec(change, vals![]).map(drop)
+            } else {
+                Ok(())
+            }
+        });
+        let release = async {
+            // All others are done without the one that waits, which has the patience of a command by itself.
+            while fixture.count(ADDED).await < 31 {
+                tokio::task::yield_now().await;
+            }
+            go_on.send(()).unwrap();
+        };
+        join(commands, release).await.0
+    })
+    .await;
+    held.unwrap();
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert_eq!(fixture.count("SELECT turn FROM dispatch WHERE id = 9").await, 2);
 }
 
 #[tokio::test]

@@ -91,15 +91,14 @@ impl Session {
         Ok(())
     }
 
-    /// Sends `statements`, after BEGIN where asked for, and takes the answers: one round trip where all are prepared.
-    async fn send(&mut self, begin: bool, statements: &[Stmt<'_>]) -> Driver<Vec<Driver<Answer>>> {
+    /// Sends `statements`, after `begin` where there is one, and takes the answers: one round trip where all are prepared.
+    async fn send(&mut self, begin: Option<&str>, statements: &[Stmt<'_>]) -> Driver<Vec<Driver<Answer>>> {
         self.prepare(statements).await?;
         let client = &self.client;
         let mut opening = Box::pin(maybe_done(async {
-            if begin {
-                client.batch_execute("BEGIN").await
-            } else {
-                Ok(())
+            match begin {
+                Some(begin) => client.batch_execute(begin).await,
+                None => Ok(()),
             }
         }));
         // A request is sent when its future is first polled: this is what puts them in order.
@@ -212,8 +211,8 @@ impl ToSql for Param<'_> {
 pub(super) struct Pipeline<'a> {
     session: &'a mut Session,
     runtime: &'a Runtime,
-    /// Whether the next batch has to begin the transaction.
-    begin: bool,
+    /// What the next batch has to begin the transaction with.
+    begin: Option<&'static str>,
     /// Whether a transaction may be open on the server.
     pub(super) open: bool,
     /// Whether the transaction takes locks that others wait for.
@@ -226,7 +225,15 @@ impl<'a> Pipeline<'a> {
     /// Statements in a transaction.
     pub(super) fn writer(session: &'a mut Session, runtime: &'a Runtime) -> Self {
         Self {
-            begin: true,
+            begin: Some("BEGIN"),
+            ..Self::reader(session, runtime)
+        }
+    }
+
+    /// Statements of several jobs in a transaction. It waits for a lock as long as for another's commit, and then fails.
+    pub(super) fn group(session: &'a mut Session, runtime: &'a Runtime) -> Self {
+        Self {
+            begin: Some("BEGIN; SET LOCAL lock_timeout = '50ms'"),
             ..Self::reader(session, runtime)
         }
     }
@@ -236,7 +243,7 @@ impl<'a> Pipeline<'a> {
         Self {
             session,
             runtime,
-            begin: false,
+            begin: None,
             open: false,
             contends: false,
             trouble: None,
@@ -259,8 +266,8 @@ impl Tx for Pipeline<'_> {
         if let Some(trouble) = &self.trouble {
             return Err(trouble.error.clone());
         }
-        let begin = std::mem::take(&mut self.begin);
-        self.open |= begin;
+        let begin = self.begin.take();
+        self.open |= begin.is_some();
         let sent = self
             .runtime
             .block_on(async { tokio::time::timeout(ROUND_TRIP, self.session.send(begin, statements)).await });

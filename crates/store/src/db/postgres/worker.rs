@@ -1,7 +1,9 @@
 //! A thread with its connection: takes a job, runs it, commits, answers; connects again where the connection went.
 //!
-//! Under load it takes several jobs that write rows of their own alone, and runs them in one transaction. Where one fails, each is
-//! run again by itself. No answer goes out before the commit.
+//! Under load it takes several jobs that write rows of their own alone, and runs them in one transaction. One that is refused is
+//! answered, one that the database fails is kept for later, to be run by itself, and the others are run again. No answer goes out
+//! before the commit. A transaction of several does not wait long for a lock: its rows are in no order, so that it may
+//! be in a circle with a command that locks many, and what it has locked is not to wait for strangers.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -33,12 +35,12 @@ const GROUP_BYTES: usize = 1 << 20;
 /// What became of jobs that were run together.
 enum Ran {
     Done,
-    /// Rolled back, as one of them failed with this.
+    /// Rolled back, as the last of them failed with this.
     Refused(Error),
     /// Not done, for what the database says.
     Troubled(Trouble),
     /// The answer to all of them: nothing could be tried, or nobody knows whether it was done.
-    Over(Error),
+    Final(Error),
 }
 
 /// The thread's own.
@@ -72,41 +74,50 @@ impl Worker {
         let metrics = self.metrics.clone();
         while let Next::Jobs(mut jobs) = queue.take_share(threads, GROUP, GROUP_BYTES) {
             let _busy = metrics.took(&jobs);
+            let mut failed = Vec::new();
             while !jobs.is_empty() {
-                self.some(&mut jobs);
+                self.some(&mut jobs, &mut failed);
+            }
+            // After all others, as it may wait for a lock.
+            for mut job in failed {
+                let outcome = self.one(&mut job);
+                job.answer(outcome);
             }
         }
     }
 
-    /// Runs the first of the jobs, or several in one transaction, and answers them.
-    fn some(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
+    /// Runs the first of the jobs, or several in one transaction. Takes those out that are answered, or one that is to be
+    /// tried again by itself; the others go on without it.
+    fn some(&mut self, jobs: &mut Vec<Box<dyn Job>>, failed: &mut Vec<Box<dyn Job>>) {
         let (count, ran) = self.once(jobs);
-        let is_shared = count > 1;
-        for mut job in jobs.drain(..count) {
-            let outcome = match &ran {
-                Ran::Done => Ok(()),
-                // Whichever of them it was for does not spoil it for the others.
-                Ran::Refused(_) | Ran::Troubled(_) if is_shared => self.one(&mut job, 1),
-                Ran::Troubled(trouble) if trouble.may_pass() => self.one(&mut job, 2),
-                Ran::Over(error) | Ran::Refused(error) | Ran::Troubled(Trouble { error, .. }) => {
-                    Err(error.clone())
-                }
-            };
-            job.answer(outcome);
+        let outcome = match ran {
+            Ran::Done => Ok(()),
+            Ran::Final(error) => Err(error),
+            Ran::Troubled(trouble) if count > 1 || trouble.may_pass() => {
+                failed.push(jobs.remove(count - 1));
+                return;
+            }
+            Ran::Refused(error) | Ran::Troubled(Trouble { error, .. }) => {
+                jobs.remove(count - 1).answer(Err(error));
+                return;
+            }
+        };
+        for job in jobs.drain(..count) {
+            job.answer(outcome.clone());
         }
     }
 
-    /// Runs a job by itself, until it has gone through or another try cannot help. `tries` counts the one to come.
-    fn one(&mut self, job: &mut Box<dyn Job>, mut tries: u32) -> Result<()> {
+    /// Runs a job again by itself, until it has gone through or another try cannot help.
+    fn one(&mut self, job: &mut Box<dyn Job>) -> Result<()> {
+        let mut tries = 1;
         loop {
-            if tries > 1 {
-                self.metrics.retried();
-                std::thread::sleep(pause(tries));
-            }
+            tries += 1;
+            self.metrics.retried();
+            std::thread::sleep(pause(tries));
             match self.once(slice::from_mut(job)).1 {
                 Ran::Done => return Ok(()),
-                Ran::Troubled(trouble) if tries < TRIES && trouble.may_pass() => tries += 1,
-                Ran::Refused(error) | Ran::Over(error) | Ran::Troubled(Trouble { error, .. }) => {
+                Ran::Troubled(trouble) if tries < TRIES && trouble.may_pass() => {}
+                Ran::Refused(error) | Ran::Final(error) | Ran::Troubled(Trouble { error, .. }) => {
                     return Err(error);
                 }
             }
@@ -119,10 +130,13 @@ impl Worker {
             Some(session) if session.is_open(&self.runtime) => session,
             Some(_) | None => match self.link.connect(&self.runtime) {
                 Ok(session) => session,
-                Err(error) => return (jobs.len(), Ran::Over(error)),
+                Err(error) => return (jobs.len(), Ran::Final(error)),
             },
         };
         let mut pipeline = match jobs.first().map(|job| job.access()) {
+            Some(Access::Write | Access::Own) if jobs.len() > 1 => {
+                Pipeline::group(&mut session, &self.runtime)
+            }
             Some(Access::Write | Access::Own) => Pipeline::writer(&mut session, &self.runtime),
             Some(Access::Read) | None => Pipeline::reader(&mut session, &self.runtime),
         };
@@ -160,7 +174,7 @@ impl Worker {
             if session.end(&self.runtime, "ROLLBACK").is_ok() {
                 self.session = Some(session);
             }
-            return Ran::Over(error);
+            return Ran::Final(error);
         }
         let began = Instant::now();
         match session.end(&self.runtime, "COMMIT") {
@@ -170,7 +184,7 @@ impl Worker {
                 Ran::Done
             }
             // Nobody knows whether it was done: the caller has to look.
-            Err(trouble) if trouble.kind == TroubleKind::Lost => Ran::Over(Error::Unavailable(
+            Err(trouble) if trouble.kind == TroubleKind::Lost => Ran::Final(Error::Unavailable(
                 "the connection was lost during the commit".to_owned(),
             )),
             Err(trouble) => Ran::Troubled(trouble),
