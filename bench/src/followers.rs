@@ -163,7 +163,10 @@ impl Followers {
     /// How long after its run's `finished_at` each one reads `done`. Both clocks are this machine's; `finished_at` is
     /// cut to the millisecond, so that a lag is shown up to 1 ms too long.
     pub(crate) async fn lags(self) -> Result<Samples> {
-        // One after the other: a set would be woken for each of them, on the node's cores.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a set would be woken for each of them, on the node's cores; all are awaited below, or the program ends"
+        )]
         let followers: Vec<_> = self
             .0
             .into_iter()
