@@ -538,26 +538,6 @@ async fn a_run_that_comes_between_is_not_handed_out_without_the_lock() {
 }
 
 #[tokio::test]
-async fn a_follower_is_told_of_an_event_that_comes_while_it_reads() {
-    let fixture = Fixture::postgres().await;
-    let (org, node) = (fixture.org().await, fixture.node().await);
-    let fence = fixture.running(org, node).await;
-    let (reached, go_on) = fixture.store.db.faults().pause(1);
-    let (told, ()) = join(fixture.store.follow(org, fence.run, 0, 10), async {
-        reached.await.unwrap();
-        fixture
-            .append(fence, vec![fixture.message("new")], Micros::ZERO)
-            .await
-            .unwrap();
-        go_on.send(()).unwrap();
-    })
-    .await;
-    let told = told.unwrap();
-    let seqs: Vec<_> = told.events.iter().map(|event| event.seq).collect();
-    assert_eq!((told.progress.last_event, seqs), (4, vec![1, 2, 3, 4]));
-}
-
-#[tokio::test]
 async fn a_node_that_is_replaced_while_its_claim_by_name_waits_for_the_lock_is_fenced() {
     let fixture = Fixture::postgres().await;
     let org = fixture.org().await;

@@ -1,4 +1,5 @@
-use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
+use futures_util::future::join;
+use sortie_api::{Micros, OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
 use super::{both, fixture::Fixture};
 use crate::{
@@ -184,7 +185,7 @@ both! {
         let node = fixture.node().await;
         let fence = fixture.running(org, node).await;
         let texts = (0..20).map(|number| fixture.message(&number.to_string())).collect();
-        fixture.append(fence, texts, sortie_api::Micros::ZERO).await.unwrap();
+        fixture.append(fence, texts, Micros::ZERO).await.unwrap();
         let read = async |after, limit| {
             let events = fixture.store.events_after(org, fence.run, after, limit).await.unwrap();
             events.into_iter().map(|event: EventRow| event.seq).collect::<Vec<_>>()
@@ -223,4 +224,24 @@ both! {
             assert_eq!(follow(after, limit).await, (RunStatus::Succeeded, last, seqs, run));
         }
     }
+}
+
+#[tokio::test]
+async fn a_follower_is_told_of_an_event_that_comes_while_it_reads() {
+    let fixture = Fixture::postgres().await;
+    let (org, node) = (fixture.org().await, fixture.node().await);
+    let fence = fixture.running(org, node).await;
+    let (reached, go_on) = fixture.store.db.faults().pause(1);
+    let (told, ()) = join(fixture.store.follow(org, fence.run, 0, 10), async {
+        reached.await.unwrap();
+        fixture
+            .append(fence, vec![fixture.message("new")], Micros::ZERO)
+            .await
+            .unwrap();
+        go_on.send(()).unwrap();
+    })
+    .await;
+    let told = told.unwrap();
+    let seqs: Vec<_> = told.events.iter().map(|event| event.seq).collect();
+    assert_eq!((told.progress.last_event, seqs), (4, vec![1, 2, 3, 4]));
 }
