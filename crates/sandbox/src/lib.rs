@@ -1,8 +1,10 @@
 //! Confined commands in a working directory: the only crate with `unsafe`, and the only one that starts processes.
 //!
 //! A [`Workdir`] is made for each run; [`detect`] finds the strongest [`Backend`] that the host gives; a run's first
-//! command opens its [`Sandbox`]. The binary that does so must call [`launcher_main`] first in its `main`.
+//! command opens its [`Sandbox`]. The binary that does so must call [`launcher_main`] first in its `main`. Because of the
+//! `unsafe`, [`give_back_large_blocks`] is here as well.
 
+mod allocator;
 mod cgroup;
 mod detect;
 mod egress;
@@ -21,6 +23,7 @@ mod uids;
 mod wire;
 mod workdir;
 
+pub use allocator::give_back_large_blocks;
 pub use detect::{Options, detect, probe};
 pub use launcher::launcher_main;
 pub use path::{InvalidPath, RelPath};

@@ -27,7 +27,7 @@ use crate::{
 /// How long what goes on behind the end of runs may take: settling, callbacks that wait for their next attempt, directories.
 const SETTLING: Duration = Duration::from_secs(90);
 /// What a node may have more in use than before.
-const MORE_MEMORY: u64 = 96 << 20;
+const MORE_MEMORY: u64 = 48 << 20;
 const MORE_DESCRIPTORS: usize = 24;
 /// What may lie between two looks at clocks on a machine that is busy, in micros at [`RATE`].
 const CLOCKS: u64 = 50;
