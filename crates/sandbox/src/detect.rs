@@ -19,6 +19,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     cgroup::Hierarchy,
+    fork_server::ForkServer,
     hosts, landlock,
     session::{Host, Session},
     sys,
@@ -122,7 +123,7 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
         _ => {}
     }
     let mut host = Host {
-        launcher: options.launcher.clone(),
+        launcher: Arc::new(ForkServer::new(options.launcher.clone())),
         level,
         groups,
     };
@@ -242,7 +243,7 @@ async fn memory_limit_holds(host: &Host, stage: &Stage) -> Result<bool, Error> {
 impl Host {
     fn shallow(&self) -> Self {
         Self {
-            launcher: self.launcher.clone(),
+            launcher: Arc::clone(&self.launcher),
             level: self.level,
             groups: self.groups.clone(),
         }

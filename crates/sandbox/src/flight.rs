@@ -81,7 +81,10 @@ impl<'a> Flight<'a> {
             Some(live) => {
                 let request = (job.request)(id);
                 let writers = (out_writer, err_writer);
-                let sent = live.send(&request, &[writers.0.as_fd(), writers.1.as_fd()]).await;
+                let sent = live
+                    .socket
+                    .send(&request, &[writers.0.as_fd(), writers.1.as_fd()])
+                    .await;
                 // Ours must go, or the streams would never end.
                 drop(writers);
                 if let Err(error) = sent {
@@ -99,7 +102,7 @@ impl<'a> Flight<'a> {
             if !left.is_empty() {
                 let fds: Vec<_> = left.iter().map(AsFd::as_fd).collect();
                 // A sandbox that is gone needs none of it.
-                let _may_be_gone = live.send(&Request::Discard, &fds).await;
+                let _may_be_gone = live.socket.send(&Request::Discard, &fds).await;
             }
         }
         self.landed = true;
@@ -118,7 +121,7 @@ impl Drop for Flight<'_> {
         let killed = self
             .live
             .as_ref()
-            .is_some_and(|live| live.send_now(&Request::Kill { id: self.id }).is_ok());
+            .is_some_and(|live| live.socket.send_now(&Request::Kill { id: self.id }).is_ok());
         if !killed {
             // Hanging up kills everything.
             *self.live = None;
@@ -139,7 +142,7 @@ async fn follow(
     let mut not_run = None;
     loop {
         tokio::select! {
-            reply = live.receive() => match reply {
+            reply = live.socket.receive() => match reply {
                 Ok(Some(Reply::Exited { id: ended, status, broken })) if ended == id => {
                     return match not_run {
                         Some(reason) => reason,
@@ -162,7 +165,7 @@ async fn follow(
             () = stdout.read(), if stdout.open => {}
             () = stderr.read(), if stderr.open => {}
             () = at(timer), if timer.is_some() => {
-                if timed_out || live.send(&Request::Kill { id }, &[]).await.is_err() {
+                if timed_out || live.socket.send(&Request::Kill { id }, &[]).await.is_err() {
                     // It does not even die when told to: hanging up does it.
                     return Ended::Stuck;
                 }

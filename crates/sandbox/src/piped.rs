@@ -3,18 +3,11 @@
 //! Nothing here waits for the run's commands, nor they for it. Whoever lets go of the process kills it: the launcher
 //! sees the socket close.
 
-use std::{
-    io,
-    os::fd::{AsFd, OwnedFd},
-};
+use std::{io, os::fd::AsFd};
 
 use futures_util::future::BoxFuture;
-use rustix::{
-    net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair},
-    pipe::{PipeFlags, pipe_with},
-};
+use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::{
-    io::{Interest, unix::AsyncFd},
     net::unix::pipe::{Receiver, Sender},
     time::timeout,
 };
@@ -22,9 +15,9 @@ use tokio::{
 use crate::{
     hosts,
     session::{Live, PATIENCE},
-    sys,
+    socket::Socket,
     types::{Error, ExitKind, Piped, Process, ProcessEnd},
-    wire::{self, Broken, Reply, Request, Status},
+    wire::{Broken, Reply, Request, Status},
 };
 
 /// Starts a program in a sandbox that stands.
@@ -32,16 +25,9 @@ pub(crate) async fn start(live: &Live, argv: Vec<String>) -> Result<Piped, Error
     let setup = |error: io::Error| Error::Setup(error.to_string());
     let (stdin, to_stdin) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| setup(errno.into()))?;
     let (from_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| setup(errno.into()))?;
-    let (ours, theirs) = socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(|errno| setup(errno.into()))?;
-    rustix::io::ioctl_fionbio(&ours, true).map_err(|errno| setup(errno.into()))?;
+    let (socket, theirs) = Socket::pair().map_err(setup)?;
     let process = PipedProcess {
-        socket: sys::async_socket(ours).map_err(setup)?,
+        socket,
         what: argv.first().cloned().unwrap_or_default(),
         not_run: None,
         ended: None,
@@ -52,7 +38,8 @@ pub(crate) async fn start(live: &Live, argv: Vec<String>) -> Result<Piped, Error
         process: Box::new(process),
     };
     let fds = [stdin.as_fd(), stdout.as_fd(), theirs.as_fd()];
-    live.send(&Request::Start { argv }, &fds)
+    live.socket
+        .send(&Request::Start { argv }, &fds)
         .await
         .map_err(|error| Error::Lost(error.to_string()))?;
     Ok(piped)
@@ -60,7 +47,7 @@ pub(crate) async fn start(live: &Live, argv: Vec<String>) -> Result<Piped, Error
 
 /// A process as the engine holds it.
 struct PipedProcess {
-    socket: AsyncFd<OwnedFd>,
+    socket: Socket,
     what: String,
     /// Why it was not run, once that is known; its end is still to come.
     not_run: Option<Error>,
@@ -76,7 +63,7 @@ impl PipedProcess {
             if let Some(ended) = self.ended {
                 break ended;
             }
-            match self.receive().await.map_err(lost)? {
+            match self.socket.receive().await.map_err(lost)? {
                 Some(Reply::Ended {
                     status,
                     broken,
@@ -99,21 +86,10 @@ impl PipedProcess {
         let stderr = if expected == 0 {
             Vec::new()
         } else {
-            self.socket
-                .async_io(Interest::READABLE, |socket| wire::receive_bytes(socket.as_fd()))
-                .await
-                .map_err(lost)?
+            self.socket.receive_bytes().await.map_err(lost)?
         };
         self.ended = Some((exit, 0));
         Ok(ProcessEnd { exit, stderr })
-    }
-
-    async fn receive(&self) -> io::Result<Option<Reply>> {
-        let message = self
-            .socket
-            .async_io(Interest::READABLE, |socket| wire::receive(socket.as_fd()))
-            .await?;
-        Ok(message.map(|(reply, _no_descriptors)| reply))
     }
 }
 
@@ -125,7 +101,7 @@ impl Process for PipedProcess {
     fn kill(mut self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>> {
         Box::pin(async move {
             // Where the launcher is gone, so is the process, and that is what comes next.
-            let _may_be_gone = shutdown(self.socket.get_ref(), Shutdown::Write);
+            let _may_be_gone = self.socket.finish();
             match timeout(PATIENCE, self.follow()).await {
                 Ok(ended) => ended,
                 Err(_late) => Err(Error::Lost("it does not answer".to_owned())),

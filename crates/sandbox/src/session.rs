@@ -1,24 +1,22 @@
-//! The engine's side of a sandbox: starts its launcher, sends it commands, and keeps what they write.
+//! The engine's side of a sandbox: has its launcher forked, sends it commands, and keeps what they write.
 //!
-//! The launcher is started by `posix_spawn`, which costs the same however large the engine is; everything it needs
-//! goes over one socket. Closing that socket kills the sandbox, and the launcher's end means that everything in it is
-//! dead. A sandbox that was lost is opened again for the next command.
+//! Everything that the launcher needs goes over one socket. Closing that socket kills the sandbox, and the end of the
+//! launcher's outer process means that everything in it is dead. A sandbox that was lost is opened again for the next
+//! command.
 
 use std::{
     io,
     net::TcpListener,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
-    process::Stdio,
     sync::Arc,
     time::Duration,
 };
 
 use futures_util::future::BoxFuture;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Signal, pidfd_send_signal};
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    process::{Child, Command as Launcher},
     time::{Instant, timeout},
 };
 
@@ -26,20 +24,26 @@ use crate::{
     cgroup::{Hierarchy, RunGroup},
     egress::{self, WayOut},
     flight::{Ended, Flight, Job},
-    hosts, piped, sys,
+    fork_server::ForkServer,
+    hosts, piped,
+    socket::{Socket, is_gone},
+    sys,
     types::{Command, Egress, Error, ExitKind, Finished, Level, Piped, Sandbox, Spec, Usage},
     uids::RunUid,
-    wire::{self, Broken, Check, LAUNCHER_ARGUMENT, MemoryKeeper, Open, Reply, Request, Status},
+    wire::{Broken, Check, MemoryKeeper, Open, Reply, Request, Status},
     workdir::{Workdir, measure},
 };
 
 /// How long a launcher may take to set up, answer or end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How often a launcher is asked for.
+const ATTEMPTS: usize = 2;
+
 /// What all sandboxes of a backend have in common.
 #[derive(Debug)]
 pub(crate) struct Host {
-    pub(crate) launcher: PathBuf,
+    pub(crate) launcher: Arc<ForkServer>,
     pub(crate) level: Level,
     pub(crate) groups: Option<Arc<Hierarchy>>,
 }
@@ -56,11 +60,11 @@ pub(crate) struct Session {
     last_id: u64,
 }
 
-/// A launcher that stands. The order of the fields is that of the end: hang up, let the child be reaped, close the way
-/// out, remove the group.
+/// A launcher that stands. The order of the fields is that of the end: hang up, close the way out, remove the group.
 pub(crate) struct Live {
-    socket: AsyncFd<OwnedFd>,
-    child: Child,
+    pub(crate) socket: Socket,
+    /// The launcher's outer process. Readable when it has ended, and with it everything in the sandbox.
+    outer: AsyncFd<OwnedFd>,
     way_out: Option<WayOut>,
     group: Option<RunGroup>,
     memory_kills: u64,
@@ -107,15 +111,19 @@ impl Session {
     }
 
     async fn launch(&self) -> Result<Live, Error> {
+        for _ in 0..ATTEMPTS {
+            if let Some(live) = self.attempt().await? {
+                return Ok(live);
+            }
+        }
+        Err(Error::Setup("the launcher ended without a word".to_owned()))
+    }
+
+    /// Opens the sandbox; `None` where the launcher was gone before it had said anything, as when the fork server was
+    /// killed while it was asked. Nothing of the run has happened then.
+    async fn attempt(&self) -> Result<Option<Live>, Error> {
         let setup = |error: io::Error| Error::Setup(error.to_string());
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(|errno| setup(errno.into()))?;
-        rustix::io::ioctl_fionbio(&ours, true).map_err(|errno| setup(errno.into()))?;
+        // In the order opposite to that in which they go, should this fail half-way.
         let group = match &self.host.groups {
             Some(groups) => Some(groups.create(&self.open.limits).map_err(setup)?),
             None => None,
@@ -124,43 +132,46 @@ impl Session {
             .as_ref()
             .map_or(Ok(Vec::new()), RunGroup::doors)
             .map_err(setup)?;
-        let child = Launcher::new(&self.host.launcher)
-            .arg(LAUNCHER_ARGUMENT)
-            .env_clear()
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| Error::Setup(format!("the launcher cannot be started: {error}")))?;
-        let socket = sys::async_socket(ours).map_err(setup)?;
+        let (socket, theirs) = Socket::pair().map_err(setup)?;
+        let asked = self.host.launcher.ask(theirs).await?;
         let fds: Vec<BorrowedFd<'_>> = std::iter::once(self.workdir.as_fd())
             .chain(self.scratch.as_ref().map(AsFd::as_fd))
             .chain(doors.iter().map(AsFd::as_fd))
             .collect();
-        let mut live = Live {
+        let request = Request::Open(Box::new(self.open.clone()));
+        let reply = timeout(PATIENCE, async {
+            match socket.send(&request, &fds).await {
+                Err(error) if !is_gone(&error) => Err(error),
+                // One that is gone may have said why.
+                Ok(()) | Err(_) => socket.receive_all().await,
+            }
+        });
+        let descriptors = match reply.await {
+            Ok(Ok(Some((Reply::Ready, descriptors)))) => descriptors,
+            Ok(Ok(Some((Reply::Failed { step, errno }, _)))) => return Err(hosts::refusal(&step, errno)),
+            Ok(Ok(Some(_))) => return Err(Error::Setup("the launcher said something else".to_owned())),
+            Ok(Ok(None)) => return Ok(None),
+            Ok(Err(error)) => return Err(setup(error)),
+            Err(_late) => {
+                // Where it is the fork server that does nothing, later sandboxes shall not wait for it.
+                self.host.launcher.replace(&asked);
+                return Err(Error::Setup("the launcher does not answer".to_owned()));
+            }
+        };
+        let mut descriptors = descriptors.into_iter();
+        let (Some(outer), way_out) = (descriptors.next(), descriptors.next()) else {
+            return Err(Error::Setup("the launcher did not say who it is".to_owned()));
+        };
+        if way_out.is_none() && self.open.egress == Egress::Proxy {
+            return Err(Error::Setup("the launcher sent no socket".to_owned()));
+        }
+        Ok(Some(Live {
             socket,
-            child,
-            way_out: None,
+            outer: sys::async_descriptor(outer, Interest::READABLE).map_err(setup)?,
+            way_out: way_out.map(WayOut::new).transpose().map_err(setup)?,
             group,
             memory_kills: 0,
-        };
-        live.send(&Request::Open(Box::new(self.open.clone())), &fds)
-            .await
-            .map_err(setup)?;
-        match timeout(PATIENCE, live.receive_all()).await {
-            Ok(Ok(Some((Reply::Ready, descriptors)))) => {
-                let socket = descriptors.into_iter().next();
-                if socket.is_none() && self.open.egress == Egress::Proxy {
-                    return Err(Error::Setup("the launcher sent no socket".to_owned()));
-                }
-                live.way_out = socket.map(WayOut::new).transpose().map_err(setup)?;
-                Ok(live)
-            }
-            Ok(Ok(Some((Reply::Failed { step, errno }, _)))) => Err(hosts::refusal(&step, errno)),
-            Ok(Ok(_)) => Err(Error::Setup("the launcher ended without a word".to_owned())),
-            Ok(Err(error)) => Err(setup(error)),
-            Err(_late) => Err(Error::Setup("the launcher does not answer".to_owned())),
-        }
+        }))
     }
 
     /// Opens the sandbox again, if it was lost.
@@ -244,11 +255,11 @@ impl Session {
         let Some(live) = &mut self.live else {
             return Ok(usage);
         };
-        live.send(&Request::Usage, &[]).await.map_err(lost)?;
+        live.socket.send(&Request::Usage, &[]).await.map_err(lost)?;
         let reply = timeout(PATIENCE, async {
             loop {
                 // What an abandoned command still has to say comes first.
-                match live.receive().await.map_err(lost)? {
+                match live.socket.receive().await.map_err(lost)? {
                     Some(Reply::Usage { memory, processes }) => return Ok((memory, processes)),
                     Some(_) => {}
                     None => return Err(Error::Lost("it has ended".to_owned())),
@@ -319,31 +330,6 @@ impl Sandbox for Session {
 }
 
 impl Live {
-    /// Sends a message, waiting for room.
-    pub(crate) async fn send(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        self.socket
-            .async_io(Interest::WRITABLE, |socket| {
-                wire::send(socket.as_fd(), request, fds)
-            })
-            .await
-    }
-
-    /// Sends a message if there is room at once.
-    pub(crate) fn send_now(&self, request: &Request) -> io::Result<()> {
-        wire::send(self.socket.get_ref().as_fd(), request, &[])
-    }
-
-    pub(crate) async fn receive(&self) -> io::Result<Option<Reply>> {
-        Ok(self.receive_all().await?.map(|(reply, _no_descriptors)| reply))
-    }
-
-    /// Receives a message with its descriptors.
-    async fn receive_all(&self) -> io::Result<Option<(Reply, Vec<OwnedFd>)>> {
-        self.socket
-            .async_io(Interest::READABLE, |socket| wire::receive(socket.as_fd()))
-            .await
-    }
-
     /// Whether the kernel has killed for memory since the last time this was asked.
     fn memory_was_killed(&mut self) -> bool {
         let kills = self.group.as_ref().map_or(0, RunGroup::memory_kills);
@@ -353,16 +339,17 @@ impl Live {
     /// Kills everything and waits until nothing is left.
     async fn end(self) -> Result<(), Error> {
         let Self {
-            socket,
-            mut child,
-            group,
-            ..
+            socket, outer, group, ..
         } = self;
         drop(socket);
-        let ended = timeout(PATIENCE, child.wait()).await;
+        let ended = timeout(PATIENCE, outer.readable()).await;
+        if ended.is_err() {
+            // Where there are namespaces, everything dies with it.
+            let _ended_this_moment = pidfd_send_signal(outer.get_ref(), Signal::KILL);
+        }
         drop(group);
         match ended {
-            Ok(Ok(_status)) => Ok(()),
+            Ok(Ok(_ready)) => Ok(()),
             Ok(Err(error)) => Err(Error::Lost(error.to_string())),
             Err(_late) => Err(Error::Lost("it does not end".to_owned())),
         }

@@ -1,6 +1,6 @@
 //! The system calls that no safe wrapper offers: this file holds nearly all `unsafe` of the project.
 //!
-//! All but `landlock_version` and `async_socket` is called by the single-threaded launcher or by a child it forked,
+//! All but `landlock_version` and `async_descriptor` is called by the single-threaded launcher or by a child it forked,
 //! never inside the engine.
 
 #![expect(unsafe_code, reason = "the system calls of a launcher have no safe wrapper")]
@@ -252,11 +252,17 @@ pub(crate) fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// Registers a non-blocking socket with the runtime.
-pub(crate) fn async_socket(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+/// Registers a descriptor with the runtime: a non-blocking socket, or a process, which is readable when it has ended.
+pub(crate) fn async_descriptor(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` keeps its one descriptor open until it is dropped, which the registration owns.
-    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE | Interest::WRITABLE) }
-        .map_err(|error| error.into_parts().1)
+    unsafe { AsyncFd::register_with_interest(descriptor, interest) }.map_err(|error| error.into_parts().1)
+}
+
+/// Has the kernel reap children, or has them wait to be reaped again, which is what a process begins with.
+pub(crate) fn reap_children_unseen(unseen: bool) {
+    let action = if unseen { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: neither action runs code of ours.
+    unsafe { libc::signal(libc::SIGCHLD, action) };
 }
 
 /// What [`limit`] limits.

@@ -13,8 +13,8 @@ use rustix::{
     fs::{MemfdFlags, memfd_create},
     io::Errno,
     net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-        SendFlags, recv, recvmsg, sendmsg,
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
     },
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -24,7 +24,11 @@ use crate::types::{Egress, Level, Limits};
 /// Argument that makes the binary a launcher.
 pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 
-/// From the engine.
+/// From the engine to the fork server: make a launcher. Descriptor: the launcher's end of a socket of its own.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Fork;
+
+/// From the engine to a launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// The first message. Descriptors: the working directory, the scratch folder if any, then one open
@@ -87,10 +91,11 @@ pub(crate) struct Outside {
     pub(crate) pid: u32,
 }
 
-/// From the launcher.
+/// From a launcher; that it could not be made, from the fork server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The sandbox stands. Descriptor: the listening socket of its way out, if it was to have one.
+    /// The sandbox stands. Descriptors: its outer process, by whose end it is known that nothing is left alive; then the
+    /// listening socket of its way out, if it was to have one.
     Ready,
     /// It does not: this step failed with this error number.
     Failed { step: String, errno: i32 },
@@ -195,9 +200,16 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
             &mut control,
             RecvFlags::CMSG_CLOEXEC,
         ) {
-            Err(Errno::INTR) => {}
-            Err(Errno::CONNRESET) => return Ok(None),
-            result => break result?.bytes,
+            // Said once by a side that is gone and has not read everything. What it had sent comes after that.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
+            result => {
+                let received = result?;
+                if received.flags.contains(ReturnFlags::CTRUNC) {
+                    // The kernel drops what does not fit below the limit of open files.
+                    return Err(Errno::MFILE.into());
+                }
+                break received.bytes;
+            }
         }
     };
     let mut fds: Vec<OwnedFd> = control

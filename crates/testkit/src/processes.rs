@@ -93,6 +93,13 @@ pub fn saying(text: &str) -> BTreeSet<Process> {
         .collect()
 }
 
+/// The node that a process forks launchers for; it has one such process, for as long as it is up.
+pub fn forks_for(process: Process) -> Option<u32> {
+    let name = fs::read_to_string(format!("/proc/{}/comm", process.pid)).ok()?;
+    let stat = stat(process.pid).filter(|stat| stat.started == process.started)?;
+    (name.trim_end() == "sortie-forks").then_some(stat.parent)
+}
+
 /// The command line of a process, for a message.
 pub fn command_line(process: Process) -> String {
     let line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();

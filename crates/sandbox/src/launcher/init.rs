@@ -123,10 +123,12 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
     // It belongs to the host's mounts, which this process has left.
     drop(inherited.workdir);
     init.confine()?;
-    let descriptors: Vec<_> = way_out.iter().map(AsFd::as_fd).collect();
+    let descriptors: Vec<_> = std::iter::once(inherited.outer.as_fd())
+        .chain(way_out.iter().map(AsFd::as_fd))
+        .collect();
     wire::send(socket.as_fd(), &Reply::Ready, &descriptors).step("ready")?;
     // The engine's alone from here on.
-    drop(way_out);
+    drop((inherited.outer, way_out));
     init.serve()
 }
 

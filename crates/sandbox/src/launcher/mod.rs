@@ -1,9 +1,9 @@
-//! The launcher: the engine's own binary, started again with one argument, in three processes.
+//! The launcher: the engine's own binary, started again with one argument, in four kinds of processes.
 //!
-//! The *outer* process waits, and kills everything when the engine's socket hangs up. The *init* process is the first
-//! one of the sandbox: it builds the confinement, takes commands from the socket and reaps. Each command is a child
-//! of init. All are single-threaded, so that forking is safe and cheap, and none of them inherits anything of the
-//! engine but the socket that is its standard input.
+//! The *fork server* is what was started: it inherits nothing of the engine but the socket that is its standard input,
+//! and forks an outer process for each sandbox. The *outer* process waits, and kills everything when the engine hangs
+//! up its socket. The *init* process is the first one of the sandbox: it builds the confinement, takes commands from the
+//! socket and reaps. Each command is a child of init. All are single-threaded, so that forking is safe and cheap.
 
 mod check;
 mod command;
@@ -14,11 +14,21 @@ mod outer;
 mod piped;
 mod procs;
 mod rootfs;
+mod server;
 mod watch;
 
-use std::{ffi::OsStr, io, os::fd::AsFd, process::ExitCode};
+use std::{
+    ffi::OsStr,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    process::ExitCode,
+};
 
-use rustix::io::Errno;
+use rustix::{
+    fs::{Mode, OFlags, open},
+    io::{Errno, fcntl_dupfd_cloexec},
+    process::setsid,
+};
 
 use crate::{
     sys,
@@ -65,8 +75,11 @@ pub fn launcher_main() {
 }
 
 fn launch() -> ExitCode {
-    let Ok(socket) = outer::take_socket() else {
-        return ExitCode::FAILURE;
+    let socket = match take_socket().and_then(server::serve) {
+        Ok(Some(socket)) => socket,
+        Ok(None) => return ExitCode::SUCCESS,
+        // The engine sees it end.
+        Err(_no_sandbox_yet) => return ExitCode::FAILURE,
     };
     match outer::run(&socket) {
         Ok(()) => ExitCode::SUCCESS,
@@ -75,6 +88,24 @@ fn launch() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Takes the engine's socket from standard input, and lets go of everything else that was inherited.
+fn take_socket() -> Result<OwnedFd, Failure> {
+    // Signals of the engine's terminal are not for us. Fails only for a process that leads a group already.
+    let _leader_already = setsid();
+    let socket = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).step("dup")?;
+    let high = fcntl_dupfd_cloexec(&socket, 1_000).step("dup")?;
+    drop(socket);
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).step("open /dev/null")?;
+    for number in 0..3 {
+        sys::dup_onto(null.as_fd(), number).step("dup2")?;
+    }
+    drop(null);
+    let socket = fcntl_dupfd_cloexec(&high, 3).step("dup")?;
+    drop(high);
+    sys::close_from(4).step("close_range")?;
+    Ok(socket)
 }
 
 /// Tells the engine which step failed. It may be gone, which is no reason to stay.

@@ -9,10 +9,9 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    fs::{Mode, OFlags, open},
-    io::{Errno, fcntl_dupfd_cloexec},
+    io::Errno,
     process::{
-        Pid, PidfdFlags, Signal, WaitOptions, fchdir, kill_process, pidfd_open, set_child_subreaper, setsid,
+        Pid, PidfdFlags, Signal, WaitOptions, fchdir, getpid, kill_process, pidfd_open, set_child_subreaper,
         waitpid,
     },
     thread::{UnshareFlags, set_name},
@@ -25,26 +24,10 @@ use crate::{
     wire::{self, Open, Request},
 };
 
-/// Takes the engine's socket from standard input, and lets go of everything else that was inherited.
-pub(super) fn take_socket() -> Result<OwnedFd, Failure> {
-    // Signals of the engine's terminal are not for us. Fails only for a process that leads a group already.
-    let _leader_already = setsid();
-    let socket = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).step("dup")?;
-    let high = fcntl_dupfd_cloexec(&socket, 1_000).step("dup")?;
-    drop(socket);
-    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).step("open /dev/null")?;
-    for number in 0..3 {
-        sys::dup_onto(null.as_fd(), number).step("dup2")?;
-    }
-    drop(null);
-    let socket = fcntl_dupfd_cloexec(&high, 3).step("dup")?;
-    drop(high);
-    sys::close_from(4).step("close_range")?;
-    Ok(socket)
-}
-
-/// What came with the first message.
+/// What init has of the outer process: most of it came with the first message.
 pub(super) struct Inherited {
+    /// The outer process itself, for the engine to see it end.
+    pub(super) outer: OwnedFd,
     pub(super) workdir: OwnedFd,
     pub(super) scratch: Option<OwnedFd>,
 }
@@ -59,6 +42,7 @@ pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
     };
     let mut fds = fds.into_iter();
     let inherited = Inherited {
+        outer: pidfd_open(getpid(), PidfdFlags::empty()).step("pidfd_open")?,
         workdir: fds.next().ok_or(Errno::PROTO).step("first message")?,
         scratch: if open.scratch { fds.next() } else { None },
     };
@@ -70,7 +54,7 @@ pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
         enter_namespaces(&open, &inherited)?;
     } else {
         // Whatever outlives its parent comes to us, so that we can end it.
-        set_child_subreaper(Some(rustix::process::getpid())).step("subreaper")?;
+        set_child_subreaper(Some(getpid())).step("subreaper")?;
     }
     let Some(init) = sys::fork().step("fork")? else {
         let ended = init::run(socket, &open, inherited);

@@ -4,7 +4,6 @@ use std::{
     fs,
     net::{Ipv4Addr, TcpListener, UdpSocket},
     os::{
-        fd::AsRawFd,
         linux::net::SocketAddrExt,
         unix::{
             fs::PermissionsExt,
@@ -102,8 +101,6 @@ pub(crate) struct Outside {
     unix: Vec<UnixListener>,
     _other: Workdir,
     _folder: tempfile::TempDir,
-    // Open without close-on-exec: what a careless library leaves to every child.
-    _leaked: fs::File,
     queue: String,
     key: i32,
 }
@@ -131,8 +128,6 @@ impl Outside {
         let path = place.path().join("socket");
         let socket = UnixListener::bind(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        let leaked = fs::File::open(&secret).unwrap();
-        rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
         let key = i32::try_from(std::process::id()).unwrap() | 0x5000_0000;
         // SAFETY: makes a segment, which is removed again by its key.
         let segment = unsafe { libc::shmget(key, 4_096, libc::IPC_CREAT | 0o666) };
@@ -170,7 +165,6 @@ impl Outside {
             Some(address) => facts.push(format!("address={address}")),
             None => bed.not_checked("the host's own address: it has none"),
         }
-        assert!(leaked.as_raw_fd() > 2);
         let mut tcp = vec![tcp4];
         tcp.extend(tcp6);
         let unix = vec![abstract_socket, socket];
@@ -181,7 +175,6 @@ impl Outside {
             unix,
             _other: other,
             _folder: place,
-            _leaked: leaked,
             queue,
             key,
         }

@@ -1,6 +1,7 @@
 //! How a section is run: on which host, as whom, and against what.
 
 use std::{
+    fs::File,
     future::Future,
     io::Write,
     os::unix::fs::PermissionsExt,
@@ -145,11 +146,15 @@ pub(crate) struct Bed {
     pub(crate) test: String,
     pub(crate) root: tempfile::TempDir,
     pub(crate) backend: Arc<dyn Backend>,
+    // Open without close-on-exec since before the launcher was executed: what a careless library leaves to every child.
+    _leaked: File,
 }
 
 impl Bed {
     async fn make(pass: Pass, test: &str) -> Option<Self> {
         let root = folder();
+        let leaked = File::open(root.path()).unwrap();
+        rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
         let options = Options {
             minimum: pass.level,
             launcher: PathBuf::from(PROBE),
@@ -168,6 +173,7 @@ impl Bed {
                     test: test.to_owned(),
                     root,
                     backend,
+                    _leaked: leaked,
                 })
             }
             Err(Error::Unavailable { reason, .. }) if is_refusal(&reason) && !is_strict() => {

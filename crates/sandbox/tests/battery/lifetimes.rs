@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, getuid, kill_process, prlimit};
 use sortie_sandbox::{Command, Error, ExitKind, Limits, Spec, Workdir};
 
 use crate::harness::{Bed, PROBE, Run, Section, marked, out, sh, wait_until_gone, wait_until_there};
@@ -199,22 +199,41 @@ pub(crate) fn nothing_outlives_the_engine_or_the_launcher(bed: &Bed) -> Section<
     })
 }
 
-/// The launcher of the one sandbox that this process has open.
-fn launcher() -> Pid {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let children: Vec<i32> = tasks
+/// The only child of a process, of any of its threads, that is alive.
+fn only_child(of: Pid) -> Pid {
+    let tasks = std::fs::read_dir(format!("/proc/{of}/task")).unwrap().flatten();
+    let children: Vec<Pid> = tasks
         .flat_map(|task| {
             let children = std::fs::read_to_string(task.path().join("children")).unwrap();
             children
                 .split_whitespace()
-                .map(|pid| pid.parse().unwrap())
-                .collect::<Vec<i32>>()
+                .map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap())
+                .collect::<Vec<_>>()
         })
+        .filter(|child| is_alive(*child))
         .collect();
-    let [launcher] = children.as_slice() else {
+    let [child] = children.as_slice() else {
         panic!("not one child: {children:?}")
     };
-    Pid::from_raw(*launcher).unwrap()
+    *child
+}
+
+/// Whether it is more than an entry that its parent has not read.
+fn is_alive(pid: Pid) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        let state = stat.rsplit_once(") ").unwrap().1;
+        !state.starts_with(['Z', 'X'])
+    })
+}
+
+/// What forks launchers for this process.
+fn fork_server() -> Pid {
+    only_child(getpid())
+}
+
+/// The launcher of the one sandbox that this process has open.
+fn launcher() -> Pid {
+    only_child(fork_server())
 }
 
 /// Kills the launcher of a run's sandbox, and goes on until the engine knows.
@@ -226,6 +245,77 @@ pub(crate) async fn lose(run: &mut Run) {
         }
     };
     assert!(matches!(error, Error::Lost(_)), "{error:?}");
+}
+
+pub(crate) fn sandboxes_outlive_what_forked_them(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let server = fork_server();
+        kill_process(server, Signal::KILL).unwrap();
+        assert_eq!(run.sh("exit 3").await.exit, ExitKind::Code(3));
+        // Another one is started for the next sandbox, also while the killed one still dies.
+        let mut next = bed.open("run_2", Limits::default()).await;
+        assert_eq!(next.sh("exit 4").await.exit, ExitKind::Code(4));
+        let second = fork_server();
+        assert_ne!(second, server);
+        // One that is stopped has taken nothing of what it is asked for, and dies with it.
+        kill_process(second, Signal::STOP).unwrap();
+        let (mut last, ()) = tokio::join!(bed.open("run_3", Limits::default()), async {
+            kill_process(second, Signal::KILL).unwrap();
+        });
+        assert_eq!(last.sh("exit 5").await.exit, ExitKind::Code(5));
+        assert_eq!(run.sh("exit 6").await.exit, ExitKind::Code(6));
+        for run in [run, next, last] {
+            run.end().await;
+        }
+    })
+}
+
+pub(crate) fn a_launcher_has_nothing_open_but_its_own(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let first = bed.open("run_1", Limits::default()).await;
+        let of_first = launcher();
+        let second = bed.open("run_2", Limits::default()).await;
+        // The first sandbox ends, so that what is left is the second one's.
+        first.end().await;
+        let of_second = launcher();
+        assert_ne!(of_first, of_second);
+        let open: Vec<String> = std::fs::read_dir(format!("/proc/{of_second}/fd"))
+            .unwrap()
+            .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+            .map(|target| target.to_string_lossy().into_owned())
+            .filter(|target| target != "/dev/null")
+            .collect();
+        // Nothing of the fork server, of the first sandbox, or that the engine had open when it was executed.
+        let count = |kind: &str| open.iter().filter(|target| target.starts_with(kind)).count();
+        assert_eq!(
+            (open.len(), count("socket:"), count("anon_inode:[pidfd]")),
+            (2, 1, 1),
+            "{open:?}"
+        );
+        second.end().await;
+    })
+}
+
+pub(crate) fn a_host_that_forks_no_more_is_named(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let run = bed.open("run_1", Limits::default()).await;
+        let none = Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        };
+        if getuid().is_root() {
+            bed.not_checked("the limit of processes does not count those of root");
+        } else {
+            prlimit(Some(fork_server()), Resource::Nproc, none).unwrap();
+            let workdir = Workdir::create(&bed.runs(), "run_2").unwrap();
+            let error = bed.backend.open(&workdir, Spec::default()).await.err().unwrap();
+            let text = error.to_string();
+            assert!(text.ends_with("fork: Resource temporarily unavailable"), "{text}");
+            workdir.delete().unwrap();
+        }
+        run.end().await;
+    })
 }
 
 pub(crate) fn ends_are_told_apart(bed: &Bed) -> Section<'_> {

@@ -295,8 +295,10 @@ impl World {
         Duration::from_millis(self.random.u64(range))
     }
 
-    /// Everything that ever descended from a node and is alive.
+    /// Everything that ever descended from a node and is alive, but for the one process that forks launchers for each node
+    /// that is up.
     pub(crate) fn left_alive(&self) -> Vec<Process> {
+        let mut nodes: BTreeSet<u32> = self.nodes.iter().filter_map(|node| node.pid().ok()).collect();
         let seen = self
             .watch
             .seen
@@ -306,6 +308,7 @@ impl World {
         let mut alive: BTreeSet<Process> = seen
             .into_iter()
             .filter(|process| processes::is_alive(*process))
+            .filter(|process| !processes::forks_for(*process).is_some_and(|node| nodes.remove(&node)))
             .collect();
         alive.extend(processes::saying(&self.token));
         alive.into_iter().collect()

@@ -1,0 +1,115 @@
+//! The engine's end of the fork server: one process of the launcher, executed for the first sandbox, that forks for each.
+//!
+//! It is started by `posix_spawn`, which costs the same however large the engine is. One that has ended, because
+//! somebody killed it, or that does nothing any more, is replaced; the sandboxes that it made live on.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::{
+    process::{Child, Command},
+    time::timeout,
+};
+
+use crate::{
+    session::PATIENCE,
+    socket::{Socket, is_gone},
+    types::Error,
+    wire::{Fork, LAUNCHER_ARGUMENT},
+};
+
+/// Has launchers made, by a process that is started when it is needed.
+#[derive(Debug)]
+pub(crate) struct ForkServer {
+    binary: PathBuf,
+    running: Mutex<Option<Arc<Running>>>,
+}
+
+/// The process. Ends when its socket is closed, and is killed, as it may be stopped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    socket: Socket,
+    _process: Child,
+}
+
+impl ForkServer {
+    /// Will start `binary`, which calls [`launcher_main`](crate::launcher_main) first.
+    pub(crate) fn new(binary: PathBuf) -> Self {
+        Self {
+            binary,
+            running: Mutex::new(None),
+        }
+    }
+
+    /// Asks for a launcher that serves the other end of `socket`. Says whom: one that was asked and did not do it is
+    /// to be [replaced](Self::replace).
+    ///
+    /// # Errors
+    /// [`Error::Setup`] where the binary cannot be started, or the host gives no room for the message.
+    pub(crate) async fn ask(&self, socket: OwnedFd) -> Result<Arc<Running>, Error> {
+        let mut server = self.running()?;
+        let mut asked = self.send(&server, &socket).await;
+        if asked.as_ref().is_err_and(is_gone) {
+            server = self.running()?;
+            asked = self.send(&server, &socket).await;
+        }
+        match asked {
+            Ok(()) => Ok(server),
+            Err(error) => Err(Error::Setup(format!(
+                "the launcher cannot be asked for a sandbox: {error}"
+            ))),
+        }
+    }
+
+    /// Sends one process a socket; one that is gone, or leaves so much unread that there is no room, is replaced.
+    async fn send(&self, server: &Arc<Running>, socket: &OwnedFd) -> io::Result<()> {
+        let sent = timeout(PATIENCE, server.socket.send(&Fork, &[socket.as_fd()]))
+            .await
+            .unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()));
+        if sent
+            .as_ref()
+            .is_err_and(|error| is_gone(error) || error.kind() == io::ErrorKind::TimedOut)
+        {
+            self.replace(server);
+        }
+        sent
+    }
+
+    /// Has another process started for the next sandbox, unless that was done already.
+    pub(crate) fn replace(&self, server: &Arc<Running>) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.take_if(|known| Arc::ptr_eq(known, server));
+    }
+
+    fn running(&self) -> Result<Arc<Running>, Error> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = &*running {
+            return Ok(Arc::clone(server));
+        }
+        let server = self
+            .start()
+            .map_err(|error| Error::Setup(format!("the launcher cannot be started: {error}")))?;
+        Ok(Arc::clone(running.insert(Arc::new(server))))
+    }
+
+    fn start(&self) -> io::Result<Running> {
+        let (socket, theirs) = Socket::pair()?;
+        let process = Command::new(&self.binary)
+            .arg(LAUNCHER_ARGUMENT)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(Running {
+            socket,
+            _process: process,
+        })
+    }
+}
