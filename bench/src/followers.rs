@@ -1,17 +1,25 @@
 //! Thousands of followers: of one run, and of a run each. What counts is how late they are told the end.
 
 use std::{
-    net::SocketAddr,
+    io::Read as _,
+    net::{SocketAddr, TcpStream},
     sync::Arc,
+    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Resource, getrlimit};
+use rustix::{
+    buffer::spare_capacity,
+    event::{
+        Timespec,
+        epoll::{self, CreateFlags, EventData, EventFlags},
+    },
+    process::{Resource, getrlimit},
+};
 use sortie_api::Run;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     sync::Semaphore,
     task::JoinSet,
 };
@@ -34,6 +42,9 @@ const BESIDE: u64 = 1_000;
 
 /// Streams that are opened at the same time.
 const OPENING: usize = 200;
+
+/// How often it is looked which followers have something to read.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// How long the runs of few followers last, and those of many, in milliseconds.
 const SHORT: u64 = 8_000;
@@ -139,7 +150,9 @@ impl Followers {
             );
             opening.spawn(async move {
                 let _turn = turns.acquire().await?;
-                let mut socket = TcpStream::connect(address).await.context("cannot connect")?;
+                let mut socket = tokio::net::TcpStream::connect(address)
+                    .await
+                    .context("cannot connect")?;
                 socket.write_all(request.as_bytes()).await?;
                 let mut read = Vec::new();
                 while !contains(&read, b"\"status\":\"running\"") {
@@ -155,57 +168,87 @@ impl Followers {
         }
         let mut open = Vec::new();
         while let Some(socket) = opening.join_next().await {
-            open.push(socket??);
+            open.push(socket??.into_std()?);
         }
         Ok(Self(open))
     }
 
     /// How long after its run's `finished_at` each one reads `done`. Both clocks are this machine's; `finished_at` is
-    /// cut to the millisecond, so that a lag is shown up to 1 ms too long.
+    /// cut to the millisecond, so that a lag is shown up to 1 ms too long, and up to [`LOOK`] for the reader's rhythm.
     pub(crate) async fn lags(self) -> Result<Samples> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a set would be woken for each of them, on the node's cores; all are awaited below, or the program ends"
-        )]
-        let followers: Vec<_> = self
-            .0
-            .into_iter()
-            .map(|socket| tokio::spawn(end(socket)))
-            .collect();
         // A socket is closed when all have read: what closing costs the node is no part of the lag.
-        let mut ends = Vec::with_capacity(followers.len());
-        for follower in followers {
-            ends.push(follower.await??);
-        }
+        let ends = tokio::task::spawn_blocking(move || ends(self.0)).await??;
         // What was read is looked into when all is read.
         let mut samples = Samples::default();
-        for (at, read, _socket) in ends {
-            let text = std::str::from_utf8(&read)?;
+        for follower in ends {
+            let text = std::str::from_utf8(&follower.read)?;
             let done = text
                 .rsplit_once("event: done\ndata: ")
                 .and_then(|(_, data)| data.lines().next())
                 .context("no data of done")?;
             let run: Run = serde_json::from_str(done)?;
             let finished = run.finished_at.context("done without finished_at")?.as_micros();
-            samples.add(at.saturating_sub(Duration::from_micros(u64::try_from(finished)?)));
+            let ended = follower.ended.context("no end")?;
+            samples.add(ended.saturating_sub(Duration::from_micros(u64::try_from(finished)?)));
         }
         Ok(samples)
     }
 }
 
-/// When the stream has ended, since 1970, and what was read with it on which socket: `done` is what it ends with.
-async fn end(mut socket: TcpStream) -> Result<(Duration, Vec<u8>, TcpStream)> {
-    let mut read = Vec::with_capacity(4096);
-    loop {
-        let count = socket.read_buf(&mut read).await?;
+/// One that reads the end of its stream.
+struct Follower {
+    socket: TcpStream,
+    read: Vec<u8>,
+    /// When the stream has ended, since 1970: `done` is what it ends with.
+    ended: Option<Duration>,
+}
+
+/// Reads all of these to their ends, by one thread that looks now and then: a real follower is woken on a machine of its own,
+/// and one that was woken here for each of them would take the cores from the node in the moment that is measured.
+fn ends(sockets: Vec<TcpStream>) -> Result<Vec<Follower>> {
+    let ready = epoll::create(CreateFlags::CLOEXEC)?;
+    let mut followers = Vec::with_capacity(sockets.len());
+    for (index, socket) in (0_u64..).zip(sockets) {
+        epoll::add(&ready, &socket, EventData::new_u64(index), EventFlags::IN)?;
+        followers.push(Follower {
+            socket,
+            read: Vec::with_capacity(4_096),
+            ended: None,
+        });
+    }
+    let at_once = Timespec::default();
+    let mut events = Vec::with_capacity(512);
+    let mut left = followers.len();
+    while left > 0 {
+        epoll::wait(&ready, spare_capacity(&mut events), Some(&at_once))?;
+        if events.is_empty() {
+            thread::sleep(LOOK);
+        }
+        for event in events.drain(..) {
+            let index = usize::try_from(event.data.u64())?;
+            let follower = followers.get_mut(index).context("no such follower")?;
+            left -= usize::from(follower.ended.is_none() && follower.read_on()?);
+        }
+    }
+    Ok(followers)
+}
+
+impl Follower {
+    /// Reads what is there; says whether that is the end of the stream.
+    fn read_on(&mut self) -> Result<bool> {
+        let mut piece = [0; 4_096];
+        let count = self.socket.read(&mut piece)?;
         ensure!(count > 0, "the connection ended before the stream");
-        if read.ends_with(b"\r\n0\r\n\r\n") {
+        self.read
+            .extend_from_slice(piece.get(..count).unwrap_or_default());
+        if self.read.ends_with(b"\r\n0\r\n\r\n") {
             #[expect(
                 clippy::disallowed_methods,
                 reason = "the lag is between two readings of the machine's clock"
             )]
             let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-            return Ok((now, read, socket));
+            self.ended = Some(now);
         }
+        Ok(self.ended.is_some())
     }
 }
