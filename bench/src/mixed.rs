@@ -1,4 +1,4 @@
-//! Mixed work: runs without tools, with a shell, with files in and out, with a callback, with live text, together and
+//! Mixed work: runs without tools, with a shell, with files in and out, with a callback, together and
 //! at a set rate.
 
 use std::{

@@ -95,7 +95,7 @@ impl Worker {
             log.written(std::slice::from_ref(event));
             self.hub.publish(run, std::slice::from_ref(event));
         }
-        let (now, at) = (self.clock.now(), Instant::now());
+        let (now, at) = self.clock.moment();
         let started = at.checked_sub(now.since(claim.started_at)).unwrap_or(at);
         let mut attempt = Attempt {
             worker: &self,
@@ -380,8 +380,8 @@ impl Attempt<'_> {
         for event in &outputs.events {
             rest.new.events.push(self.event(event)?);
         }
-        // Looked at side by side: what is charged ends when the run does.
-        let (end, now) = (Instant::now(), self.worker.clock.now());
+        // What is charged ends when the run does.
+        let (now, end) = self.worker.clock.moment();
         let cost = rest.spent.until(end, &self.budget());
         let finish = Finish {
             artifacts: outputs.artifacts,

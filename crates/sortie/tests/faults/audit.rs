@@ -29,7 +29,7 @@ const SETTLING: Duration = Duration::from_secs(90);
 /// What a node may have more in use than before.
 const MORE_MEMORY: u64 = 48 << 20;
 const MORE_DESCRIPTORS: usize = 24;
-/// What may lie between two looks at clocks on a machine that is busy, in micros at [`RATE`].
+/// What may lie between readings of two clocks that belong together, on a machine that is busy, in micros at [`RATE`].
 const CLOCKS: u64 = 50;
 
 /// What a fault excuses.
@@ -68,8 +68,9 @@ pub(crate) async fn audit(world: &mut World, orders: &[Order], excuse: Excuse) -
     settled(world).await?;
     records(world, orders).await?;
     callbacks(world, orders, &mut report).await?;
-    host(world).await?;
+    // Before a node is started again for a directory that is left: it would be below any level then.
     levels(world).await?;
+    host(world).await?;
     for node in &world.nodes {
         let client = node.client()?;
         client.get("/readyz").await?.expect(200)?;
@@ -246,8 +247,8 @@ fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
         bail!("it has no times");
     };
     let micros = u64::try_from(ended.as_micros() - begun.as_micros()).unwrap_or_default();
-    // A millisecond is a micro here. Cost and end are read from two clocks, one after the other, at the end of the run and
-    // at its start: a machine under load may leave a moment between them.
+    // A millisecond is a micro here. The times that are shown and those that are charged are of two clocks, which are read
+    // together at the start and at the end, again where a machine under load has torn the readings apart.
     let of_time = micros * RATE / 1_000_000;
     ensure!(
         (of_models + of_time).abs_diff(cost) <= CLOCKS,

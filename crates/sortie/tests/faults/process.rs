@@ -56,8 +56,7 @@ async fn nodes_are_killed(database: Database) -> Checked {
 async fn taken_over(world: &mut World) -> Checked {
     // Nobody is declared lost by a node that has not been in touch with the database for the time of a lease.
     tokio::time::sleep(Duration::from_secs(11)).await;
-    let nth = world.some_node();
-    let held = holds(world, nth).await?;
+    let (nth, held) = stopped_at_work(world).await?;
     world.kill(nth)?;
     let killed = Instant::now();
     let name = node_name(&world.nodes[nth])?;
@@ -78,6 +77,22 @@ async fn taken_over(world: &mut World) -> Checked {
         killed.elapsed().as_secs_f64()
     );
     world.restart(nth).await
+}
+
+/// Stops a node that holds runs, some node of those that do: says which one, and what it holds.
+async fn stopped_at_work(world: &mut World) -> Result<(usize, BTreeMap<String, i64>)> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let nth = world.some_node();
+        world.nodes[nth].signal(Signal::STOP)?;
+        let held = holds(world, nth).await?;
+        if !held.is_empty() {
+            return Ok((nth, held));
+        }
+        world.nodes[nth].signal(Signal::CONT)?;
+        ensure!(Instant::now() < deadline, "no node ever held a run");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 fn node_name(node: &Node) -> Result<String> {
@@ -112,9 +127,7 @@ async fn nodes_are_stopped_for_longer_than_their_lease(database: Database) -> Ch
     // Nobody is declared lost by a node that is new.
     tokio::time::sleep(Duration::from_secs(11)).await;
     load.follow();
-    let nth = world.some_node();
-    world.nodes[nth].signal(Signal::STOP)?;
-    let held = holds(&world, nth).await?;
+    let (nth, held) = stopped_at_work(&mut world).await?;
     world.close(nth);
     match database {
         Database::Sqlite => {

@@ -23,7 +23,7 @@ use crate::{
 /// The advisory lock under which migrations run, across all nodes of the database.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
 
-/// The oldest server this was tested for, as `server_version_num`.
+/// The oldest server that is supported, as `server_version_num`.
 const OLDEST_SERVER: i64 = 140_000;
 
 /// Connects, migrates and starts `connections` threads; each connects at its first job. One more is for urgent jobs, so that
