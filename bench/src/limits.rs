@@ -37,9 +37,9 @@ const TRIED: Duration = Duration::from_secs(2);
 /// Rows of one commit on `SQLite`: four for each of the 64 commands that a group takes at most.
 const GROUP: i64 = 256;
 
-/// Rows of one transaction on `PostgreSQL`, and connections: as many as a create writes, and as a node has.
-const TRANSACTION: i64 = 4;
-const CONNECTIONS: i64 = 8;
+/// Rows of one transaction on `PostgreSQL`, and connections: those of one create on more connections than a node has, and
+/// those of the 16 commands that share a transaction at most, on the connections of a node.
+const TRANSACTIONS: [(i64, i64); 2] = [(4, 8), (64, 4)];
 
 /// Readers of the bare server's streams.
 const READERS: usize = 1_000;
@@ -70,18 +70,29 @@ pub(crate) async fn of_the_database(bench: &Bench, report: &mut Report) -> Resul
     if !report.wants("limit") {
         return Ok(());
     }
-    let (rate, name) = match bench.database.fresh().await? {
-        Records::InDataFolder => (sqlite()?, format!("commits of {GROUP}")),
-        Records::Shared(database) => (
-            postgres(database.url()).await?,
-            format!("commits of {TRANSACTION} on {CONNECTIONS} connections"),
-        ),
+    let mut most: f64 = 0.0;
+    let mut add = |size: i64, rows: f64, how: &str| -> Result<()> {
+        let commits = rows / f64::from(i32::try_from(size)?);
+        report.add(
+            format!(
+                "{} alone: durable rows, commits of {size}{how}",
+                bench.database.as_str()
+            ),
+            format!("{rows:.0}/s in {commits:.0} commits/s"),
+        );
+        most = most.max(rows);
+        Ok(())
     };
-    report.add(
-        format!("{} alone: durable rows, {name}", bench.database.as_str()),
-        format!("{rate:.0}/s"),
-    );
-    report.limit(Limit::Rows, rate);
+    match bench.database.fresh().await? {
+        Records::InDataFolder => add(GROUP, sqlite()?, "")?,
+        Records::Shared(database) => {
+            for (size, connections) in TRANSACTIONS {
+                let rows = postgres(database.url(), size, connections).await?;
+                add(size, rows, &format!(" on {connections} connections"))?;
+            }
+        }
+    }
+    report.limit(Limit::Rows, most);
     Ok(())
 }
 
@@ -138,30 +149,30 @@ fn sqlite() -> Result<f64> {
     rate(commits * GROUP.unsigned_abs(), begun)
 }
 
-/// Rows a second by as many connections as a node has, in transactions of two round trips as the engine's are.
-async fn postgres(url: &str) -> Result<f64> {
+/// Rows a second by so many connections, in transactions of so many rows and of two round trips as the engine's are.
+async fn postgres(url: &str, size: i64, connections: i64) -> Result<f64> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     let mut driver = JoinSet::new();
     driver.spawn(connection);
     client
         .batch_execute(
-            "CREATE TABLE row (run_id text NOT NULL, seq bigint NOT NULL, data text NOT NULL, \
-             PRIMARY KEY (run_id, seq))",
+            "DROP TABLE IF EXISTS row; CREATE TABLE row (run_id text NOT NULL, seq bigint NOT NULL, \
+             data text NOT NULL, PRIMARY KEY (run_id, seq))",
         )
         .await?;
     let begun = Instant::now();
     let mut writers = JoinSet::new();
-    for writer in 0..CONNECTIONS {
-        writers.spawn(write_rows(url.to_owned(), writer, begun));
+    for writer in 0..connections {
+        writers.spawn(write_rows(url.to_owned(), writer, size, begun));
     }
     let mut commits = 0;
     while let Some(written) = writers.join_next().await {
         commits += written??;
     }
-    rate(commits * TRANSACTION.unsigned_abs(), begun)
+    rate(commits * size.unsigned_abs(), begun)
 }
 
-async fn write_rows(url: String, writer: i64, begun: Instant) -> Result<u64> {
+async fn write_rows(url: String, writer: i64, size: i64, begun: Instant) -> Result<u64> {
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await?;
     let mut driver = JoinSet::new();
     driver.spawn(connection);
@@ -169,7 +180,7 @@ async fn write_rows(url: String, writer: i64, begun: Instant) -> Result<u64> {
     let mut commits = 0;
     while begun.elapsed() < TRIED {
         let run = format!("run_{writer}_{commits:026}");
-        let inserts = join_all((0..TRANSACTION).map(|seq| {
+        let inserts = join_all((0..size).map(|seq| {
             let (client, insert, run) = (&client, &insert, &run);
             async move { client.execute(insert, &[run, &seq, &DATA]).await }
         }));

@@ -40,13 +40,18 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     );
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     report.add("kernel", release.trim());
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    report.add("memory", memory.unwrap_or_default().trim());
     if report.wants("hello") || report.wants("limit") {
         let rate = hello().await?;
         report.add("axum hello, 64 connections", format!("{rate:.0} requests/s"));
         report.limit(Limit::Requests, rate);
     }
-    if report.wants("fdatasync") {
-        report.add("fdatasync of 4 KiB, p50 / p99", fdatasync()?.to_string());
+    if report.wants("fdatasync") || report.wants("limit") {
+        let flushes = fdatasync()?;
+        report.add("fdatasync of 4 KiB, p50 / p99", flushes.to_string());
+        report.limit(Limit::Flush, flushes.percentile(50).as_secs_f64());
     }
     if report.wants("spawn") {
         report.add(

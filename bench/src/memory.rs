@@ -14,7 +14,7 @@ use crate::{
     connection::Connection,
     load::request,
     process::{private, resident},
-    report::Report,
+    report::{Limit, Report},
     samples::{Millis, Samples},
 };
 
@@ -44,6 +44,7 @@ pub(crate) async fn start(bench: &Bench, report: &mut Report) -> Result<()> {
         "start of the process to its first 200, p50 / p99",
         samples.to_string(),
     );
+    report.limit(Limit::Start, samples.percentile(50).as_secs_f64());
     // At rest is what is left some seconds after the start.
     sleep(Duration::from_secs(3)).await;
     report.add("idle resident memory", mebibytes(resident(&node)?)?);

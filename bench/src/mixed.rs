@@ -21,7 +21,7 @@ use crate::{
     Bench,
     connection::Connection,
     load::{Moments, complete, complete_for, per_second, request},
-    report::Report,
+    report::{Limit, Report},
     samples::Samples,
 };
 
@@ -210,5 +210,9 @@ async fn half(node: &Node, report: &mut Report, mix: &Mix, capacity: f64, second
         dispatch.to_string(),
     );
     report.add("… POST to `done`, p50 / p99", done.to_string());
+    for (percent, name) in [(50, "p50"), (99, "p99")] {
+        let name = format!("mixed work at half load: 202 to `starting`, {name}");
+        report.against(Limit::Flush, name, dispatch.percentile(percent).as_secs_f64());
+    }
     Ok(())
 }

@@ -10,7 +10,12 @@ use sortie_testkit::{Database, Node};
 use tokio::task::JoinSet;
 
 use crate::{
-    Bench, connection::Connection, load::contains, memory::start_waiting, report::Report, samples::Millis,
+    Bench,
+    connection::Connection,
+    load::contains,
+    memory::start_waiting,
+    report::{Limit, Report},
+    samples::Millis,
 };
 
 /// Runs at work when the node is killed.
@@ -18,6 +23,9 @@ const AT_WORK: usize = 200;
 
 /// How long they are waited for.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How long a node may say nothing, as the engine has it.
+const LEASE: Duration = Duration::from_secs(10);
 
 const PROMPT: &str = "```wait 3000000\n```\n";
 
@@ -32,10 +40,9 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     node.kill()?;
     node.restart().await?;
     let took = until_taken_up(&[&node], runs, killed).await?;
-    report.add(
-        "SIGKILL to all of 200 runs final or resumed, same node restarted",
-        Millis(took).to_string(),
-    );
+    let name = "SIGKILL to all of 200 runs final or resumed, same node restarted";
+    report.add(name, Millis(took).to_string());
+    report.against(Limit::Start, name, took.as_secs_f64());
     let name = "SIGKILL to all of 200 runs final or resumed, by another node";
     if bench.database == Database::Sqlite {
         report.add(name, "one node");
@@ -47,6 +54,8 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     node.kill()?;
     let took = until_taken_up(&[&other], runs, killed).await?;
     report.add(name, Millis(took).to_string());
+    report.limit(Limit::Lease, LEASE.as_secs_f64());
+    report.against(Limit::Lease, name, took.as_secs_f64());
     Ok(())
 }
 

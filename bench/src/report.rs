@@ -1,22 +1,30 @@
 //! The table: a row per measurement, a column per database, the machine's own limits above it and what each main
 //! figure reaches of its limit below.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use sortie_testkit::Database;
+
+use crate::samples::Millis;
 
 /// What the machine can do of one kind, measured by this program without the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// Requests a second that a bare server answers.
     Requests,
-    /// Rows a second that the database takes in durable commits, in groups as the engine's.
+    /// Rows a second that the database takes in durable commits, in the larger or smaller groups that give most.
     Rows,
     /// Processes a second, each waited for.
     Processes,
     /// Messages a second from a bare server to the readers of its event streams.
     Messages,
+    /// Seconds that a flush of the disk takes.
+    Flush,
+    /// Seconds from the start of a node to its first answer.
+    Start,
+    /// Seconds after which a node that says nothing is taken for lost.
+    Lease,
 }
 
 impl Limit {
@@ -26,7 +34,15 @@ impl Limit {
             Self::Rows => "durable rows",
             Self::Processes => "bare processes",
             Self::Messages => "bare stream messages",
+            Self::Flush => "for a flush",
+            Self::Start => "for a start",
+            Self::Lease => "for the lease",
         }
+    }
+
+    /// Whether it is a time that nothing can be shorter than, and not a rate that nothing can be higher than.
+    const fn is_time(self) -> bool {
+        matches!(self, Self::Flush | Self::Start | Self::Lease)
     }
 }
 
@@ -34,7 +50,7 @@ impl Limit {
 struct Ratio {
     name: String,
     database: Database,
-    /// How much of the limit's unit it comes to in a second.
+    /// How much of the limit's unit it comes to in a second, or its seconds.
     reached: f64,
     limit: Limit,
 }
@@ -82,13 +98,13 @@ impl Report {
         }
     }
 
-    /// A limit of the machine, or of the database at hand: `per_second` of its unit.
-    pub(crate) fn limit(&mut self, limit: Limit, per_second: f64) {
+    /// A limit of the machine, or of the database at hand: so much of its unit a second, or so many seconds.
+    pub(crate) fn limit(&mut self, limit: Limit, amount: f64) {
         let database = self.columns.last().map(|(database, _)| *database);
-        self.limits.push((limit, database, per_second));
+        self.limits.push((limit, database, amount));
     }
 
-    /// A figure that comes to `reached` of the limit's unit a second.
+    /// A figure that comes to `reached` of the limit's unit a second, or takes so many seconds.
     pub(crate) fn against(&mut self, limit: Limit, name: impl Into<String>, reached: f64) {
         if let Some((database, _)) = self.columns.last() {
             self.ratios.push(Ratio {
@@ -153,14 +169,28 @@ impl Report {
                 *limit == ratio.limit && database.is_none_or(|database| database == ratio.database)
             });
             let unit = ratio.limit.name();
+            let amount = |amount: f64| {
+                if ratio.limit.is_time() {
+                    format!("{} {unit}", Millis(Duration::from_secs_f64(amount)))
+                } else {
+                    format!("{amount:.0} {unit}/s")
+                }
+            };
+            let reached = if ratio.limit.is_time() {
+                Millis(Duration::from_secs_f64(ratio.reached)).to_string()
+            } else {
+                amount(ratio.reached)
+            };
             write!(
                 text,
-                "| {} | {} | {:.0} {unit}/s |",
+                "| {} | {} | {reached} |",
                 ratio.name,
-                ratio.database.as_str(),
-                ratio.reached
+                ratio.database.as_str()
             )?;
             match measured {
+                Some((_, _, limit)) if ratio.limit.is_time() => {
+                    writeln!(text, " {} | {:.1} times |", amount(*limit), ratio.reached / limit)?;
+                }
                 Some((_, _, limit)) => {
                     writeln!(text, " {limit:.0}/s | {:.1} % |", 100.0 * ratio.reached / limit)?;
                 }
@@ -196,6 +226,8 @@ mod tests {
         report.add("creates", "50/s");
         report.against(Limit::Requests, "creates", 50.0);
         report.against(Limit::Rows, "creates", 200.0);
+        report.limit(Limit::Lease, 10.0);
+        report.against(Limit::Lease, "killed", 12.0);
         report.begin(Database::Postgres);
         report.add("of this one alone", "1");
         report.against(Limit::Rows, "creates", 200.0);
@@ -206,6 +238,7 @@ mod tests {
             "| creates | SQLite | 50 bare requests/s | 1000/s | 5.0 % |\n",
             "| creates | SQLite | 200 durable rows/s | 400/s | 50.0 % |\n",
             "| creates | PostgreSQL | 200 durable rows/s | not measured | |\n",
+            "| killed | SQLite | 12000 ms | 10000 ms for the lease | 1.2 times |\n",
         ] {
             assert!(table.contains(row), "{row} is not in\n{table}");
         }

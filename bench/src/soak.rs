@@ -9,11 +9,15 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::Method;
+use http_body_util::BodyExt;
 use sortie_testkit::Node;
 
 use crate::{
     Bench,
     chart::{Line, draw},
+    connection::Connection,
     mixed::{Mix, Paced, lock},
     process::{cpu, open_files, resident},
     samples::Samples,
@@ -43,6 +47,8 @@ struct Second {
     cpu: Duration,
     begun: usize,
     done: usize,
+    /// Runs that wait for a worker, as the node says.
+    queued: usize,
     total: Samples,
     dispatch: Samples,
 }
@@ -83,6 +89,7 @@ async fn sample(node: &Node, paced: &Paced, seconds: &mut Vec<Second>) -> Result
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     tick.tick().await;
     let mut used = cpu(node)?;
+    let mut connection = Connection::to(node)?;
     loop {
         tick.tick().await;
         let begun = Instant::now();
@@ -96,12 +103,14 @@ async fn sample(node: &Node, paced: &Paced, seconds: &mut Vec<Second>) -> Result
             dispatch.add(moment.starting.saturating_sub(moment.acknowledged));
         }
         let now = cpu(node)?;
+        let queued = queue_depth(&mut connection).await?;
         seconds.push(Second {
             resident: resident(node)?,
             open_files: open_files(node)?,
             cpu: now.saturating_sub(used),
             begun: begun_runs,
             done,
+            queued,
             total,
             dispatch,
         });
@@ -111,6 +120,18 @@ async fn sample(node: &Node, paced: &Paced, seconds: &mut Vec<Second>) -> Result
             "a look takes longer than a second"
         );
     }
+}
+
+/// What the node says in its metrics.
+async fn queue_depth(connection: &mut Connection) -> Result<usize> {
+    let answer = connection.send(Method::GET, "/metrics", Bytes::new()).await?;
+    let body = answer.into_body().collect().await?.to_bytes();
+    std::str::from_utf8(&body)?
+        .lines()
+        .find_map(|line| line.strip_prefix("sortie_queue_depth "))
+        .context("no sortie_queue_depth in the metrics")?
+        .parse()
+        .context("sortie_queue_depth")
 }
 
 fn number(count: usize) -> Result<f64> {
@@ -123,13 +144,13 @@ fn millis(duration: Duration) -> f64 {
 
 fn table(seconds: &[Second]) -> Result<String> {
     let mut csv = String::from(
-        "second,resident_bytes,open_files,cpu_seconds,runs_begun,runs_done,runs_under_way,\
+        "second,resident_bytes,open_files,cpu_seconds,runs_begun,runs_done,runs_under_way,queue_depth,\
          post_to_done_p50_ms,post_to_done_p99_ms,dispatch_p50_ms,dispatch_p99_ms\n",
     );
     for (at, second) in seconds.iter().enumerate() {
         writeln!(
             csv,
-            "{},{},{},{:.2},{},{},{},{:.3},{:.3},{:.3},{:.3}",
+            "{},{},{},{:.2},{},{},{},{},{:.3},{:.3},{:.3},{:.3}",
             at + 1,
             second.resident,
             second.open_files,
@@ -137,6 +158,7 @@ fn table(seconds: &[Second]) -> Result<String> {
             second.begun,
             second.done,
             second.begun - second.done,
+            second.queued,
             millis(second.total.percentile(50)),
             millis(second.total.percentile(99)),
             millis(second.dispatch.percentile(50)),
@@ -157,7 +179,8 @@ fn pictures(directory: &Path, stem: &str, what: &str, seconds: &[Second]) -> Res
         Ok(f64::from(u32::try_from(second.resident / 1024)?) / 1024.0)
     })?;
     let files = line("open files", &|second| number(second.open_files))?;
-    let depth = line("begun and not done", &|second| number(second.begun - second.done))?;
+    let under_way = line("begun and not done", &|second| number(second.begun - second.done))?;
+    let queued = line("waiting for a worker", &|second| number(second.queued))?;
     let total = |percent| move |second: &Second| Ok(millis(second.total.percentile(percent)));
     let dispatch = |percent| move |second: &Second| Ok(millis(second.dispatch.percentile(percent)));
     let done = Line {
@@ -176,7 +199,7 @@ fn pictures(directory: &Path, stem: &str, what: &str, seconds: &[Second]) -> Res
             "files and sockets",
             vec![files],
         ),
-        ("queue", "Runs that wait or work", "runs", vec![depth]),
+        ("queue", "Runs that wait or work", "runs", vec![under_way, queued]),
         ("throughput", "Runs done", "runs each second", vec![done]),
         (
             "latency",

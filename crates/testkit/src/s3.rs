@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -35,10 +35,9 @@ impl S3 {
             PathBuf::from,
         );
         let program = peers.join("venv/bin/moto_server");
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
         let mut child = Command::new(&program)
-            .args(["-H", "127.0.0.1", "-p", &address.port().to_string()])
+            .args(["-H", "127.0.0.1", "-p", "0"])
             .env("PYTHONUNBUFFERED", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -46,9 +45,22 @@ impl S3 {
             .spawn()
             .with_context(|| format!("{}: run scripts/peers", program.display()))?;
         let said = child.stderr.take();
-        let store = Self { child, address };
         let mut lines = BufReader::new(said.context("the server has no standard error")?).lines();
-        while !lines.next().context("the server ended")??.contains("Running on") {}
+        let mut store = Self {
+            child,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        };
+        // It takes a port that nobody has, and says which.
+        let mut before = String::new();
+        store.address = loop {
+            let line = lines
+                .next()
+                .with_context(|| format!("the server ended:\n{before}"))??;
+            match line.split_once("Running on http://") {
+                Some((_, address)) => break address.trim().parse().context(line.clone())?,
+                None => before.extend([line.as_str(), "\n"]),
+            }
+        };
         // Read on, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         let made = store
