@@ -1,37 +1,34 @@
 //! What a newer version may do to a database on which nodes of an older one work.
 
 use super::{both, fixture::Fixture};
-use crate::db::{Tx, vals};
+use crate::db::{Dialect, Tx, vals};
 
-/// Every table that nodes write to while they work.
-const TABLES: &[&str] = &[
-    "organization",
-    "api_key",
-    "audit",
-    "node",
-    "run",
-    "run_definition",
-    "run_output",
-    "run_tag",
-    "event",
-    "journal",
-    "queue",
-    "dispatch",
-    "delivery",
-    "budget",
-    "budget_window",
-    "budget_hold",
-    "unretained",
-    "usage_day",
-];
+/// Every table there is, but for the one that migrations are written down in.
+async fn tables(fixture: &Fixture) -> Vec<String> {
+    let sql = match fixture.dialect() {
+        Dialect::Sqlite => {
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
+             AND name <> 'migration'"
+        }
+        Dialect::Postgres => {
+            "SELECT CAST(table_name AS TEXT) FROM information_schema.tables \
+             WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name <> 'migration'"
+        }
+    };
+    let rows = fixture.store.db.read(move |tx| tx.query_all(sql, vals![])).await;
+    let rows = rows.unwrap();
+    rows.iter().map(|row| row.text(0).unwrap().to_owned()).collect()
+}
 
 /// Does to every table what a later version may do: `expand`, in the words of `docs/STORAGE.md`.
 async fn expand(fixture: &Fixture) {
+    let tables = tables(fixture).await;
+    assert!(tables.len() > 20, "{tables:?}");
     fixture
         .store
         .db
-        .write(|tx: &mut dyn Tx| {
-            for table in TABLES {
+        .write(move |tx: &mut dyn Tx| {
+            for table in &tables {
                 // A statement is known by its address, so it is never freed.
                 let text = |sql: String| -> &'static str { Box::leak(sql.into_boxed_str()) };
                 tx.exec(
