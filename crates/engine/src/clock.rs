@@ -61,9 +61,7 @@ impl Clock {
             Source::Manual(micros) => Timestamp::from_micros(micros.load(Ordering::SeqCst)),
         }
     }
-}
 
-impl Clock {
     /// The time now, and the same moment to measure from. What is charged and what is shown meet in it: a thread that
     /// loses its core between the two readings must not set them apart.
     pub(crate) fn moment(&self) -> (Timestamp, Instant) {
