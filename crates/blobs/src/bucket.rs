@@ -50,7 +50,8 @@ impl Bucket {
             .with_http_connector(Connector)
             .with_retry(RetryConfig {
                 max_retries: 3,
-                retry_timeout: Duration::from_secs(20),
+                // Of requests that were never answered, too: each of them takes the silence of the timeouts.
+                retry_timeout: 3 * TIMEOUTS.read,
                 ..RetryConfig::default()
             });
         for (name, value) in &settings.aws {

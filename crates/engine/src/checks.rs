@@ -155,7 +155,11 @@ impl Engine {
 
     async fn check_backlog(&self) -> Result<Check, Error> {
         let now = self.0.options.clock.now();
-        let backlog = self.0.store.backlog(now, COUNTED).await?;
+        let backlog = self
+            .0
+            .store
+            .backlog(self.0.identity.leases.now(), COUNTED)
+            .await?;
         let more = if backlog.waiting == i64::from(COUNTED) {
             " or more"
         } else {

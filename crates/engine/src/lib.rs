@@ -17,6 +17,8 @@ mod files;
 mod hub;
 mod intake;
 mod keys;
+mod lease;
+mod leftovers;
 mod master_keys;
 mod metrics;
 mod models;
@@ -297,7 +299,7 @@ impl Engine {
                 .spawn(schedules::run_timer(self.clone(), node.closing.clone()));
         }
         node.tracker.spawn(lifeline.run(node.closed.clone()));
-        node.tracker.spawn(node::clean_up(
+        node.tracker.spawn(leftovers::clean_up(
             node.store.clone(),
             node.options.work_dir(),
             node.active.clone(),

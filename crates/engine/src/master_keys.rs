@@ -228,7 +228,7 @@ impl Engine {
     }
 
     async fn nodes_keys(&self) -> Result<Vec<NodeKeys>, Error> {
-        let now = self.0.options.clock.now();
+        let now = self.0.identity.leases.now();
         let nodes = self.0.store.node_master_keys(now).await?;
         Ok(nodes
             .into_iter()

@@ -2,16 +2,14 @@
 
 use std::{
     collections::HashSet,
-    io,
-    path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 use sortie_api::{OrgId, RunId, RunStatus, Timestamp};
-use sortie_sandbox::Workdir;
 use sortie_store::{Claim, Error as StoreError, Expired, NewNode, NodeId, Store, Sweep};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +20,7 @@ use crate::{
     check_master_keys,
     clock::random,
     hub::Hub,
+    lease::LeaseClock,
     metrics::Renewal,
     news::Wake,
     worker::{Active, Places, StopReason, Turn},
@@ -34,6 +33,8 @@ const SWEEP: u32 = 100;
 #[derive(Clone)]
 pub(crate) struct Identity {
     id: Arc<AtomicI64>,
+    /// What its leases, and those of others, are counted on.
+    pub(crate) leases: LeaseClock,
     /// Since when it is about to stop, under whatever identity.
     draining_since: Arc<OnceLock<Timestamp>>,
 }
@@ -43,19 +44,23 @@ impl Identity {
     /// open what is sealed is not made known: it takes nothing from those that can.
     pub(crate) async fn begin(store: &Store, options: &Options) -> Result<Self, Error> {
         check_master_keys(store, &options.master_keys).await?;
-        Ok(Self::of(register(store, options, None).await?))
+        let leases = LeaseClock::begin(store, options.clock.clone()).await?;
+        Ok(Self::of(register(store, options, &leases, None).await?, leases))
     }
 
-    fn of(id: NodeId) -> Self {
+    fn of(id: NodeId, leases: LeaseClock) -> Self {
         Self {
             id: Arc::new(AtomicI64::new(id.0)),
+            leases,
             draining_since: Arc::default(),
         }
     }
 
     /// Makes the node known anew after it was declared lost. One that is about to stop still is.
     async fn renew(&self, store: &Store, options: &Options) -> Result<(), Error> {
-        let id = register(store, options, self.draining_since.get().copied()).await?;
+        self.leases.set(store.clock().await?);
+        let draining_since = self.draining_since.get().copied();
+        let id = register(store, options, &self.leases, draining_since).await?;
         self.id.store(id.0, Ordering::SeqCst);
         Ok(())
     }
@@ -75,16 +80,16 @@ impl Identity {
 async fn register(
     store: &Store,
     options: &Options,
+    leases: &LeaseClock,
     draining_since: Option<Timestamp>,
 ) -> Result<NodeId, Error> {
-    let now = options.clock.now();
     let id = NodeId(i64::from_be_bytes(random()?) & i64::MAX);
     store
         .register_node(NewNode {
             id,
             name: options.node_name.clone(),
-            started_at: now,
-            lease_until: now + options.lease,
+            started_at: options.clock.now(),
+            lease_until: leases.now() + options.lease,
             address: options.node_address.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             master_keys: Some(options.master_keys.iter().map(MasterKey::id).collect()),
@@ -104,6 +109,11 @@ pub(crate) struct Lifeline {
     pub(crate) wake: Wake,
 }
 
+/// Since when the node is in touch with the database, on a clock that goes evenly. After an outage nobody could renew, and
+/// after the clock was set leases say nothing: who was away as well gets the time of a lease to come back.
+#[derive(Default)]
+struct Touch(Option<Instant>);
+
 /// What the last look at the store found unlike this node's own registry.
 #[derive(Default)]
 struct Suspects {
@@ -120,7 +130,7 @@ impl Lifeline {
         let mut beat = tokio::time::interval(self.options.heartbeat);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut suspects = Suspects::default();
-        let mut in_touch_since = None;
+        let mut touch = Touch::default();
         loop {
             tokio::select! {
                 _ = beat.tick() => {}
@@ -130,12 +140,9 @@ impl Lifeline {
                 }
                 () = stop.cancelled() => break,
             }
-            match self.beat(in_touch_since, &mut suspects).await {
-                Ok(()) => in_touch_since = in_touch_since.or_else(|| Some(Instant::now())),
-                Err(error) => {
-                    tracing::error!(%error, "the node's lease, or what it holds, could not be looked after");
-                    in_touch_since = None;
-                }
+            if let Err(error) = self.beat(&mut touch, &mut suspects).await {
+                tracing::error!(%error, "the node's lease, or what it holds, could not be looked after");
+                touch.0 = None;
             }
         }
         let now = self.options.clock.now();
@@ -151,22 +158,32 @@ impl Lifeline {
         }
     }
 
-    async fn beat(&self, in_touch_since: Option<Instant>, suspects: &mut Suspects) -> Result<(), Error> {
-        self.renew().await?;
-        // After an outage nobody could renew: who was away as well gets the time of a lease to come back.
-        let expired = match in_touch_since {
-            Some(since) if since.elapsed() >= self.options.lease => Expired::Declare,
-            Some(_) | None => Expired::Leave,
+    async fn beat(&self, touch: &mut Touch, suspects: &mut Suspects) -> Result<(), Error> {
+        if self.renew().await? > self.options.heartbeat {
+            tracing::warn!(
+                "the database's time is not what it should be by now: its clock was set, it is another database, or this \
+                 machine slept"
+            );
+            touch.0 = None;
+            // The lease was counted on what is not so.
+            self.renew().await?;
+        }
+        let since = *touch.0.get_or_insert_with(Instant::now);
+        let expired = if since.elapsed() >= self.options.lease {
+            Expired::Declare(self.identity.leases.now())
+        } else {
+            Expired::Leave
         };
         self.sweep(expired).await?;
         self.compare(suspects).await
     }
 
-    async fn renew(&self) -> Result<(), Error> {
-        let until = self.options.clock.now() + self.options.lease;
+    /// Returns how far the clock that leases are counted on has stepped.
+    async fn renew(&self) -> Result<Duration, Error> {
+        let until = self.identity.leases.now() + self.options.lease;
         let renewed = self.store.heartbeat(self.identity.get(), until).await;
         self.places.metrics().renewed(match &renewed {
-            Ok(()) => Renewal::Renewed,
+            Ok(_) => Renewal::Renewed,
             Err(StoreError::Fenced) => Renewal::Lost,
             Err(_) => Renewal::Failed,
         });
@@ -175,9 +192,10 @@ impl Lifeline {
                 // Silent for longer than the lease: others may have taken this node's runs over.
                 tracing::warn!("this node was declared lost; its runs are given up and it starts afresh");
                 self.places.active().stop_all(StopReason::Lost);
-                self.identity.renew(&self.store, &self.options).await
+                self.identity.renew(&self.store, &self.options).await?;
+                Ok(Duration::ZERO)
             }
-            other => Ok(other?),
+            other => Ok(self.identity.leases.set(other?)),
         }
     }
 
@@ -280,75 +298,14 @@ impl Lifeline {
     }
 }
 
-/// How often working directories of runs that are over are looked for: a run that another node has taken over, or ended,
-/// leaves its own here.
-const LEFTOVERS: std::time::Duration = std::time::Duration::from_mins(5);
-
-/// Removes the working directories of runs that are over and that nobody works on here, at the start and then now and
-/// again.
-pub(crate) async fn clean_up(store: Store, work_dir: PathBuf, active: Active, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(LEFTOVERS);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = tick.tick() => {}
-            () = stop.cancelled() => return,
-        }
-        match remove_leftovers(&store, work_dir.clone(), active.clone()).await {
-            Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "working directories of lost runs were removed"),
-            Err(error) => tracing::error!(%error, "working directories of lost runs could not be removed"),
-        }
-    }
-}
-
-/// Removes the directories of runs that are settled. A run that is not may be taken over by this node, which then needs
-/// its directory; one that is at work here has taken its place before it makes its directory.
-async fn remove_leftovers(store: &Store, work_dir: PathBuf, active: Active) -> Result<u64, Error> {
-    let there = in_background(&work_dir, |work_dir| {
-        let mut names = Vec::new();
-        // Everything is said to be live, so that nothing is removed.
-        Workdir::sweep(work_dir, |name| {
-            names.push(name.to_owned());
-            true
-        })?;
-        Ok(names)
-    })
-    .await?;
-    let runs: Vec<RunId> = there.iter().filter_map(|name| name.parse().ok()).collect();
-    let mut kept = HashSet::new();
-    for some in runs.chunks(SWEEP as usize) {
-        kept.extend(store.unsettled(some.to_vec()).await?);
-    }
-    let seen: HashSet<String> = there.into_iter().collect();
-    in_background(&work_dir, move |work_dir| {
-        Workdir::sweep(work_dir, |name| {
-            let is_at_work = |run| kept.contains(&run) || active.contains(run);
-            !seen.contains(name) || name.parse().is_ok_and(is_at_work)
-        })
-    })
-    .await
-}
-
-async fn in_background<T: Send + 'static>(
-    work_dir: &Path,
-    work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
-) -> Result<T, Error> {
-    let work_dir = work_dir.to_owned();
-    let done = tokio::task::spawn_blocking(move || work(&work_dir)).await;
-    let internal = |error: &dyn std::fmt::Display| Error::Internal(format!("working directories: {error}"));
-    done.map_err(|error| internal(&error))?
-        .map_err(|error| internal(&error))
-}
-
 /// How often the watch looks by itself, at least: other nodes tell what is new, so this is for what was not heard. With the
 /// jitter, with which nodes that started together drift apart, it is short enough for a run that was cancelled through
 /// another node to stop within a second all the same.
-const WATCH: std::time::Duration = std::time::Duration::from_millis(500);
+const WATCH: Duration = Duration::from_millis(500);
 const WATCH_JITTER_MS: i64 = 250;
 
 /// Two looks of the watch are at least so far apart, however much other nodes tell.
-const WATCH_APART: std::time::Duration = std::time::Duration::from_millis(100);
+const WATCH_APART: Duration = Duration::from_millis(100);
 
 /// The watch over what other nodes do to runs that are followed, or at work, here.
 pub(crate) struct Watch {
@@ -365,7 +322,7 @@ impl Watch {
     pub(crate) async fn run(self, stop: CancellationToken) {
         loop {
             let jitter = self.options.clock.now().as_micros().rem_euclid(WATCH_JITTER_MS);
-            let pause = WATCH + std::time::Duration::from_millis(jitter.unsigned_abs());
+            let pause = WATCH + Duration::from_millis(jitter.unsigned_abs());
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.wake.watch.notified() => {}
@@ -400,7 +357,6 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::Micros;
     use tempfile::TempDir;
     use tokio_util::task::TaskTracker;
 
@@ -458,8 +414,9 @@ mod tests {
             options: Arc::clone(&options),
         };
         let places = Places::new(Arc::new(worker), TaskTracker::new(), CancellationToken::new());
+        let leases = LeaseClock::begin(&store, options.clock.clone()).await.unwrap();
         let lifeline = Lifeline {
-            identity: Identity::of(node),
+            identity: Identity::of(node, leases),
             store,
             options,
             hub,
@@ -501,7 +458,7 @@ mod tests {
             .await
             .unwrap();
         let mut suspects = Suspects::default();
-        lifeline.beat(None, &mut suspects).await.unwrap();
+        lifeline.beat(&mut Touch::default(), &mut suspects).await.unwrap();
         assert_ne!(lifeline.identity.get(), lost);
         assert_eq!(earlier.stopped().await, StopReason::Lost);
         assert_eq!(status(&lifeline, org, run).await, RunStatus::Starting);
@@ -534,38 +491,6 @@ mod tests {
         }
         assert_eq!(lifeline.places.active().count(), 0);
         assert_eq!(status(&lifeline, org, run).await, RunStatus::Starting);
-    }
-
-    #[tokio::test]
-    async fn directories_of_runs_that_are_over_go_and_those_of_others_stay() {
-        let (lifeline, org, held, _dir) = holding().await;
-        let work_dir = lifeline.options.work_dir();
-        let at_work = RunId::new(lifeline.options.clock.now(), [3; 10]);
-        let over = RunId::new(lifeline.options.clock.now(), [4; 10]);
-        let _place = lifeline.places.active().enter(at_work);
-        for run in [held, at_work, over] {
-            drop(Workdir::create(&work_dir, &run.to_string()).unwrap());
-        }
-        let remove = async || {
-            let active = lifeline.places.active().clone();
-            remove_leftovers(&lifeline.store, work_dir.clone(), active)
-                .await
-                .unwrap()
-        };
-        assert_eq!(remove().await, 1);
-        assert!(!work_dir.join(over.to_string()).exists());
-        lifeline
-            .store
-            .cancel_run(org, held, lifeline.options.clock.now())
-            .await
-            .unwrap();
-        lifeline
-            .store
-            .settle_run(held, 1, Micros::ZERO, sortie_api::RunUsage::default())
-            .await
-            .unwrap();
-        assert_eq!(remove().await, 1);
-        assert!(work_dir.join(at_work.to_string()).exists());
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use crate::{Engine, Error};
 impl Engine {
     /// The nodes that are known, by name: those at work, and lost ones that still hold runs.
     pub async fn list_nodes(&self) -> Result<Vec<Node>, Error> {
-        let now = self.0.options.clock.now();
+        let now = self.0.identity.leases.now();
         let rows = self.0.store.list_nodes().await?;
         Ok(rows.into_iter().map(|row| node(row, now)).collect())
     }

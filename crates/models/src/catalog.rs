@@ -18,8 +18,6 @@ use crate::{
 
 /// The connection to a provider.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The longest silence of a model that thinks.
-const SILENCE: Duration = Duration::from_mins(5);
 /// What a model can do, as settings say it.
 const CAPABILITIES: [&str; 3] = ["tools", "structured_output", "thinking"];
 
@@ -102,7 +100,7 @@ pub(crate) fn client(settings: &Settings) -> Result<Option<EngineClient>, Invali
     }
     let timeouts = Timeouts {
         connect: CONNECT,
-        read: SILENCE,
+        read: settings.silence,
         total: None,
     };
     let http = EngineClient::new(timeouts);

@@ -1,10 +1,12 @@
 //! What the operator says about providers and models.
 
+use std::time::Duration;
+
 use sortie_api::{Credential, model::ModelPrices};
 use url::Url;
 
 /// The providers of a node, its own models, and the model of a run that names none.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Providers that can be reached: each has a key or needs none.
     pub providers: Vec<ProviderSettings>,
@@ -12,6 +14,20 @@ pub struct Settings {
     pub models: Vec<ModelSettings>,
     /// The model of a run that names none. `None`: the first usable one of the first provider that has one, else `runbook`.
     pub default_model: Option<String>,
+    /// How long a provider may say nothing, at least a second: then the call counts as failed, and may be tried again.
+    pub silence: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            providers: Vec::new(),
+            models: Vec::new(),
+            default_model: None,
+            // Of a model that thinks.
+            silence: Duration::from_mins(5),
+        }
+    }
 }
 
 /// The protocol that a provider speaks.

@@ -54,7 +54,7 @@ fn only_model(api: Api, base_url: &str) -> Result<Arc<dyn Model>> {
             prices: Some(ModelPrices::default()),
             ..ModelSettings::default()
         }],
-        default_model: None,
+        ..Settings::default()
     };
     catalog(&settings)?.models.into_iter().next().context("no model")
 }

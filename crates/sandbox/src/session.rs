@@ -70,6 +70,14 @@ pub(crate) struct Live {
     memory_kills: u64,
 }
 
+/// What came of asking for a launcher.
+enum Attempt {
+    Open(Live),
+    /// Nothing was heard of it, for this reason, as when the fork server was killed or hangs. Nothing of the run has
+    /// happened: a launcher that comes later finds its socket closed and ends.
+    Silent(&'static str),
+}
+
 impl Session {
     pub(crate) async fn open(host: Arc<Host>, workdir: &Workdir, spec: Spec) -> Result<Self, Error> {
         let setup = |error: io::Error| Error::Setup(error.to_string());
@@ -111,17 +119,17 @@ impl Session {
     }
 
     async fn launch(&self) -> Result<Live, Error> {
+        let mut why = String::new();
         for _ in 0..ATTEMPTS {
-            if let Some(live) = self.attempt().await? {
-                return Ok(live);
+            match self.attempt().await? {
+                Attempt::Open(live) => return Ok(live),
+                Attempt::Silent(reason) => reason.clone_into(&mut why),
             }
         }
-        Err(Error::Setup("the launcher ended without a word".to_owned()))
+        Err(Error::Setup(why))
     }
 
-    /// Opens the sandbox; `None` where the launcher was gone before it had said anything, as when the fork server was
-    /// killed while it was asked. Nothing of the run has happened then.
-    async fn attempt(&self) -> Result<Option<Live>, Error> {
+    async fn attempt(&self) -> Result<Attempt, Error> {
         let setup = |error: io::Error| Error::Setup(error.to_string());
         // In the order opposite to that in which they go, should this fail half-way.
         let group = match &self.host.groups {
@@ -150,12 +158,12 @@ impl Session {
             Ok(Ok(Some((Reply::Ready, descriptors)))) => descriptors,
             Ok(Ok(Some((Reply::Failed { step, errno }, _)))) => return Err(hosts::refusal(&step, errno)),
             Ok(Ok(Some(_))) => return Err(Error::Setup("the launcher said something else".to_owned())),
-            Ok(Ok(None)) => return Ok(None),
+            Ok(Ok(None)) => return Ok(Attempt::Silent("the launcher ended without a word")),
             Ok(Err(error)) => return Err(setup(error)),
             Err(_late) => {
-                // Where it is the fork server that does nothing, later sandboxes shall not wait for it.
+                // It may be the fork server that does nothing: neither this nor a later sandbox shall wait for it again.
                 self.host.launcher.replace(&asked);
-                return Err(Error::Setup("the launcher does not answer".to_owned()));
+                return Ok(Attempt::Silent("the launcher does not answer"));
             }
         };
         let mut descriptors = descriptors.into_iter();
@@ -165,7 +173,7 @@ impl Session {
         if way_out.is_none() && self.open.egress == Egress::Proxy {
             return Err(Error::Setup("the launcher sent no socket".to_owned()));
         }
-        Ok(Some(Live {
+        Ok(Attempt::Open(Live {
             socket,
             outer: sys::async_descriptor(outer, Interest::READABLE).map_err(setup)?,
             way_out: way_out.map(WayOut::new).transpose().map_err(setup)?,

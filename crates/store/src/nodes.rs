@@ -12,6 +12,8 @@ use crate::{
 /// Takes the lock under which runs are handed out and nodes come and go.
 pub(crate) const LOCK: &str = "UPDATE dispatch SET turn = turn + 1 WHERE id = 1";
 
+const CLOCK: &str = "SELECT {CLOCK}";
+
 impl Store {
     /// System: makes a node known, and its earlier incarnations (same name) lost.
     pub async fn register_node(&self, node: NewNode) -> Result<()> {
@@ -19,18 +21,32 @@ impl Store {
     }
 
     /// System: renews a node's lease, and with it every run it has claimed. `Fenced` when it was declared lost meanwhile.
-    /// It passes all commands that wait, and is `Unavailable` where it is not done within two seconds.
-    pub async fn heartbeat(&self, node: NodeId, lease_until: Timestamp) -> Result<()> {
+    /// It passes all commands that wait, and is `Unavailable` where it is not done within two seconds. Returns what
+    /// [`clock`](Self::clock) does.
+    pub async fn heartbeat(&self, node: NodeId, lease_until: Timestamp) -> Result<Option<Timestamp>> {
         self.db
             .urgent(move |tx| {
-                tx.batch(&[Stmt::new(
-                    "UPDATE node SET lease_until = $2 WHERE id = $1 AND ended_at IS NULL",
-                    vals![node, lease_until],
-                )
-                .exactly(1, Error::Fenced)])
-                    .map(drop)
+                let [_, clock] = batch(
+                    tx,
+                    &[
+                        Stmt::new(
+                            "UPDATE node SET lease_until = $2 WHERE id = $1 AND ended_at IS NULL",
+                            vals![node, lease_until],
+                        )
+                        .exactly(1, Error::Fenced),
+                        Stmt::new(CLOCK, vals![]),
+                    ],
+                )?;
+                clock.rows.first().ok_or(Error::NotFound)?.opt_time(0)
             })
             .await
+    }
+
+    /// System: the time by the database's own clock, on which the leases of nodes with different clocks can be compared;
+    /// `None` where it has none, because one node alone uses it.
+    pub async fn clock(&self) -> Result<Option<Timestamp>> {
+        let row = self.db.read(|tx| tx.query_one(CLOCK, vals![])).await?;
+        row.opt_time(0)
     }
 
     /// System: says that a node is about to stop. No error where it is not known any more.

@@ -123,8 +123,8 @@ pub struct Held {
 /// What a sweep does with nodes whose lease is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
-    /// Declares them lost.
-    Declare,
+    /// Declares them lost whose lease is over at this time, by the clock on which they renew it.
+    Declare(Timestamp),
     /// Leaves them alone, so that they can renew: after an outage that kept everyone from renewing.
     Leave,
 }
@@ -134,7 +134,7 @@ pub enum Expired {
 pub struct Sweep {
     /// The node that sweeps. It never declares itself.
     pub node: NodeId,
-    /// Now: leases that end before are over.
+    /// When it takes place, as its events say.
     pub at: Timestamp,
     /// End at most so many runs.
     pub limit: u32,

@@ -37,6 +37,8 @@ pub enum Trouble {
     Fails(StatusCode),
     /// The peer sees it this much later.
     Late(Duration),
+    /// The peer does not see it, and it is not answered for as long as somebody waits.
+    Hangs,
     /// The connection breaks before the peer sees it.
     Breaks,
     /// The peer sees and does it, and the connection breaks before the answer is through.
@@ -111,6 +113,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let trouble = shared.next();
     match trouble {
         Trouble::Fails(status) => return status.into_response(),
+        Trouble::Hangs => return std::future::pending().await,
         Trouble::Breaks => return broken(),
         Trouble::Late(delay) => tokio::time::sleep(delay).await,
         Trouble::None | Trouble::AnswerLost => {}

@@ -41,7 +41,16 @@ struct Seen(Mutex<Found>);
 #[derive(Clone, Debug, Default)]
 struct Found {
     is_ready: bool,
-    database: Option<(Observed, Timestamp)>,
+    database: Option<Looked>,
+}
+
+/// A look at the database.
+#[derive(Clone, Debug)]
+struct Looked {
+    observed: Observed,
+    at: Timestamp,
+    /// Likewise, on the clock of leases.
+    leases_at: Timestamp,
 }
 
 impl Seen {
@@ -70,7 +79,11 @@ impl Watched {
             timeout(PATIENCE, engine.0.store.observe(now)),
         );
         let database = match database {
-            Ok(Ok(observed)) => Some((observed, now)),
+            Ok(Ok(observed)) => Some(Looked {
+                observed,
+                at: now,
+                leases_at: engine.0.identity.leases.now(),
+            }),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "the database could not be looked at for metrics");
                 None
@@ -144,7 +157,7 @@ impl Collector for Shown {
             i64::from(self.places),
         )?;
         match database {
-            Some((observed, at)) => show(&mut encoder, &observed, at),
+            Some(looked) => show(&mut encoder, &looked),
             None => Ok(()),
         }
     }
@@ -175,7 +188,8 @@ fn age(since: Option<Timestamp>, now: Timestamp) -> f64 {
     since.map_or(0.0, |since| now.since(since).as_secs_f64())
 }
 
-fn show(encoder: &mut DescriptorEncoder<'_>, seen: &Observed, at: Timestamp) -> std::fmt::Result {
+fn show(encoder: &mut DescriptorEncoder<'_>, looked: &Looked) -> std::fmt::Result {
+    let (seen, at) = (&looked.observed, looked.at);
     let open = encoder.encode_descriptor(
         "runs_open",
         "Runs of the whole database that are not settled: waiting, claimed, at work, or cancelled under their worker, which has not told their cost yet. Counted up to 100,000 each.",
@@ -230,6 +244,7 @@ fn show(encoder: &mut DescriptorEncoder<'_>, seen: &Observed, at: Timestamp) -> 
         return Ok(());
     };
     // `since` is zero where the other is later: one of the two is.
+    let at = looked.leases_at;
     let left = until.since(at).as_secs_f64() - at.since(until).as_secs_f64();
     seconds(
         encoder,

@@ -27,7 +27,7 @@ fn settings(providers: Vec<ProviderSettings>, models: Vec<ModelSettings>) -> Set
     Settings {
         providers,
         models,
-        default_model: None,
+        ..Settings::default()
     }
 }
 

@@ -157,7 +157,7 @@ pub(crate) fn model(api: Api, base: &str, key: &str, name: &str) -> Arc<dyn Mode
             }),
             ..ModelSettings::default()
         }],
-        default_model: None,
+        ..Settings::default()
     };
     let catalog = catalog(&settings).unwrap();
     let found = catalog.models.iter().find(|model| model.info().id == name);

@@ -271,6 +271,23 @@ pub(crate) fn sandboxes_outlive_what_forked_them(bed: &Bed) -> Section<'_> {
     })
 }
 
+pub(crate) fn what_forks_and_does_nothing_is_replaced(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let server = fork_server();
+        kill_process(server, Signal::STOP).unwrap();
+        // Opened late, and by another one; the stopped one is gone.
+        let mut next = bed.open("run_2", Limits::default()).await;
+        assert_eq!(next.sh("exit 3").await.exit, ExitKind::Code(3));
+        assert_ne!(fork_server(), server);
+        assert!(!is_alive(server));
+        assert_eq!(run.sh("exit 4").await.exit, ExitKind::Code(4));
+        for run in [run, next] {
+            run.end().await;
+        }
+    })
+}
+
 pub(crate) fn a_launcher_has_nothing_open_but_its_own(bed: &Bed) -> Section<'_> {
     Box::pin(async {
         let first = bed.open("run_1", Limits::default()).await;

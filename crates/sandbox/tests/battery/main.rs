@@ -64,6 +64,19 @@ macro_rules! battery {
     };
 }
 
+/// On one kind of host as one kind of engine, as it takes as long as a launcher may take.
+#[test]
+fn what_forks_and_does_nothing_is_replaced() {
+    let pass = Pass {
+        level: Level::Landlock,
+        engine: SUITE,
+    };
+    pass.run(
+        "what_forks_and_does_nothing_is_replaced",
+        lifetimes::what_forks_and_does_nothing_is_replaced,
+    );
+}
+
 battery! {
     escapes::nothing_that_must_not_work_works,
     escapes::with_a_way_out_nothing_else_works_either,

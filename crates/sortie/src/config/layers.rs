@@ -45,6 +45,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("shutdown_grace_seconds", Kind::Integer),
     ("retention_days", Kind::Integer),
     ("default_model", Kind::Text),
+    ("model_silence_seconds", Kind::Integer),
     ("surcharge_percent", Kind::Integer),
     ("zero_data_retention.memory_bytes", Kind::Integer),
     ("zero_data_retention.work_dir", Kind::Text),

@@ -221,7 +221,12 @@ impl Config {
                 .optional_text("zero_data_retention.work_dir")?
                 .map(PathBuf::from),
             retention: read.retention()?,
-            models: providers::settings(&layers, environment, read.default_model()?)?,
+            models: providers::settings(
+                &layers,
+                environment,
+                read.default_model()?,
+                Duration::from_secs(read.integer("model_silence_seconds", 1, 3_600)?),
+            )?,
             robots: read.robots()?,
             search: read.search()?,
             deprecation: read.deprecation()?,

@@ -2,7 +2,7 @@
 //!
 //! A provider that people know is on as soon as its key is there. Every other one is on when the file names it.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 use sortie_api::{Credential, Micros, model::ModelPrices};
@@ -61,6 +61,7 @@ pub(super) fn settings(
     layers: &Layers,
     environment: &Environment,
     default_model: Option<&str>,
+    silence: Duration,
 ) -> Result<Settings, Error> {
     let mut tables: BTreeMap<String, Provider> = named(layers, "providers")?;
     for (name, _, key, base_url) in KNOWN {
@@ -101,6 +102,7 @@ pub(super) fn settings(
         providers,
         models,
         default_model: default_model.map(str::to_owned),
+        silence,
     })
 }
 

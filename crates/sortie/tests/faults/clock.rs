@@ -1,13 +1,23 @@
 //! Clocks that jump while nodes work: libfaketime stands between the real binary and the clock of the day. What runs
 //! evenly (the monotonic clock) it leaves alone, as an operating system does.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use sortie_testkit::Database;
 use tempfile::TempDir;
 
-use crate::{Checked, audit::Excuse, begin, both_databases, end, world::Setup};
+use crate::{
+    Checked,
+    audit::Excuse,
+    begin, both_databases, end,
+    world::{MOST_NODES, Setup},
+};
 
 both_databases![clocks_jump];
 
@@ -18,34 +28,40 @@ const LIBRARIES: [&str; 3] = [
     "/usr/lib64/faketime/libfaketimeMT.so.1",
 ];
 
-/// The clock of all nodes of a world, by the file that libfaketime reads at each look.
-#[derive(Debug)]
-struct Clock {
-    folder: TempDir,
+/// The clocks of the nodes of a world, each a file that libfaketime reads at every look.
+#[derive(Clone, Debug)]
+pub(crate) struct Clocks {
+    folder: Arc<TempDir>,
+    library: &'static str,
 }
 
-impl Clock {
-    fn new() -> Result<Self> {
-        let clock = Self {
-            folder: tempfile::tempdir()?,
+impl Clocks {
+    /// None where the library is not installed.
+    fn new() -> Result<Option<Self>> {
+        let Some(library) = LIBRARIES.into_iter().find(|path| Path::new(path).exists()) else {
+            return Ok(None);
         };
-        clock.set(0)?;
-        Ok(clock)
+        let folder = Arc::new(tempfile::tempdir()?);
+        Ok(Some(Self { folder, library }))
     }
 
-    /// From here on the day is this many seconds later than it is.
-    fn set(&self, seconds: i64) -> Result<()> {
+    fn file(&self, nth: usize) -> PathBuf {
+        self.folder.path().join(format!("clock{nth}"))
+    }
+
+    /// From here on the day of this node is so many seconds later than it is.
+    fn set(&self, nth: usize, seconds: i64) -> Result<()> {
         // Replaced at once: nobody reads half of it.
         let new = self.folder.path().join("new");
         fs::write(&new, format!("{seconds:+}s\n"))?;
-        fs::rename(new, self.folder.path().join("clock"))?;
-        Ok(())
+        fs::rename(new, self.file(nth)).context("the clock")
     }
 
-    fn environment(&self, library: &str) -> Vec<(String, String)> {
-        let file = self.folder.path().join("clock").display().to_string();
+    /// What a node is started with; its clock has to be [set](Self::set) before.
+    pub(crate) fn environment(&self, nth: usize) -> Vec<(String, String)> {
+        let file = self.file(nth).display().to_string();
         [
-            ("LD_PRELOAD", library),
+            ("LD_PRELOAD", self.library),
             ("FAKETIME_TIMESTAMP_FILE", &file),
             ("FAKETIME_NO_CACHE", "1"),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
@@ -57,30 +73,42 @@ impl Clock {
 }
 
 async fn clocks_jump(database: Database) -> Checked {
-    let Some(library) = LIBRARIES.into_iter().find(|path| Path::new(path).exists()) else {
+    let Some(clocks) = Clocks::new()? else {
         println!("NOT CHECKED: clock jumps: the package faketime is not installed");
         return Ok(());
     };
-    let clock = Clock::new()?;
+    let all = 0..MOST_NODES;
+    for nth in all.clone() {
+        clocks.set(nth, 0)?;
+    }
     let setup = Setup {
-        environment: clock.environment(library),
+        clocks: Some(clocks.clone()),
         ..Setup::default()
     };
     let (mut world, mut load) = begin(database, "clocks_jump", setup).await?;
+    // Nobody would be declared lost by a node that is new.
+    tokio::time::sleep(Duration::from_secs(11)).await;
     for _ in 0..4 {
-        let pause = world.moment(800..2_500);
-        tokio::time::sleep(pause).await;
         load.follow();
         // Beyond a lease in both directions, and within what a receiver of callbacks puts up with. What became due while the
         // clock was ahead waits for that time: forward it is no more than the audit has patience for.
         let seconds = world.random.i64(-120..30);
-        println!("the clock is {seconds:+} s off");
-        clock.set(seconds).context("the clock")?;
+        let alone = world.random.bool().then(|| world.some_node());
+        println!(
+            "{}: {seconds:+} s off",
+            alone.map_or("all".to_owned(), |nth| format!("node {nth}"))
+        );
+        for nth in all.clone().filter(|nth| alone.is_none_or(|alone| alone == *nth)) {
+            clocks.set(nth, seconds)?;
+        }
+        // Some of these are long enough for a heartbeat, and together they are longer than a lease.
+        let pause = world.moment(1_500..5_000);
+        tokio::time::sleep(pause).await;
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    clock.set(0)?;
+    for nth in all {
+        clocks.set(nth, 0)?;
+    }
     let excuse = Excuse {
-        lost_workers: true,
         moved_clock: true,
         ..Excuse::default()
     };

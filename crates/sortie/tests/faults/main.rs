@@ -36,9 +36,9 @@ async fn begin(database: Database, name: &str, setup: Setup) -> anyhow::Result<(
 }
 
 /// The end of every fault: the load ends, and everything is looked at.
-async fn end(mut world: World, load: Load, excuse: Excuse) -> Checked {
+async fn end(world: World, load: Load, excuse: Excuse) -> Checked {
     let before = load.acknowledged();
     anyhow::ensure!(before > 0, "hardly any load");
     let orders = load.end().await?;
-    audit::audit(&mut world, &orders, excuse).await
+    audit::audit(&world, &orders, excuse).await
 }

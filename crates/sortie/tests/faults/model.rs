@@ -7,7 +7,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use anyhow::Result;
@@ -37,7 +36,7 @@ pub(crate) const CALLS: usize = 3;
 pub(crate) enum Mood {
     /// It answers.
     Well,
-    /// It takes requests and says nothing, until it is well again: then it breaks these connections.
+    /// It takes requests and says nothing for as long as somebody waits for it.
     Hangs,
     /// It never ends: text upon text.
     Floods,
@@ -54,6 +53,16 @@ struct Shared {
     mood: AtomicUsize,
     asked: AtomicU64,
     answered: AtomicU64,
+    given_up: AtomicU64,
+}
+
+/// A request that is not answered: dropped when nobody waits for it any more.
+struct Unanswered(Arc<Shared>);
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.given_up.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// The server.
@@ -82,6 +91,11 @@ impl Model {
     pub(crate) fn counts(&self) -> (u64, u64) {
         let count = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
         (count(&self.shared.asked), count(&self.shared.answered))
+    }
+
+    /// Requests that were not answered and that nobody waits for any more.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.shared.given_up.load(Ordering::SeqCst)
     }
 }
 
@@ -119,11 +133,8 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let said = String::from_utf8_lossy(&body).into_owned();
     match (shared.mood(), nth % 4) {
         (Mood::Hangs, _) => {
-            while shared.mood() == Mood::Hangs {
-                // The mood is all there is to wait for, and nobody is told of it.
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            streamed(Body::from_stream(stream::iter([Err::<Bytes, _>(broken())])))
+            let _unanswered = Unanswered(shared);
+            std::future::pending().await
         }
         (mood @ (Mood::Floods | Mood::OneLine), _) => flood(mood, shared),
         (Mood::Flaps, 0) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

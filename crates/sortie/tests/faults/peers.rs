@@ -18,16 +18,26 @@ both_databases![
     the_store_of_files_fails_and_is_slow,
 ];
 
+/// How long a provider may say nothing here, in seconds: less than it hangs for.
+const SILENCE: &str = "1";
 /// What a flood may take of a node's memory beyond what it had.
 const FLOOD_BYTES: u64 = 512 << 20;
 
 async fn the_provider_of_models_hangs_floods_and_flaps(database: Database) -> Checked {
-    let (mut world, mut load) = begin(database, "the_provider_of_models", Setup::default()).await?;
+    let setup = Setup {
+        environment: vec![("SORTIE_MODEL_SILENCE_SECONDS".to_owned(), SILENCE.to_owned())],
+        ..Setup::default()
+    };
+    let (mut world, mut load) = begin(database, "the_provider_of_models", setup).await?;
     let mut moods = [Mood::Hangs, Mood::Flaps, Mood::Floods, Mood::OneLine];
     world.random.shuffle(&mut moods);
     for mood in moods {
         load.follow();
-        let lasts = world.moment(1_000..2_500);
+        // A provider that hangs does so for longer than it may.
+        let lasts = match mood {
+            Mood::Hangs => world.moment(2_000..4_000),
+            Mood::Well | Mood::Flaps | Mood::Floods | Mood::OneLine => world.moment(1_000..2_500),
+        };
         println!("{mood:?} for {lasts:?}");
         world.model.set(mood);
         tokio::time::sleep(lasts).await;
@@ -48,7 +58,9 @@ async fn the_provider_of_models_hangs_floods_and_flaps(database: Database) -> Ch
         ensure!(peak <= before.memory + FLOOD_BYTES, "a flood took {peak} bytes");
     }
     let (asked, answered) = world.model.counts();
-    println!("{asked} model calls, {answered} answered well");
+    let given_up = world.model.given_up();
+    println!("{asked} model calls, {answered} answered well, {given_up} given up by the node");
+    ensure!(given_up > 0, "no call was given up");
     // Five attempts are not enough for every run of these seconds, and a flood may use a budget up.
     let excuse = Excuse {
         failures: &["provider", "budget", "is larger than"],
@@ -96,6 +108,7 @@ async fn the_store_of_files_fails_and_is_slow(database: Database) -> Checked {
         Trouble::Late(Duration::from_millis(700)),
         Trouble::Breaks,
         Trouble::AnswerLost,
+        Trouble::Hangs,
         Trouble::None,
         Trouble::None,
     ];

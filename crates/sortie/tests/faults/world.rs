@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeSet,
-    hash::{DefaultHasher, Hash, Hasher},
     io::Write as _,
     net::SocketAddr,
     path::PathBuf,
@@ -16,6 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use sha2::{Digest as _, Sha256};
 use sortie_testkit::{
     CallbackReceiver, Client, Database, Node, NodeOptions, PostgresServer, Proxy, Records,
     postgres::TestDatabase,
@@ -23,7 +23,10 @@ use sortie_testkit::{
 };
 use tempfile::{NamedTempFile, TempDir};
 
-use crate::model::{Model, config};
+use crate::{
+    clock::Clocks,
+    model::{Model, config},
+};
 
 /// The seed of all of it, in decimal; drawn where it is not there.
 const SEED: &str = "SORTIE_FAULT_SEED";
@@ -31,6 +34,8 @@ const SEED: &str = "SORTIE_FAULT_SEED";
 pub(crate) const RATE: u64 = 1_000;
 /// What callbacks are signed with.
 pub(crate) const SECRET: &str = "hush";
+/// Nodes on the database that can have several.
+pub(crate) const MOST_NODES: usize = 3;
 /// How often it is looked which processes descend from the nodes.
 const LOOK: Duration = Duration::from_millis(60);
 
@@ -41,6 +46,8 @@ pub(crate) struct Setup {
     pub(crate) own_server: bool,
     /// Further environment of every node.
     pub(crate) environment: Vec<(String, String)>,
+    /// What the nodes take the time of day from.
+    pub(crate) clocks: Option<Clocks>,
     /// Where the content of files is; a folder that all nodes share unless it is named.
     pub(crate) blob_url: Option<String>,
     /// The folder that every data folder is made in.
@@ -144,6 +151,16 @@ impl Drop for Watch {
     }
 }
 
+/// What a test draws from: the same for the same three, with whatever version it was built.
+fn random(seed: u64, name: &str, database: Database) -> fastrand::Rng {
+    let digest = Sha256::digest(format!("{seed} {name} {}", database.as_str()));
+    let folded = digest
+        .iter()
+        .take(8)
+        .fold(0, |number, byte| number << 8 | u64::from(*byte));
+    fastrand::Rng::with_seed(folded)
+}
+
 /// The seed of this run of the suite, the same for all its tests.
 fn seed() -> Result<u64> {
     #[expect(
@@ -161,9 +178,7 @@ impl World {
     pub(crate) async fn start(database: Database, name: &str, setup: Setup) -> Result<Self> {
         let seed = seed()?;
         println!("{name} on {}: {SEED}={seed}", database.as_str());
-        let mut hasher = DefaultHasher::new();
-        (seed, name, database.as_str()).hash(&mut hasher);
-        let mut random = fastrand::Rng::with_seed(hasher.finish());
+        let mut random = random(seed, name, database);
         let token = format!("fault{:016x}", random.u64(..));
 
         let model = Model::start().await?;
@@ -216,18 +231,26 @@ impl World {
             _blobs: blobs,
             _config: file,
         };
-        world.start_nodes(records, options).await?;
+        world.start_nodes(records, options, setup.clocks.as_ref()).await?;
         Ok(world)
     }
 
-    async fn start_nodes(&mut self, records: Records, options: NodeOptions) -> Result<()> {
+    async fn start_nodes(
+        &mut self,
+        records: Records,
+        options: NodeOptions,
+        clocks: Option<&Clocks>,
+    ) -> Result<()> {
         let count = match self.database {
             Database::Sqlite => 1,
-            Database::Postgres => 3,
+            Database::Postgres => MOST_NODES,
         };
         let mut key = None;
         for nth in 0..count {
             let mut options = options.clone();
+            if let Some(clocks) = clocks {
+                options.environment.extend(clocks.environment(nth));
+            }
             if let Records::Shared(shared) = &records {
                 let proxy = Proxy::start(shared.server()?).await?;
                 options.database_url = Some(shared.url_at(proxy.address())?);

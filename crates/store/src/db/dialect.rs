@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 11] = [
+const TOKENS: [(&str, &str, &str); 12] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -20,6 +20,12 @@ const TOKENS: [(&str, &str, &str); 11] = [
     ("{JSON_EACH}", "json_each", "json_array_elements_text"),
     ("{LEAST}", "MIN", "LEAST"),
     ("{GREATEST}", "MAX", "GREATEST"),
+    // In microseconds since 1970, by a clock of the database's own, where it has one that several programs share.
+    (
+        "{CLOCK}",
+        "NULL",
+        "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT",
+    ),
     ("{DATABASE}", "'SQLite'", "'PostgreSQL'"),
     (
         "{VERSION}",

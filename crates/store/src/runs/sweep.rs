@@ -239,7 +239,7 @@ fn step(tx: &mut dyn Tx, sweep: Sweep, left: usize, ending: &Ending) -> Result<(
 /// take over and those whose content is gone. `None` where there is nothing to do.
 fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 3]>> {
     let leases_before = match sweep.expired {
-        Expired::Declare => sweep.at,
+        Expired::Declare(at) => at,
         Expired::Leave => Timestamp::from_micros(i64::MIN),
     };
     let find = |sql, limit| Stmt::new(sql, vals![limit, RunStatus::Cancelled, MAX_TAKEOVERS]);

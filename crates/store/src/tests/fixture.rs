@@ -496,7 +496,7 @@ pub(super) fn sweep(at: Timestamp, limit: u32) -> Sweep {
         at,
         limit,
         places: 0,
-        expired: Expired::Declare,
+        expired: Expired::Declare(at),
         compute_micros_per_second: Micros::ZERO,
     }
 }

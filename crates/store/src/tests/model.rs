@@ -203,14 +203,8 @@ impl<'a> Model<'a> {
                 // A lease that is over; only the next sweep notices.
                 let (id, lost) = self.nodes[node];
                 let renewed = self.fixture.store.heartbeat(id, Timestamp::from_micros(0)).await;
-                assert_eq!(
-                    renewed,
-                    if self.is_fenced(id) {
-                        Err(Error::Fenced)
-                    } else {
-                        Ok(())
-                    }
-                );
+                let fenced = self.is_fenced(id).then_some(Error::Fenced);
+                assert_eq!(renewed.as_ref().err(), fenced.as_ref());
                 self.nodes[node] = (id, lost || renewed.is_ok());
             }
             Command::Sweep { node, limit, places } => self.sweep(node, limit, places).await,

@@ -3,7 +3,10 @@ use std::time::Duration;
 use sortie_api::{Micros, RunId, RunStatus, Timestamp};
 
 use super::{both, fixture::sweep};
-use crate::{Claim, Error, Expired, Fence, Sweep, db::vals};
+use crate::{
+    Claim, Error, Expired, Fence, Sweep,
+    db::{Dialect, vals},
+};
 
 const HOURS: Duration = Duration::from_hours(2);
 
@@ -105,6 +108,33 @@ both! {
         let swept = fixture.take_over(other, at, 100).await;
         assert!(swept.taken.is_empty() && swept.ended.is_empty());
         assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
+    }
+
+    async fn only_a_database_that_nodes_share_has_a_clock(fixture: &Fixture) {
+        let node = fixture.node().await;
+        let first = fixture.store.clock().await.unwrap();
+        let second = fixture.store.heartbeat(node, fixture.now() + HOURS).await.unwrap();
+        match fixture.dialect() {
+            Dialect::Sqlite => assert_eq!((first, second), (None, None)),
+            // In microseconds of this century: nobody here says what time it is.
+            Dialect::Postgres => {
+                assert!(first > Some(Timestamp::from_micros(1_700_000_000_000_000)), "{first:?}");
+                assert!(first < second && second < Some(Timestamp::from_micros(4_100_000_000_000_000)), "{second:?}");
+            }
+        }
+    }
+
+    async fn a_sweep_declares_by_the_clock_of_leases_whatever_its_own_says(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, taker) = (fixture.node().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        let at = fixture.now() + HOURS;
+        fixture.store.heartbeat(node, at).await.unwrap();
+        let ahead = Sweep { node: taker, places: 10, expired: Expired::Declare(at), ..sweep(at + HOURS, 100) };
+        assert!(fixture.store.sweep(ahead).await.unwrap().taken.is_empty());
+        let behind = Sweep { at: fixture.now(), expired: Expired::Declare(at + Duration::from_micros(1)), ..ahead };
+        let claims = fixture.store.sweep(behind).await.unwrap().taken;
+        assert_eq!(runs(&claims), [fence.run]);
     }
 
     async fn a_node_that_was_declared_lost_is_fenced(fixture: &Fixture) {

@@ -281,7 +281,7 @@ both! {
             let run = fixture.get(org, fence.run).await;
             match (swept.len(), renewed) {
                 (1, Err(Error::Fenced)) => assert_eq!(run.status, RunStatus::Interrupted),
-                (0, Ok(())) => {
+                (0, Ok(_)) => {
                     assert_eq!(run.status, RunStatus::Running);
                     fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
                     fixture.store.deregister_node(node, at).await.unwrap();
