@@ -10,23 +10,23 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 45.0;
-const COLORS: [&str; 2] = ["#1f6feb", "#d1570c"];
+const COLORS: [&str; 4] = ["#1f6feb", "#d1570c", "#1a7f37", "#8250df"];
 
 /// One line of a picture.
-pub(crate) struct Line<'a> {
-    pub(crate) name: &'a str,
-    /// A value for each second from the first.
-    pub(crate) values: Vec<f64>,
+pub(crate) struct Line {
+    pub(crate) name: String,
+    /// Seconds since the beginning, and the value then.
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// A picture of lines over seconds. The scale begins at zero, so that what looks flat is flat.
-pub(crate) fn draw(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String> {
-    let seconds = lines.iter().map(|line| line.values.len()).max().unwrap_or(0);
-    let last = f64::from(u32::try_from(seconds.saturating_sub(1).max(1))?);
-    let highest = lines
+pub(crate) fn draw(title: &str, unit: &str, lines: &[Line]) -> Result<String> {
+    let (last, highest) = lines
         .iter()
-        .flat_map(|line| &line.values)
-        .fold(0.0_f64, |highest, value| highest.max(*value));
+        .flat_map(|line| &line.points)
+        .fold((1.0_f64, 0.0_f64), |(last, highest), (second, value)| {
+            (last.max(*second), highest.max(*value))
+        });
     let step = step(highest / 5.0);
     let top = ((highest / step).ceil() * step).max(step);
     let x = |at: f64| LEFT + (WIDTH - LEFT - RIGHT) * at / last;
@@ -80,12 +80,13 @@ pub(crate) fn draw(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String
         svg.push_str("<polyline fill=\"none\" stroke-width=\"1.2\" stroke=\"");
         svg.push_str(color);
         svg.push_str("\" points=\"");
-        for (second, value) in (0_u32..).zip(&line.values) {
-            write!(svg, "{:.1},{:.1} ", x(f64::from(second)), y(*value))?;
+        for (second, value) in &line.points {
+            write!(svg, "{:.1},{:.1} ", x(*second), y(*value))?;
         }
         writeln!(
             svg,
-            "\"/>\n<text x=\"{name_at:.1}\" y=\"20\" text-anchor=\"end\" fill=\"{color}\">{}</text>",
+            "\"/>\n<text x=\"{name_at:.1}\" y=\"{}\" text-anchor=\"end\" fill=\"{color}\">{}</text>",
+            TOP - 10.0,
             line.name
         )?;
     }
@@ -126,13 +127,15 @@ mod tests {
 
     #[test]
     fn a_picture_has_its_lines_its_axes_and_a_scale_from_zero() {
-        let values = (0..1_800).map(|second| 40.0 + f64::from(second % 7)).collect();
+        let points = (0..1_800)
+            .map(|second| (f64::from(second), 40.0 + f64::from(second % 7)))
+            .collect();
         let svg = draw(
             "Memory",
             "MiB",
             &[Line {
-                name: "resident",
-                values,
+                name: "resident".to_owned(),
+                points,
             }],
         )
         .unwrap();
@@ -144,8 +147,8 @@ mod tests {
         );
         // 46 of 50 stands near the top, and no value leaves the frame.
         assert!(svg.contains("70.0,"), "{svg}");
-        let points = svg.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
-        for point in points.split_whitespace() {
+        let drawn = svg.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+        for point in drawn.split_whitespace() {
             let (x, y) = point.split_once(',').unwrap();
             let (x, y): (f64, f64) = (x.parse().unwrap(), y.parse().unwrap());
             assert!(

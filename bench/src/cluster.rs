@@ -3,14 +3,15 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use sortie_testkit::{Database, Node, NodeOptions};
+use anyhow::Result;
+use sortie_testkit::{Node, NodeOptions};
 
 use crate::{
     Bench,
     followers::Followers,
     load::{ROWS_OF_A_RUN, complete_for, create_for, per_second, request},
     memory::start_waiting,
+    mixed,
     outage::until_taken_up,
     report::{Limit, Report},
     samples::{Millis, Samples},
@@ -27,7 +28,13 @@ const CLIENTS: usize = 64;
 
 /// Measures all of it.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
-    if !report.wants("nodes") || bench.nodes < 2 || bench.database == Database::Sqlite {
+    if !bench.has_several() {
+        return Ok(());
+    }
+    if report.wants("mixed work over nodes") {
+        mixed_work(bench, report).await?;
+    }
+    if !report.wants("nodes") {
         return Ok(());
     }
     rates(bench, report).await?;
@@ -35,18 +42,8 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     killed(bench, report).await
 }
 
-/// So many nodes on one database.
-async fn nodes(bench: &Bench) -> Result<Vec<Node>> {
-    let mut nodes = vec![bench.node().await?];
-    while nodes.len() < bench.nodes {
-        let first = nodes.first().context("no node")?;
-        nodes.push(first.beside().await?);
-    }
-    Ok(nodes)
-}
-
 async fn rates(bench: &Bench, report: &mut Report) -> Result<()> {
-    let nodes = nodes(bench).await?;
+    let nodes = bench.cluster(bench.nodes).await?;
     let all: Vec<&Node> = nodes.iter().collect();
     let count = all.len();
     let done = complete_for(&all, CLIENTS, bench.seconds, || request("hello")).await?;
@@ -68,6 +65,14 @@ async fn rates(bench: &Bench, report: &mut Report) -> Result<()> {
         samples.to_string(),
     );
     Ok(())
+}
+
+/// On nodes of its own: those of the creates still work on what was left queued.
+async fn mixed_work(bench: &Bench, report: &mut Report) -> Result<()> {
+    let nodes = bench.cluster(bench.nodes).await?;
+    let all: Vec<&Node> = nodes.iter().collect();
+    let name = format!("mixed work over {} nodes", all.len());
+    mixed::over(&all, &name, bench.seconds, report).await
 }
 
 /// Streams from a node whose only place is taken, so that another one works on the runs.

@@ -73,6 +73,9 @@ enum Which {
     Postgres,
 }
 
+/// The master key of nodes that share a database.
+const MASTER_KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
+
 /// What every measurement is given.
 struct Bench {
     binary: String,
@@ -93,6 +96,23 @@ impl Bench {
             ..options.env("SORTIE_LOG_FILTER", "warn,sortie::commands::serve=info")
         };
         Node::start_with(&self.binary, self.database, options).await
+    }
+
+    /// So many nodes on one empty database.
+    async fn cluster(&self, count: usize) -> Result<Vec<Node>> {
+        // What one of them seals the others have to open.
+        let options = NodeOptions::default().env("SORTIE_MASTER_KEY", MASTER_KEY);
+        let first = self.node_with(options).await?;
+        let mut others = Vec::new();
+        while others.len() + 1 < count {
+            others.push(first.beside().await?);
+        }
+        Ok(std::iter::once(first).chain(others).collect())
+    }
+
+    /// Whether there are measurements of several nodes: only on a database that nodes can share.
+    fn has_several(&self) -> bool {
+        self.nodes > 1 && self.database == Database::Postgres
     }
 }
 

@@ -119,22 +119,25 @@ pub(crate) struct Pace {
     pub(crate) moments: Vec<Moments>,
 }
 
-/// Begins runs at a rate, whatever becomes of those before, on connections that are kept.
-pub(crate) struct Paced {
+/// Connections that no run has at the moment: one to create, one to follow.
+type Free = Arc<Mutex<Vec<(Connection, Connection)>>>;
+
+/// Begins runs at a rate, whatever becomes of those before, in turn on these nodes and on connections that are kept.
+pub(crate) struct Paced<'a> {
     pub(crate) state: Arc<Mutex<Pace>>,
-    free: Arc<Mutex<Vec<(Connection, Connection)>>>,
+    nodes: Vec<(&'a Node, Free)>,
 }
 
-impl Paced {
-    pub(crate) fn new() -> Self {
+impl<'a> Paced<'a> {
+    pub(crate) fn on(nodes: &[&'a Node]) -> Self {
         Self {
             state: Arc::default(),
-            free: Arc::default(),
+            nodes: nodes.iter().map(|node| (*node, Free::default())).collect(),
         }
     }
 
     /// `rate` runs a second of this mix for so long. An error when one of them is not done as it should be.
-    pub(crate) async fn run(&self, node: &Node, mix: &Mix, rate: f64, lasts: Duration) -> Result<()> {
+    pub(crate) async fn run(&self, mix: &Mix, rate: f64, lasts: Duration) -> Result<()> {
         let begun = Instant::now();
         let mut under_way = JoinSet::new();
         let mut count = 0_u32;
@@ -144,14 +147,18 @@ impl Paced {
                 break;
             }
             tokio::time::sleep_until((begun + due).into()).await;
+            // One further after each round of the mix, or an even number of nodes would each get the same kinds.
+            let turn = usize::try_from(count)?;
+            let turn = (turn + turn / mix.requests.len()) % self.nodes.len();
+            let (node, free) = self.nodes.get(turn).context("no node")?;
             count += 1;
             lock(&self.state).begun += 1;
-            let kept = lock(&self.free).pop();
+            let kept = lock(free).pop();
             let (mut creating, mut following) = match kept {
                 Some(connections) => connections,
                 None => (Connection::to(node)?, Connection::to(node)?),
             };
-            let (state, free, request) = (Arc::clone(&self.state), Arc::clone(&self.free), mix.next());
+            let (state, free, request) = (Arc::clone(&self.state), Arc::clone(free), mix.next());
             under_way.spawn(async move {
                 let moments = complete(&mut creating, &mut following, &request).await?;
                 let mut state = lock(&state);
@@ -181,24 +188,23 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
         return Ok(());
     }
     let node = bench.node().await?;
-    let mix = Mix::start().await?;
-    let capacity = mix.capacity(&[&node], bench.seconds).await?;
-    report.add(
-        format!("mixed work, {CLIENTS} at once"),
-        format!("{capacity:.0} runs/s"),
-    );
-    half(&node, report, &mix, capacity, bench.seconds).await
+    over(&[&node], "mixed work", bench.seconds, report).await
 }
 
-async fn half(node: &Node, report: &mut Report, mix: &Mix, capacity: f64, seconds: u64) -> Result<()> {
-    let paced = Paced::new();
+/// The same over these nodes, under this name.
+pub(crate) async fn over(nodes: &[&Node], name: &str, seconds: u64, report: &mut Report) -> Result<()> {
+    let mix = Mix::start().await?;
+    let capacity = mix.capacity(nodes, seconds).await?;
+    report.add(
+        format!("{name}, {CLIENTS} at once"),
+        format!("{capacity:.0} runs/s"),
+    );
+    let paced = Paced::on(nodes);
     // The connections are made, and not counted.
-    paced
-        .run(node, mix, capacity / 2.0, Duration::from_secs(1))
-        .await?;
+    paced.run(&mix, capacity / 2.0, Duration::from_secs(1)).await?;
     lock(&paced.state).moments.clear();
     let lasts = Duration::from_secs(seconds);
-    paced.run(node, mix, capacity / 2.0, lasts).await?;
+    paced.run(&mix, capacity / 2.0, lasts).await?;
     let moments = std::mem::take(&mut lock(&paced.state).moments);
     let (mut dispatch, mut done) = (Samples::default(), Samples::default());
     for moment in &moments {
@@ -206,13 +212,13 @@ async fn half(node: &Node, report: &mut Report, mix: &Mix, capacity: f64, second
         done.add(moment.done);
     }
     report.add(
-        "mixed work at half load: 202 read to `starting` read, p50 / p99",
+        format!("{name} at half load: 202 read to `starting` read, p50 / p99"),
         dispatch.to_string(),
     );
-    report.add("… POST to `done`, p50 / p99", done.to_string());
-    for (percent, name) in [(50, "p50"), (99, "p99")] {
-        let name = format!("mixed work at half load: 202 to `starting`, {name}");
-        report.against(Limit::Flush, name, dispatch.percentile(percent).as_secs_f64());
+    report.add(format!("… {name}: POST to `done`, p50 / p99"), done.to_string());
+    for (percent, rank) in [(50, "p50"), (99, "p99")] {
+        let figure = format!("{name} at half load: 202 to `starting`, {rank}");
+        report.against(Limit::Flush, figure, dispatch.percentile(percent).as_secs_f64());
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Mixed work for a long time at about half of what the machine can do: memory, open files, times, what waits and what
-//! is done, each second, as CSV and as pictures.
+//! Mixed work for a long time at about half of what the machine can do, on one node or on several: memory and open files
+//! of each, times, what waits and what is done, each second, as CSV and as pictures.
 
 use std::{
     fmt::Write as _,
@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http::Method;
 use http_body_util::BodyExt;
-use sortie_testkit::Node;
+use sortie_testkit::{Database, Node};
+use tokio::time::MissedTickBehavior;
 
 use crate::{
     Bench,
@@ -32,7 +33,10 @@ pub(crate) struct Soak {
     /// How long.
     #[arg(long, default_value_t = 30.0)]
     pub(crate) minutes: f64,
-    /// Runs a second; half of what was found out otherwise.
+    /// Nodes on one PostgreSQL; on SQLite there is one.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) nodes: usize,
+    /// Runs a second, on all nodes together; half of what was found out otherwise.
     #[arg(long)]
     pub(crate) rate: Option<f64>,
     /// Where the CSV files and the pictures go.
@@ -40,40 +44,58 @@ pub(crate) struct Soak {
     pub(crate) directory: PathBuf,
 }
 
-/// What one second showed.
-struct Second {
+/// What one second showed of one node.
+struct Seen {
+    /// Resident memory, in bytes.
     resident: u64,
     open_files: usize,
+    /// CPU time that it used since the last look.
     cpu: Duration,
+}
+
+/// What one second showed, or more of them where the machine was late to look.
+struct Second {
+    /// Seconds since the beginning.
+    at: f64,
+    /// One for each node.
+    nodes: Vec<Seen>,
     begun: usize,
     done: usize,
-    /// Runs that wait for a worker, as the node says.
+    /// Runs that wait for a worker, as a node says: it is a figure of the database, the same on all.
     queued: usize,
     total: Samples,
     dispatch: Samples,
 }
 
-/// Loads one node and writes what it was like.
+/// Loads the nodes and writes what it was like.
 pub(crate) async fn soak(bench: &Bench, soak: &Soak) -> Result<()> {
-    let node = bench.node().await?;
+    let count = match bench.database {
+        Database::Sqlite => 1,
+        Database::Postgres => soak.nodes,
+    };
+    let nodes = bench.cluster(count).await?;
+    let nodes: Vec<&Node> = nodes.iter().collect();
     let mix = Mix::start().await?;
     let rate = match soak.rate {
         Some(rate) => rate,
-        None => mix.capacity(&[&node], TRIED).await? / 2.0,
+        None => mix.capacity(&nodes, TRIED).await? / 2.0,
     };
-    let name = bench.database.as_str();
+    let mut name = bench.database.as_str().to_owned();
+    if nodes.len() > 1 {
+        write!(name, ", {} nodes", nodes.len())?;
+    }
     eprintln!("== {name}: {rate:.0} runs a second for {} minutes", soak.minutes);
-    let paced = Paced::new();
+    let paced = Paced::on(&nodes);
     let lasts = Duration::from_secs_f64(soak.minutes * 60.0);
     let mut seconds = Vec::new();
     tokio::select! {
-        done = paced.run(&node, &mix, rate, lasts) => done?,
-        failed = sample(&node, &paced, &mut seconds) => failed?,
+        done = paced.run(&mix, rate, lasts) => done?,
+        failed = sample(&nodes, &paced, &mut seconds) => failed?,
     }
     ensure!(!seconds.is_empty(), "a soak takes longer than a second");
     fs::create_dir_all(&soak.directory)
         .with_context(|| format!("cannot make {}", soak.directory.display()))?;
-    let stem = name.to_lowercase();
+    let stem = name.to_lowercase().replace(", ", "-").replace(' ', "-");
     fs::write(soak.directory.join(format!("{stem}.csv")), table(&seconds)?)?;
     pictures(
         &soak.directory,
@@ -81,18 +103,21 @@ pub(crate) async fn soak(bench: &Bench, soak: &Soak) -> Result<()> {
         &format!("{name}, {rate:.0} runs/s"),
         &seconds,
     )?;
-    say(name, &seconds)
+    say(&name, &seconds)
 }
 
 /// Looks once a second until it is dropped.
-async fn sample(node: &Node, paced: &Paced, seconds: &mut Vec<Second>) -> Result<()> {
+async fn sample(nodes: &[&Node], paced: &Paced<'_>, seconds: &mut Vec<Second>) -> Result<()> {
+    let begun = Instant::now();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
+    // A look that comes late stands for the seconds that it missed: it says when it was.
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     tick.tick().await;
-    let mut used = cpu(node)?;
-    let mut connection = Connection::to(node)?;
+    let mut used = nodes.iter().map(|node| cpu(node)).collect::<Result<Vec<_>>>()?;
+    let mut connection = Connection::to(nodes.first().context("no node")?)?;
     loop {
         tick.tick().await;
-        let begun = Instant::now();
+        let at = begun.elapsed().as_secs_f64();
         let (moments, begun_runs, done) = {
             let mut state = lock(&paced.state);
             (std::mem::take(&mut state.moments), state.begun, state.done)
@@ -102,23 +127,25 @@ async fn sample(node: &Node, paced: &Paced, seconds: &mut Vec<Second>) -> Result
             total.add(moment.done);
             dispatch.add(moment.starting.saturating_sub(moment.acknowledged));
         }
-        let now = cpu(node)?;
-        let queued = queue_depth(&mut connection).await?;
+        let mut seen = Vec::with_capacity(nodes.len());
+        for (node, used) in nodes.iter().zip(&mut used) {
+            let now = cpu(node)?;
+            seen.push(Seen {
+                resident: resident(node)?,
+                open_files: open_files(node)?,
+                cpu: now.saturating_sub(*used),
+            });
+            *used = now;
+        }
         seconds.push(Second {
-            resident: resident(node)?,
-            open_files: open_files(node)?,
-            cpu: now.saturating_sub(used),
+            at,
+            nodes: seen,
             begun: begun_runs,
             done,
-            queued,
+            queued: queue_depth(&mut connection).await?,
             total,
             dispatch,
         });
-        used = now;
-        ensure!(
-            begun.elapsed() < Duration::from_secs(1),
-            "a look takes longer than a second"
-        );
     }
 }
 
@@ -142,19 +169,36 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1_000.0
 }
 
+/// The nodes that were looked at.
+fn nodes(seconds: &[Second]) -> usize {
+    seconds.first().map_or(0, |second| second.nodes.len())
+}
+
+/// The columns of several nodes end with the number of the node.
 fn table(seconds: &[Second]) -> Result<String> {
-    let mut csv = String::from(
-        "second,resident_bytes,open_files,cpu_seconds,runs_begun,runs_done,runs_under_way,queue_depth,\
+    let mut csv = String::from("second");
+    let count = nodes(seconds);
+    for node in 1..=count {
+        let of = if count > 1 {
+            format!("_{node}")
+        } else {
+            String::new()
+        };
+        write!(csv, ",resident_bytes{of},open_files{of},cpu_seconds{of}")?;
+    }
+    csv.push_str(
+        ",runs_begun,runs_done,runs_under_way,queue_depth,\
          post_to_done_p50_ms,post_to_done_p99_ms,dispatch_p50_ms,dispatch_p99_ms\n",
     );
-    for (at, second) in seconds.iter().enumerate() {
+    for second in seconds {
+        write!(csv, "{:.1}", second.at)?;
+        for node in &second.nodes {
+            let used = node.cpu.as_secs_f64();
+            write!(csv, ",{},{},{used:.2}", node.resident, node.open_files)?;
+        }
         writeln!(
             csv,
-            "{},{},{},{:.2},{},{},{},{},{:.3},{:.3},{:.3},{:.3}",
-            at + 1,
-            second.resident,
-            second.open_files,
-            second.cpu.as_secs_f64(),
+            ",{},{},{},{},{:.3},{:.3},{:.3},{:.3}",
             second.begun,
             second.done,
             second.begun - second.done,
@@ -168,37 +212,51 @@ fn table(seconds: &[Second]) -> Result<String> {
     Ok(csv)
 }
 
-fn pictures(directory: &Path, stem: &str, what: &str, seconds: &[Second]) -> Result<()> {
-    let line = |name, value: &dyn Fn(&Second) -> Result<f64>| -> Result<Line<'_>> {
+/// A line for each node.
+fn of_each(seconds: &[Second], value: impl Fn(&Seen) -> Result<f64>) -> Result<Vec<Line>> {
+    let line = |node: usize| {
+        let seen = seconds
+            .iter()
+            .filter_map(|second| Some((second.at, second.nodes.get(node)?)));
         Ok(Line {
-            name,
-            values: seconds.iter().map(value).collect::<Result<_>>()?,
+            name: format!("node {}", node + 1),
+            points: seen
+                .map(|(at, seen)| Ok((at, value(seen)?)))
+                .collect::<Result<_>>()?,
         })
     };
-    let memory = line("resident", &|second| {
-        Ok(f64::from(u32::try_from(second.resident / 1024)?) / 1024.0)
+    (0..nodes(seconds)).map(line).collect()
+}
+
+fn pictures(directory: &Path, stem: &str, what: &str, seconds: &[Second]) -> Result<()> {
+    let line = |name: &str, value: &dyn Fn(&Second) -> Result<f64>| -> Result<Line> {
+        Ok(Line {
+            name: name.to_owned(),
+            points: seconds
+                .iter()
+                .map(|second| Ok((second.at, value(second)?)))
+                .collect::<Result<_>>()?,
+        })
+    };
+    let memory = of_each(seconds, |seen| {
+        Ok(f64::from(u32::try_from(seen.resident / 1024)?) / 1024.0)
     })?;
-    let files = line("open files", &|second| number(second.open_files))?;
+    let files = of_each(seconds, |seen| number(seen.open_files))?;
     let under_way = line("begun and not done", &|second| number(second.begun - second.done))?;
     let queued = line("waiting for a worker", &|second| number(second.queued))?;
     let total = |percent| move |second: &Second| Ok(millis(second.total.percentile(percent)));
     let dispatch = |percent| move |second: &Second| Ok(millis(second.dispatch.percentile(percent)));
     let done = Line {
-        name: "done a second",
-        values: std::iter::once(0)
-            .chain(seconds.iter().map(|second| second.done))
+        name: "done a second".to_owned(),
+        points: std::iter::once((0.0, 0))
+            .chain(seconds.iter().map(|second| (second.at, second.done)))
             .zip(seconds)
-            .map(|(before, second)| number(second.done - before))
+            .map(|((at, done), second)| Ok((second.at, number(second.done - done)? / (second.at - at))))
             .collect::<Result<_>>()?,
     };
     for (name, title, unit, lines) in [
-        ("memory", "Resident memory of the node", "MiB", vec![memory]),
-        (
-            "open-files",
-            "Open files of the node",
-            "files and sockets",
-            vec![files],
-        ),
+        ("memory", "Resident memory of a node", "MiB", memory),
+        ("open-files", "Open files of a node", "files and sockets", files),
         ("queue", "Runs that wait or work", "runs", vec![under_way, queued]),
         ("throughput", "Runs done", "runs each second", vec![done]),
         (
@@ -220,16 +278,17 @@ fn pictures(directory: &Path, stem: &str, what: &str, seconds: &[Second]) -> Res
     Ok(())
 }
 
-/// The first and the last tenth beside each other: what is flat is the same in both.
+/// The second and the last tenth beside each other, the most of any node in each: what is flat is the same in both.
 #[expect(clippy::print_stdout, reason = "what came of it is this program's output")]
 fn say(name: &str, seconds: &[Second]) -> Result<()> {
     let tenth = seconds.len().div_ceil(10);
     let early = seconds.iter().skip(tenth).take(tenth);
     let late = seconds.iter().skip(seconds.len() - tenth);
     let most = |part: &mut dyn Iterator<Item = &Second>| {
-        part.fold((0, 0), |(memory, files), second| {
-            (memory.max(second.resident), files.max(second.open_files))
-        })
+        part.flat_map(|second| &second.nodes)
+            .fold((0, 0), |(memory, files), node| {
+                (memory.max(node.resident), files.max(node.open_files))
+            })
     };
     let ((early_memory, early_files), (late_memory, late_files)) =
         (most(&mut early.into_iter()), most(&mut late.into_iter()));
@@ -239,8 +298,8 @@ fn say(name: &str, seconds: &[Second]) -> Result<()> {
         dispatch.extend(second.dispatch.clone());
     }
     println!(
-        "| {name} | {} s, {} runs | {} then {} | {early_files} then {late_files} | {total} | {dispatch} |",
-        seconds.len(),
+        "| {name} | {:.0} s, {} runs | {} then {} | {early_files} then {late_files} | {total} | {dispatch} |",
+        seconds.last().map_or(0.0, |second| second.at),
         seconds.last().map_or(0, |second| second.done),
         crate::memory::mebibytes(early_memory)?,
         crate::memory::mebibytes(late_memory)?,
