@@ -23,6 +23,9 @@ const AT_WORK: usize = 200;
 /// Streams of runs on another node.
 const FOLLOWERS: usize = 200;
 
+/// Runs that are followed alone, one after another.
+const ROUNDS: usize = 30;
+
 /// Clients of all nodes together.
 const CLIENTS: usize = 64;
 
@@ -34,11 +37,13 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if report.wants("mixed work over nodes") {
         mixed_work(bench, report).await?;
     }
+    if report.wants("event through another of several nodes") {
+        streams(bench, report).await?;
+    }
     if !report.wants("nodes") {
         return Ok(());
     }
     rates(bench, report).await?;
-    streams(bench, report).await?;
     killed(bench, report).await
 }
 
@@ -75,28 +80,38 @@ async fn mixed_work(bench: &Bench, report: &mut Report) -> Result<()> {
     mixed::over(&all, &name, bench.seconds, report).await
 }
 
-/// Streams from a node whose only place is taken, so that another one works on the runs.
-async fn streams(bench: &Bench, report: &mut Report) -> Result<()> {
+/// A node whose only place is taken, and one beside it that works on all other runs.
+pub(crate) async fn full_and_working(bench: &Bench) -> Result<(Node, Node)> {
     let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
-    let mut other = bench.node_with(options).await?;
-    start_waiting(&other, 1, "```wait 3000000\n```\n").await?;
-    other
-        .options_mut()
+    let mut full = bench.node_with(options).await?;
+    start_waiting(&full, 1, "```wait 3000000\n```\n").await?;
+    full.options_mut()
         .environment
         .retain(|(name, _)| name != "SORTIE_CONCURRENCY");
-    let working = other.beside().await?;
-    let mut lags = Samples::default();
-    for _ in 0..3 {
-        let runs = start_waiting(&working, FOLLOWERS, "```wait 3000\n```\n").await?;
-        let followers = Followers::open(other.address()?, other.key(), runs).await?;
-        lags.extend(followers.lags().await?);
+    let working = full.beside().await?;
+    Ok((full, working))
+}
+
+/// Streams from another node than the one that works: of one run at a time, and of many that end together.
+async fn streams(bench: &Bench, report: &mut Report) -> Result<()> {
+    let (other, working) = full_and_working(bench).await?;
+    for (rounds, count, prompt) in [
+        (ROUNDS, 1, "```wait 1000\n```\n"),
+        (3, FOLLOWERS, "```wait 3000\n```\n"),
+    ] {
+        let mut lags = Samples::default();
+        for _ in 0..rounds {
+            let runs = start_waiting(&working, count, prompt).await?;
+            let followers = Followers::open(other.address()?, other.key(), runs).await?;
+            lags.extend(followers.lags().await?);
+        }
+        report.add(
+            format!(
+                "lag of the last event from another node than the one that works, {count} at once, p50 / p99"
+            ),
+            lags.to_string(),
+        );
     }
-    report.add(
-        format!(
-            "lag of the last event from another node than the one that works, {FOLLOWERS} runs, p50 / p99"
-        ),
-        lags.to_string(),
-    );
     Ok(())
 }
 

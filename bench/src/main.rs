@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
 
 mod callbacks;
+mod cancel;
 mod chart;
 mod cluster;
 mod command;
@@ -167,6 +168,7 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     callbacks::measure(bench, report).await?;
     resume::measure(bench, report).await?;
     outage::measure(bench, report).await?;
+    cancel::measure(bench, report).await?;
     schedules::measure(bench, report).await
 }
 
