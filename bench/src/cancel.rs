@@ -82,6 +82,10 @@ async fn cancels(working: &Node, asked: &Node, name: &str, report: &mut Report) 
         }
         let figure = format!("{name}, a waiting {kind}");
         let longest = |samples: &Samples| Millis(samples.percentile(100)).to_string();
+        report.reach(
+            format!("{figure}, longest"),
+            stopped.percentile(100).as_secs_f64(),
+        );
         report.add(
             format!("{figure}: until its worker has stopped, p50 / p99 / longest"),
             format!("{stopped} / {}", longest(&stopped)),

@@ -12,9 +12,9 @@ use crate::{
     load::{ROWS_OF_A_RUN, complete_for, create_for, per_second, request},
     memory::start_waiting,
     mixed,
-    outage::until_taken_up,
+    outage::{after_the_lease, until_taken_up},
     report::{Limit, Report},
-    samples::{Millis, Samples},
+    samples::Samples,
 };
 
 /// Runs at work on the node that is killed.
@@ -55,6 +55,7 @@ async fn rates(bench: &Bench, report: &mut Report) -> Result<()> {
     let rate = per_second(done.completed, bench.seconds)?;
     let name = format!("complete tool-free runs over {count} nodes, {CLIENTS} at once");
     report.against(Limit::Rows, name.clone(), rate * ROWS_OF_A_RUN);
+    report.reach(name.clone(), rate);
     report.add(name, format!("{rate:.0}/s"));
     report.add(
         format!("… POST to `done`, p50 / p99, {count} nodes"),
@@ -127,12 +128,10 @@ async fn killed(bench: &Bench, report: &mut Report) -> Result<()> {
     victim.kill()?;
     let others: Vec<&Node> = others.iter().collect();
     let took = until_taken_up(&others, runs, killed).await?;
-    report.add(
-        format!(
-            "SIGKILL to one of {} nodes until its {AT_WORK} runs are final or resumed, seen on the others",
-            bench.nodes
-        ),
-        Millis(took).to_string(),
+    let name = format!(
+        "SIGKILL to one of {} nodes until its {AT_WORK} runs are final or resumed, seen on the others",
+        bench.nodes
     );
+    after_the_lease(report, &name, took);
     Ok(())
 }

@@ -121,6 +121,7 @@ pub(crate) async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
     );
     report.against(Limit::Requests, "creates, 64 at once", per_second);
     report.against(Limit::Rows, "creates, 64 at once", per_second * ROWS_OF_A_CREATE);
+    report.reach("creates, 64 at once", per_second);
     report.add("… POST to 202, p50 / p99", samples.to_string());
     drop(node);
     let node = bench.node().await?;
@@ -177,6 +178,7 @@ pub(crate) async fn runs(bench: &Bench, report: &mut Report, concurrency: usize)
     let rate = per_second(done.completed, bench.seconds)?;
     report.against(Limit::Requests, name.clone(), rate * REQUESTS_OF_A_RUN);
     report.against(Limit::Rows, name.clone(), rate * ROWS_OF_A_RUN);
+    report.reach(name.clone(), rate);
     report.add(name, format!("{rate:.0}/s"));
     report.add(
         format!("… CPU of the node a run, {concurrency} at once"),

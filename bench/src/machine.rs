@@ -13,8 +13,9 @@ use axum::{Router, routing::get};
 use bytes::Bytes;
 use http::Method;
 use http_body_util::BodyExt;
-use sortie_testkit::serve::Serving;
+use sortie_testkit::{Database, Records, serve::Serving};
 use tokio::task::JoinSet;
+use tokio_postgres::NoTls;
 
 use crate::{
     connection::Connection,
@@ -43,6 +44,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     report.add("memory", memory.unwrap_or_default().trim());
+    report.add("file system of the data folders", file_system()?);
     if report.wants("hello") || report.wants("limit") {
         let rate = hello().await?;
         report.add("axum hello, 64 connections", format!("{rate:.0} requests/s"));
@@ -64,6 +66,48 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
         );
     }
     limits::of_the_machine(report).await
+}
+
+/// The file system that holds temporary folders, and with them the data of nodes and of PostgreSQL, with its options.
+fn file_system() -> Result<String> {
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path().canonicalize()?;
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let holding = mounts
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            Some((fields.next()?, fields.next()?, fields.next()?))
+        })
+        .filter(|(at, _, _)| folder.starts_with(at))
+        // Of two mounts at the same place the later one is seen.
+        .max_by_key(|(at, _, _)| at.len());
+    let (_, kind, options) = holding.context("no mount holds the temporary folders")?;
+    Ok(format!("{kind} ({options})"))
+}
+
+/// The version of the database, and how it flushes.
+pub(crate) async fn database(database: Database, report: &mut Report) -> Result<()> {
+    let what = match database.fresh().await? {
+        // The library is the one in the engine, and these are its settings there.
+        Records::InDataFolder => format!("{}, WAL, synchronous=FULL", rusqlite::version()),
+        Records::Shared(database) => {
+            let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await?;
+            let mut driver = JoinSet::new();
+            driver.spawn(connection);
+            let settings = "SELECT string_agg(name || '=' || setting, ', ' ORDER BY name) FROM pg_settings \
+                            WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_sync_method')";
+            let version = client.query_one("SHOW server_version", &[]).await?;
+            let settings = client.query_one(settings, &[]).await?;
+            format!(
+                "{}, {}",
+                version.try_get::<_, &str>(0)?,
+                settings.try_get::<_, &str>(0)?
+            )
+        }
+    };
+    report.add("version and durability of the database", what);
+    Ok(())
 }
 
 async fn hello() -> Result<f64> {

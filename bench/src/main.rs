@@ -2,6 +2,7 @@
 //! table. The engine is the real binary in a process of its own; it, the database and this program share the cores.
 #![expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
 
+mod bars;
 mod callbacks;
 mod cancel;
 mod chart;
@@ -53,6 +54,9 @@ struct Arguments {
     /// Only measurements whose name contains this.
     #[arg(long)]
     only: Option<String>,
+    /// The commit that the binary was built from, for the table.
+    #[arg(long)]
+    commit: Option<String>,
     /// Nodes on one PostgreSQL in the measurements of several; with 1 there are none.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
@@ -128,6 +132,9 @@ async fn main() -> Result<()> {
     };
     let mut report = Report::new(arguments.only.clone());
     if arguments.command.is_none() {
+        if let Some(commit) = &arguments.commit {
+            report.add("commit", commit);
+        }
         machine::measure(&mut report).await?;
     }
     for database in databases {
@@ -152,6 +159,7 @@ async fn main() -> Result<()> {
 
 async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     report.begin(bench.database);
+    machine::database(bench.database, report).await?;
     limits::of_the_database(bench, report).await?;
     memory::start(bench, report).await?;
     load::creates(bench, report).await?;

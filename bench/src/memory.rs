@@ -109,10 +109,10 @@ pub(crate) async fn waiting(bench: &Bench, report: &mut Report) -> Result<()> {
     start_waiting(&node, WAITING, "```wait 3000000\n```\n").await?;
     let held = resident(&node)?.saturating_sub(before);
     let each = held / u64::try_from(WAITING)?;
-    report.add(
-        "memory of a waiting run, 10,000 waiting",
-        format!("{:.1} KiB", f64::from(u32::try_from(each)?) / 1024.0),
-    );
+    let each = f64::from(u32::try_from(each)?) / 1024.0;
+    let name = "memory of a waiting run, 10,000 waiting";
+    report.add(name, format!("{each:.1} KiB"));
+    report.reach(name, each);
     let mut samples = Samples::default();
     let (mut creating, mut following) = (Connection::to(&node)?, Connection::to(&node)?);
     for _ in 0..200 {

@@ -1,12 +1,15 @@
-//! The table: a row per measurement, a column per database, the machine's own limits above it and what each main
-//! figure reaches of its limit below.
+//! The tables: what is required beside what was reached; the machine and its own limits; a row per measurement, a column
+//! per database; and what each main figure reaches of its limit.
 
 use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use sortie_testkit::Database;
 
-use crate::samples::Millis;
+use crate::{
+    bars::{BARS, Bar},
+    samples::Millis,
+};
 
 /// What the machine can do of one kind, measured by this program without the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub(crate) struct Report {
     /// What the machine can do; of one database where it is named.
     limits: Vec<(Limit, Option<Database>, f64)>,
     ratios: Vec<Ratio>,
+    /// Figures that a bar may be set for, in the unit of that bar.
+    reached: Vec<(String, Database, f64)>,
 }
 
 impl Report {
@@ -74,6 +79,7 @@ impl Report {
             columns: Vec::new(),
             limits: Vec::new(),
             ratios: Vec::new(),
+            reached: Vec::new(),
         }
     }
 
@@ -116,10 +122,18 @@ impl Report {
         }
     }
 
+    /// A figure that [`BARS`] may name: so many a second, so many seconds, or so many KiB.
+    pub(crate) fn reach(&mut self, figure: impl Into<String>, amount: f64) {
+        if let Some((database, _)) = self.columns.last() {
+            self.reached.push((figure.into(), *database, amount));
+        }
+    }
+
     fn table(&self) -> Result<String> {
         let mut text = String::from(
             "# Results\n\nWritten by `make bench`; README.md beside this file says how to read it.\n\n",
         );
+        self.bars(&mut text)?;
         text.push_str("| The machine | |\n|---|---|\n");
         for (name, value) in &self.machine {
             writeln!(text, "| {name} | {value} |")?;
@@ -157,6 +171,78 @@ impl Report {
         names
     }
 
+    /// What is required. A bar without a figure is shown where everything was asked for.
+    fn bars(&self, text: &mut String) -> Result<()> {
+        let mut rows = String::new();
+        for bar in &BARS {
+            let databases = self.columns.iter().map(|(database, _)| *database);
+            for database in databases.filter(|at| bar.database.is_none_or(|on| on == *at)) {
+                self.bar(bar, database, &mut rows)?;
+            }
+        }
+        if !rows.is_empty() {
+            text.push_str("| Figure | Database | Required | Reached | Limit | Ratio | Met |\n");
+            text.push_str("|---|---|---|---|---|---|---|\n");
+            writeln!(text, "{rows}")?;
+        }
+        Ok(())
+    }
+
+    fn bar(&self, bar: &Bar, database: Database, rows: &mut String) -> Result<()> {
+        let (figure, required) = (bar.figure, bar.required);
+        let reached = self
+            .reached
+            .iter()
+            .find(|(name, on, _)| name == figure && *on == database);
+        let start = format!("| {figure} | {} | {} |", database.as_str(), required.text());
+        let Some((_, _, reached)) = reached else {
+            if self.only.is_none() {
+                writeln!(rows, "{start} not measured | | | |")?;
+            }
+            return Ok(());
+        };
+        let nearest = self
+            .ratios
+            .iter()
+            .filter(|ratio| ratio.name == figure && ratio.database == database)
+            .filter_map(|ratio| Some((self.share(ratio)?, ratio.limit.name())))
+            .max_by(|one, other| one.0.total_cmp(&other.0));
+        let limit = nearest.and_then(|(share, name)| {
+            let limit = required.amount(required.at_limit(*reached, share)?);
+            Some(format!("{limit} ({name}) | {:.1} %", 100.0 * share))
+        });
+        writeln!(
+            rows,
+            "{start} {} | {} | {} |",
+            required.amount(*reached),
+            limit.unwrap_or_else(|| " | ".to_owned()),
+            if required.is_met(*reached) {
+                "yes"
+            } else {
+                "**no**"
+            }
+        )?;
+        Ok(())
+    }
+
+    /// What was measured of the limit of a ratio.
+    fn limit_of(&self, ratio: &Ratio) -> Option<f64> {
+        let measured = self.limits.iter().find(|(limit, database, _)| {
+            *limit == ratio.limit && database.is_none_or(|database| database == ratio.database)
+        });
+        measured.map(|(_, _, amount)| *amount)
+    }
+
+    /// How near a figure is to its limit: 1 at the limit, whether that is a rate or a time.
+    fn share(&self, ratio: &Ratio) -> Option<f64> {
+        let limit = self.limit_of(ratio)?;
+        Some(if ratio.limit.is_time() {
+            limit / ratio.reached
+        } else {
+            ratio.reached / limit
+        })
+    }
+
     fn ratios(&self, text: &mut String) -> Result<()> {
         if self.ratios.is_empty() {
             return Ok(());
@@ -165,9 +251,6 @@ impl Report {
             "\n| The ratio to the limit | Database | Reached | Limit | Ratio |\n|---|---|---|---|---|\n",
         );
         for ratio in &self.ratios {
-            let measured = self.limits.iter().find(|(limit, database, _)| {
-                *limit == ratio.limit && database.is_none_or(|database| database == ratio.database)
-            });
             let unit = ratio.limit.name();
             let amount = |amount: f64| {
                 if ratio.limit.is_time() {
@@ -187,11 +270,11 @@ impl Report {
                 ratio.name,
                 ratio.database.as_str()
             )?;
-            match measured {
-                Some((_, _, limit)) if ratio.limit.is_time() => {
-                    writeln!(text, " {} | {:.1} times |", amount(*limit), ratio.reached / limit)?;
+            match self.limit_of(ratio) {
+                Some(limit) if ratio.limit.is_time() => {
+                    writeln!(text, " {} | {:.1} times |", amount(limit), ratio.reached / limit)?;
                 }
-                Some((_, _, limit)) => {
+                Some(limit) => {
                     writeln!(text, " {limit:.0}/s | {:.1} % |", 100.0 * ratio.reached / limit)?;
                 }
                 None => text.push_str(" not measured | |\n"),
@@ -216,6 +299,37 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bar_stands_beside_what_was_reached_and_the_nearest_limit() {
+        let mut report = Report::new(None);
+        report.limit(Limit::Requests, 100_000.0);
+        report.limit(Limit::Flush, 0.000_3);
+        report.begin(Database::Sqlite);
+        report.limit(Limit::Rows, 100_000.0);
+        let runs = "complete tool-free runs, 64 at once";
+        report.reach(runs, 5_000.0);
+        report.against(Limit::Requests, runs, 10_000.0);
+        report.against(Limit::Rows, runs, 85_000.0);
+        let dispatch = "mixed work at half load: 202 to `starting`, p50";
+        report.reach(dispatch, 0.003);
+        report.against(Limit::Flush, dispatch, 0.003);
+        report.reach("memory of a waiting run, 10,000 waiting", 14.84);
+        let table = report.table().unwrap();
+        for row in [
+            "| complete tool-free runs, 64 at once | SQLite | ≥ 2500/s | 5000/s | 5882/s (durable rows) | 85.0 % | yes |\n",
+            "`, p50 | SQLite | < 2.00 ms | 3.00 ms | 0.30 ms (for a flush) | 10.0 % | **no** |\n",
+            "10,000 waiting | SQLite | < 32.0 KiB | 14.8 KiB |  |  | yes |\n",
+            "| creates, 64 at once | SQLite | ≥ 8000/s | not measured | | | |\n",
+        ] {
+            assert!(table.contains(row), "{row} is not in\n{table}");
+        }
+        assert!(!table.contains("PostgreSQL"), "{table}");
+        let mut report = Report::new(Some("shell".to_owned()));
+        report.begin(Database::Postgres);
+        let table = report.table().unwrap();
+        assert!(!table.contains("Required"), "{table}");
+    }
 
     #[test]
     fn a_figure_stands_beside_the_limit_of_its_database() {

@@ -1,0 +1,159 @@
+//! What the engine has to reach, in one place: the report sets each beside what was measured and what the machine can do.
+
+use std::time::Duration;
+
+use sortie_testkit::Database;
+
+use crate::samples::Millis;
+
+/// How much of a figure is required.
+#[derive(Clone, Copy)]
+pub(crate) enum Required {
+    /// At least so many a second.
+    Rate(f64),
+    /// Less than so many seconds.
+    Seconds(f64),
+    /// Less than so many KiB.
+    Kibibytes(f64),
+}
+
+impl Required {
+    /// The requirement as text.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Rate(least) => format!("≥ {}", self.amount(least)),
+            Self::Seconds(bound) | Self::Kibibytes(bound) => format!("< {}", self.amount(bound)),
+        }
+    }
+
+    /// An amount in the unit of this requirement.
+    pub(crate) fn amount(self, amount: f64) -> String {
+        match self {
+            Self::Rate(_) => format!("{amount:.0}/s"),
+            Self::Seconds(_) => Millis(Duration::from_secs_f64(amount)).to_string(),
+            Self::Kibibytes(_) => format!("{amount:.1} KiB"),
+        }
+    }
+
+    /// Whether what was reached is enough.
+    pub(crate) fn is_met(self, reached: f64) -> bool {
+        match self {
+            Self::Rate(least) => reached >= least,
+            Self::Seconds(bound) | Self::Kibibytes(bound) => reached < bound,
+        }
+    }
+
+    /// What the figure would be at the limit, where it has come to this share of it; none where nothing bounds it.
+    pub(crate) fn at_limit(self, reached: f64, share: f64) -> Option<f64> {
+        match self {
+            Self::Rate(_) => Some(reached / share),
+            Self::Seconds(_) => Some(reached * share),
+            Self::Kibibytes(_) => None,
+        }
+    }
+}
+
+/// A figure with a requirement.
+pub(crate) struct Bar {
+    /// Its name in [`Report::reach`](crate::report::Report::reach).
+    pub(crate) figure: &'static str,
+    /// Where it holds; on every database where none is named.
+    pub(crate) database: Option<Database>,
+    pub(crate) required: Required,
+}
+
+const fn bar(figure: &'static str, database: Option<Database>, required: Required) -> Bar {
+    Bar {
+        figure,
+        database,
+        required,
+    }
+}
+
+const SQLITE: Option<Database> = Some(Database::Sqlite);
+const POSTGRES: Option<Database> = Some(Database::Postgres);
+
+/// All of them, in the order of the report.
+pub(crate) const BARS: [Bar; 17] = [
+    bar(
+        "complete tool-free runs, 64 at once",
+        SQLITE,
+        Required::Rate(2_500.0),
+    ),
+    bar(
+        "complete tool-free runs, 64 at once",
+        POSTGRES,
+        Required::Rate(1_200.0),
+    ),
+    bar(
+        "complete tool-free runs over 3 nodes, 64 at once",
+        POSTGRES,
+        Required::Rate(1_200.0),
+    ),
+    bar("creates, 64 at once", SQLITE, Required::Rate(8_000.0)),
+    bar(
+        "runs with one shell command, 16 at once",
+        None,
+        Required::Rate(300.0),
+    ),
+    bar(
+        "lag of the last event, 10,000 followers on one run, p99",
+        None,
+        Required::Seconds(0.1),
+    ),
+    bar(
+        "lag of the last event, 10,000 followers on a run each, ending over 20 s, p99",
+        None,
+        Required::Seconds(0.1),
+    ),
+    bar(
+        "memory of a waiting run, 10,000 waiting",
+        None,
+        Required::Kibibytes(32.0),
+    ),
+    bar(
+        "mixed work at half load: 202 to `starting`, p50",
+        None,
+        Required::Seconds(0.002),
+    ),
+    bar(
+        "mixed work at half load: 202 to `starting`, p99",
+        None,
+        Required::Seconds(0.01),
+    ),
+    bar(
+        "SIGKILL to all of 200 runs final or resumed, same node restarted",
+        None,
+        Required::Seconds(15.0),
+    ),
+    bar(
+        "SIGKILL to all of 200 runs final or resumed, by another node",
+        POSTGRES,
+        Required::Seconds(15.0),
+    ),
+    bar(
+        "SIGKILL to one of 3 nodes until its 200 runs are final or resumed, seen on the others",
+        POSTGRES,
+        Required::Seconds(15.0),
+    ),
+    bar(
+        "cancel through its own node, a waiting tool, longest",
+        None,
+        Required::Seconds(1.0),
+    ),
+    bar(
+        "cancel through its own node, a waiting command, longest",
+        None,
+        Required::Seconds(1.0),
+    ),
+    bar(
+        "cancel through another node, a waiting tool, longest",
+        POSTGRES,
+        Required::Seconds(1.0),
+    ),
+    bar(
+        "cancel through another node, a waiting command, longest",
+        POSTGRES,
+        Required::Seconds(1.0),
+    ),
+];
