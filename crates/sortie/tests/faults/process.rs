@@ -1,14 +1,14 @@
 //! Faults of the nodes' own processes: killed, stopped for longer than their lease, out of descriptors.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
-use sortie_testkit::{Database, Node, Signal, processes};
+use sortie_testkit::{Database, Node, Signal};
 
 use crate::{
     Checked,
@@ -209,30 +209,26 @@ async fn descriptors_run_out(database: Database) -> Checked {
     load.follow();
     let nth = world.some_node();
     let pid = world.nodes[nth].pid()?;
-    let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let room = world.random.usize(0..6);
-    let few = processes::in_use(pid)?.descriptors + room;
-    let before = prlimit(
-        process,
-        Resource::Nofile,
-        Rlimit {
-            current: Some(u64::try_from(few)?),
-            // As the node has it from this process.
-            maximum: getrlimit(Resource::Nofile).maximum,
-        },
-    )?;
+    let mut limit = limit_with(pid, room)?;
+    let before = set_limit(pid, Some(limit))?;
     let lasts = world.moment(3_000..6_000);
     let (begun, mut looks, mut full) = (Instant::now(), 0, 0);
-    while begun.elapsed() < lasts {
-        looks += 1;
-        full += usize::from(processes::in_use(pid)?.descriptors >= few);
+    while begun.elapsed() < lasts || full == 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
+        looks += 1;
+        if limit_with(pid, 0)? >= limit {
+            full += 1;
+        } else if full == 0 && begun.elapsed() > lasts / 2 {
+            // Nothing has used the room that there was: then there is none.
+            limit = limit_with(pid, 0)?;
+            set_limit(pid, Some(limit))?;
+        }
     }
-    prlimit(process, Resource::Nofile, before)?;
+    set_limit(pid, before)?;
     println!(
         "the table of node {nth} was full at {full} of {looks} looks, with room for {room} more at first"
     );
-    ensure!(full > 0, "there was always room");
     let excuse = Excuse {
         // A command cannot be started, a file not opened, a provider not reached: the run says so.
         failures: &[
@@ -247,4 +243,26 @@ async fn descriptors_run_out(database: Database) -> Checked {
         ..Excuse::default()
     };
     end(world, load, excuse).await
+}
+
+/// The limit with which a process can open so many files more: a number above all of them, as the kernel gives out the
+/// lowest that is free.
+fn limit_with(pid: u32, room: usize) -> Result<u64> {
+    let mut open = BTreeSet::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
+        open.insert(entry?.file_name().to_string_lossy().parse::<u64>()?);
+    }
+    let mut free = (0..).filter(|number| !open.contains(number));
+    free.nth(room).context("no number is free")
+}
+
+/// Sets how many files a process may have open; says how many it was. `None` is without a limit.
+fn set_limit(pid: u32, files: Option<u64>) -> Result<Option<u64>> {
+    let limit = Rlimit {
+        current: files,
+        // As the node has it from this process.
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    let before = prlimit(Pid::from_raw(i32::try_from(pid)?), Resource::Nofile, limit)?;
+    Ok(before.current)
 }
