@@ -90,6 +90,11 @@ impl Dispatcher {
                 Ok(Claimed::More) => continue,
                 Ok(Claimed::All) => (self.look(), false),
                 Ok(Claimed::Full) => (self.look(), true),
+                // The heartbeat says so, and makes the node known anew.
+                Err(sortie_store::Error::Fenced) => {
+                    tracing::debug!("no runs are claimed: this node was declared lost");
+                    (AFTER_FAILURE, false)
+                }
                 Err(error) => {
                     tracing::error!(%error, "runs cannot be claimed");
                     (AFTER_FAILURE, false)

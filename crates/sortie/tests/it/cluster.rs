@@ -245,6 +245,24 @@ async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
     }
 }
 
+/// It has been silent for too long, as after a pause of its machine: it begins anew, and nothing is wrong.
+#[tokio::test]
+async fn a_node_that_was_declared_lost_begins_anew_and_logs_no_error() -> Checked {
+    let node = node_with(Database::Postgres, NodeOptions::default()).await?;
+    let client = node.client()?;
+    node.meddle("UPDATE node SET ended_at = lease_until").await?;
+    // Wakes the dispatcher, whose claim is refused until the next heartbeat.
+    let (_, run) = client.complete(&plain("later")).await?;
+    assert_eq!(run.status, RunStatus::Succeeded);
+    let log = node.log();
+    ensure!(
+        log.contains("this node was declared lost; its runs are given up"),
+        "{log}"
+    );
+    ensure!(!log.contains("ERROR"), "{log}");
+    Ok(())
+}
+
 /// What a newer version expands, older nodes live with; but none starts that does not know the tables.
 #[tokio::test]
 async fn a_node_goes_on_beside_a_newer_version_and_does_not_start_after_it() -> Checked {
