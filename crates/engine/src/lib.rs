@@ -191,9 +191,9 @@ impl Engine {
         let (work, wake, news) = (Arc::new(Notify::new()), Wake::default(), News::of(options.serves));
         let schedules = TimerBell::new(news.clone());
         let records = records(&options, &store, &active, &work);
-        let hub = Hub::new(records.clone(), news.clone(), closed.clone());
-        let commands = commands(&sandbox);
         let (metrics, web) = (Arc::new(Metrics::default()), NodeWeb::new(&options)?);
+        let hub = Hub::measured(&records, &news, &closed, (&metrics, &options.clock));
+        let commands = commands(&sandbox);
         let models = Arc::new(Models::new(&options.models, &metrics.models)?);
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let contents = Contents::open(&options, store.clone()).await?;

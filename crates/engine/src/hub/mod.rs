@@ -25,7 +25,7 @@ use self::{
     reader::Reader,
     tail::{Chunk, Tail},
 };
-use crate::{Error, news::News, run_log::Records};
+use crate::{Error, clock::Clock, metrics::Metrics, news::News, run_log::Records};
 
 /// One message of a run's stream, serialized once for all its readers.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub(crate) struct Hub {
     news: News,
     live: Arc<Mutex<HashMap<RunId, Weak<Live>>>>,
     stop: CancellationToken,
+    metrics: Arc<Metrics>,
+    clock: Clock,
 }
 
 /// A run that somebody follows on this node.
@@ -80,12 +82,33 @@ impl Live {
 }
 
 impl Hub {
+    /// A hub whose readers add to these figures, by this clock.
+    pub(crate) fn measured(
+        records: &Records,
+        news: &News,
+        stop: &CancellationToken,
+        (metrics, clock): (&Arc<Metrics>, &Clock),
+    ) -> Self {
+        Self {
+            records: records.clone(),
+            news: news.clone(),
+            live: Arc::default(),
+            stop: stop.clone(),
+            metrics: Arc::clone(metrics),
+            clock: clock.clone(),
+        }
+    }
+
+    /// A hub whose figures nobody looks at.
+    #[cfg(test)]
     pub(crate) fn new(records: Records, news: News, stop: CancellationToken) -> Self {
         Self {
             records,
             news,
             live: Arc::default(),
             stop,
+            metrics: Arc::default(),
+            clock: Clock::system(),
         }
     }
 

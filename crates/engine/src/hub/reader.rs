@@ -99,6 +99,9 @@ impl Reader {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
+        // Who was in step and waits is behind by what it takes for events to get here. Who was sent much, or is slow, is
+        // behind for other reasons.
+        let mut was_in_step = false;
         loop {
             match self.state {
                 State::Ended => return Ok(None),
@@ -115,9 +118,10 @@ impl Reader {
                     if let Some(delta) = self.wait().await {
                         return Ok(Some(Frame::Events(delta)));
                     }
+                    was_in_step = true;
                 }
                 Next::Behind => {
-                    let read = self.read().await?;
+                    let read = self.read(was_in_step).await?;
                     if read.is_some() {
                         return Ok(read);
                     }
@@ -144,7 +148,7 @@ impl Reader {
     }
 
     /// Reads on in the store. At the head of the run one reader does it for all; what is older each reads alone.
-    async fn read(&mut self) -> Result<Option<Frame>, Error> {
+    async fn read(&mut self, was_in_step: bool) -> Result<Option<Frame>, Error> {
         let live = Arc::clone(&self.live);
         let alone = if live.tail().is_head(self.position) {
             let alone = live.reading.lock().await;
@@ -162,7 +166,14 @@ impl Reader {
             .follow(self.org, self.run, self.position, PAGE)
             .await?;
         let is_more = followed.progress.last_event > self.position;
+        let oldest = followed.events.first().map(|event| event.created_at);
         let read = self.go_on(followed, alone.is_some())?;
+        if let Some(oldest) = oldest
+            && was_in_step
+            && alone.is_some()
+        {
+            self.hub.metrics.read_on(oldest, self.hub.clock.now());
+        }
         drop(alone);
         // Where more was known than the store shows, the end was handed out already, or nothing is there yet.
         if read.is_none() && !is_more && self.state == State::Following {

@@ -123,6 +123,7 @@ pub(crate) struct Metrics {
     dispatch_delay: Histogram,
     events: Counter,
     event_lag: Histogram,
+    event_read_lag: Histogram,
     retries: Counter,
     tool_duration: Histograms,
     tool_errors: Counters,
@@ -154,6 +155,7 @@ impl Default for Metrics {
             dispatch_delay: short(),
             events: Counter::default(),
             event_lag: short(),
+            event_read_lag: short(),
             retries: Counter::default(),
             tool_duration: Histograms::new_with_constructor(medium),
             tool_errors: Counters::default(),
@@ -252,6 +254,11 @@ impl Metrics {
         if let Some(oldest) = events.first() {
             self.event_lag.observe(now.since(oldest.created_at).as_secs_f64());
         }
+    }
+
+    /// Streams that were in step have what was read from the store, of which the oldest event happened at `oldest`.
+    pub(crate) fn read_on(&self, oldest: Timestamp, now: Timestamp) {
+        self.event_read_lag.observe(now.since(oldest).as_secs_f64());
     }
 
     /// Something has happened in a run.
@@ -430,6 +437,11 @@ impl Metrics {
             "event_lag_seconds",
             "From the moment an event happened until it was durable and its followers were told: of the oldest of each batch",
             self.event_lag.clone(),
+        );
+        registry.register(
+            "event_read_lag_seconds",
+            "From the moment an event happened until streams of this node that waited for it had it from the store: of the oldest of each read",
+            self.event_read_lag.clone(),
         );
         registry.register(
             "model_retries",

@@ -282,6 +282,42 @@ async fn what_waits_and_what_is_at_work_is_read_from_the_database(database: Data
     Ok(())
 }
 
+/// How often events were read for streams that waited for them, and how old they were in all.
+fn read_lag(reading: &Reading) -> Result<(f64, f64)> {
+    let of = |part: &str| reading.get(&format!("sortie_event_read_lag_seconds_{part}"));
+    Ok((of("count")?, of("sum")?))
+}
+
+/// What it is behind by shows on the node that the stream is on; what is replayed is not behind.
+#[tokio::test]
+async fn how_late_events_come_through_another_node_is_measured_there() -> Checked {
+    let first = node(Database::Postgres).await?;
+    let here = first.client()?;
+    let pieces = "```wait 200\n```\n```sh\necho one\n```\n".repeat(5);
+    let request = json!({"prompt": format!("```wait 5000\n```\n{pieces}")});
+    let id = here.create(&request).await?.id.to_string();
+    let mut stream = here.follow(&id, None).await?;
+    stream.until_status(RunStatus::Running).await?;
+    // It works on the first node: there was no other when it began.
+    let second = first.beside().await?;
+    let there = second.client()?;
+    let (_, done) = there.finished(&id).await?;
+    assert_eq!(done.status, RunStatus::Succeeded);
+    let reading = until(&there, |reading| Ok(read_lag(reading)?.0 >= 5.0)).await?;
+    let (count, sum) = read_lag(&reading)?;
+    ensure!(sum > 0.0 && sum < count * 2.0, "{sum} s in {count}");
+
+    stream.to_done().await?;
+    there.finished(&id).await?;
+    there.follow(&id, Some(3)).await?.to_done().await?;
+    let followed = "sortie_http_requests_total{method=\"GET\",route=\"/v1/runs/{id}/events\",status=\"2xx\"}";
+    let reading = until(&there, |reading| Ok(reading.get(followed)? == 3.0)).await?;
+    assert_eq!(read_lag(&reading)?.0, count);
+    let reading = until(&here, |reading| Ok(reading.get(followed)? == 1.0)).await?;
+    assert_eq!(read_lag(&reading)?.0, 0.0, "it has them from the worker");
+    Ok(())
+}
+
 #[tokio::test]
 async fn requests_over_a_quota_are_counted_by_whose_it_was() -> Checked {
     let options = NodeOptions::default()
