@@ -158,8 +158,8 @@ impl Drop for PostgresServer {
 /// Whom the server runs as where the tests run as root: the user that its package makes.
 const OWNER: &str = "postgres";
 
-/// Where the programs of the newest installed server are.
-fn programs() -> Result<PathBuf> {
+/// Where the programs of the newest installed server are, those of its clients (`pg_dump`, `psql`) beside them.
+pub fn programs() -> Result<PathBuf> {
     let of = |folder: &str| -> Vec<PathBuf> {
         let Ok(versions) = std::fs::read_dir(folder) else {
             return Vec::new();

@@ -5,6 +5,7 @@
 mod clients;
 mod collector;
 mod description;
+mod disaster;
 mod metrics;
 mod storage;
 mod traces;

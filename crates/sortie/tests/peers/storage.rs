@@ -9,7 +9,7 @@ use sortie_testkit::{
     s3::{BUCKET, S3},
 };
 
-fn options(store: &S3) -> NodeOptions {
+pub(crate) fn options(store: &S3) -> NodeOptions {
     let url = format!("s3://{BUCKET}/files");
     store.variables().iter().fold(
         NodeOptions::default().env("SORTIE_BLOB_URL", &url),

@@ -1,0 +1,384 @@
+//! A PostgreSQL server and its nodes are gone; the dump of the night, the bucket and the master key are left. What
+//! `docs/OPERATIONS.md` says to do then is done, in its own words.
+
+use std::{
+    path::Path,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use axum::{Router, routing::get};
+use serde_json::{Value, json};
+use sortie_api::{Event, Run, RunStatus};
+use sortie_testkit::{
+    Answer, Bytes, Checked, Client, Database, Node, NodeOptions, Records,
+    client::data,
+    http::{HeaderValue, Method},
+    postgres_server,
+    s3::S3,
+    serve::Serving,
+};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+use crate::{storage, succeeds};
+
+const MASTER_KEY: &str = "0303030303030303030303030303030303030303030303030303030303030303";
+const BINARY: &str = env!("CARGO_BIN_EXE_sortie");
+
+/// The blocks of the section, in order: the dump, the way back, the look at what came of it.
+fn blocks() -> Result<[String; 3]> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATIONS.md");
+    let page = std::fs::read_to_string(page)?;
+    let (_, section) = page
+        .split_once("\n## Backup and restore: PostgreSQL and S3\n")
+        .context("the section is gone")?;
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let blocks: Vec<String> = section
+        .split("\n```console\n")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once("\n```")?.0.to_owned()))
+        .collect();
+    let found = blocks.len();
+    blocks
+        .try_into()
+        .ok()
+        .with_context(|| format!("{found} blocks of commands instead of 3"))
+}
+
+/// Who sits before the shell: a folder, the programs, and where everything is.
+struct Operator {
+    folder: TempDir,
+    path: String,
+}
+
+impl Operator {
+    /// Nobody where PostgreSQL's own tools are not installed.
+    fn new() -> Result<Option<Self>> {
+        let postgres = postgres_server::programs()?;
+        let tools = ["psql", "pg_dump", "pg_restore"];
+        if let Some(missing) = tools.iter().find(|tool| !postgres.join(tool).exists()) {
+            let folder = postgres.display();
+            println!("NOT CHECKED: recovery from a dump of PostgreSQL: there is no {missing} in {folder}");
+            return Ok(None);
+        }
+        let sortie = Path::new(BINARY).parent().context("a binary lies in a folder")?;
+        let path = format!(
+            "{}:{}:/usr/local/bin:/usr/bin:/bin",
+            postgres.display(),
+            sortie.display()
+        );
+        Ok(Some(Self {
+            folder: TempDir::new()?,
+            path,
+        }))
+    }
+
+    /// Runs a block, and returns what it prints.
+    async fn does(&self, block: &str, variables: &[(&str, &str)]) -> Result<String> {
+        #[expect(clippy::disallowed_methods, reason = "an operator has a shell")]
+        let mut shell = Command::new("bash");
+        shell
+            .args(["-euo", "pipefail", "-c", block])
+            .current_dir(self.folder.path())
+            .env_clear()
+            .env("PATH", &self.path)
+            .env("HOME", self.folder.path())
+            .envs(variables.iter().copied());
+        tokio::task::spawn_blocking(move || succeeds(&mut shell)).await?
+    }
+}
+
+/// An API that answers every `GET`, and leaves every `POST` without an answer.
+struct Api {
+    serving: Serving,
+    posts: Arc<AtomicU32>,
+    came: Arc<Notify>,
+}
+
+impl Api {
+    async fn start() -> Result<Self> {
+        let (posts, came) = (Arc::new(AtomicU32::new(0)), Arc::new(Notify::new()));
+        let (count, tell) = (Arc::clone(&posts), Arc::clone(&came));
+        let hang = move || async move {
+            count.fetch_add(1, Ordering::SeqCst);
+            tell.notify_one();
+            std::future::pending::<()>().await;
+        };
+        let router = Router::new().route("/api", get(|| async { "read" }).post(hang));
+        Ok(Self {
+            serving: Serving::start(router).await?,
+            posts,
+            came,
+        })
+    }
+}
+
+async fn put(client: &Client, path: &str, body: &Value) -> Result<Answer> {
+    client
+        .send(Method::PUT, path, Bytes::from(body.to_string()))
+        .await?
+        .expect(201)
+}
+
+/// A run that calls the API through its saved connection.
+fn call(method: &str) -> Value {
+    let prompt = format!("```tool crm__request\n{}\n```\n", json!({"method": method}));
+    json!({"prompt": prompt, "shell": false, "connections": {"crm": {"ref": "crm"}}})
+}
+
+/// A run that waits for longer than a test takes, after these blocks.
+fn waits(before: &str) -> Value {
+    json!({"prompt": format!("{before}```wait 600000\n```\n"), "timeout_seconds": 900})
+}
+
+/// What is there at the moment of the dump.
+struct Before {
+    finished: (Vec<Event>, Run),
+    definition: Value,
+    /// What is saved, by its path.
+    saved: Vec<(String, Value)>,
+    member: String,
+    /// At work: one that only waits, one that has used its working directory, one in the middle of a call.
+    waiting: String,
+    working: String,
+    calling: String,
+    queued: Vec<String>,
+}
+
+async fn live(client: &Client, api: &Api) -> Result<Before> {
+    client.upload("some-known-file", "known\n").await?;
+    client.upload("passing.txt", "passing\n").await?;
+    let url = format!("{}/api", api.serving.base_url());
+    let connection = json!({"type": "http", "url": url, "auth": {"type": "bearer", "token": "sealed"}});
+    put(client, "/v1/connections/crm", &connection).await?;
+    put(
+        client,
+        "/v1/workflows/report",
+        &json!({"prompt": "reported", "shell": false}),
+    )
+    .await?;
+    put(
+        client,
+        "/v1/budgets/workflow:report",
+        &json!({"limit_micros": 5_000_000, "period": "month"}),
+    )
+    .await?;
+    let schedule = json!({"workflow": "report", "cron": "@yearly", "timezone": "Europe/Berlin"});
+    let schedule = client
+        .post("/v1/schedules", &schedule)
+        .await?
+        .expect(201)?
+        .json()?;
+    let key = client.post("/v1/admin/keys", &json!({"name": "ci"})).await?;
+    let key = key.expect(201)?.json()?;
+    let member = key["key"].as_str().context("the secret")?.to_owned();
+    let left = json!({"prompt": "```sh\nmkdir outputs && printf 'the report' >outputs/report.md\n```\n"});
+    let finished = client.complete(&left).await?;
+    let definition = format!("/v1/runs/{}/definition", finished.1.id);
+    let definition = client.get(&definition).await?.expect(200)?.json()?;
+    let mut saved = Vec::new();
+    for path in [
+        "/v1/connections/crm".to_owned(),
+        "/v1/workflows/report".to_owned(),
+        format!("/v1/schedules/{}", schedule["id"].as_str().context("an id")?),
+        "/v1/files/passing.txt".to_owned(),
+        "/v1/budgets/workflow:report".to_owned(),
+    ] {
+        let answer = client.get(&path).await?.expect(200)?;
+        saved.push((path, answer.json()?));
+    }
+
+    let [waiting, working, calling] = [
+        waits(""),
+        waits("```sh\necho begun >log; cat log\n```\n"),
+        call("POST"),
+    ];
+    let waiting = client.create(&waiting).await?.id.to_string();
+    let mut stream = client.follow(&waiting, None).await?;
+    stream.until_status(RunStatus::Running).await?;
+    let working = client.create(&working).await?.id.to_string();
+    let mut stream = client.follow(&working, None).await?;
+    stream.until(|event| event.kind == "tool_end").await?;
+    let calling = client.create(&calling).await?.id.to_string();
+    api.came.notified().await;
+    // They have all the places there are.
+    let mut queued = Vec::new();
+    for number in 0..5 {
+        let run = client
+            .create(&json!({"prompt": format!("{number}"), "shell": false}))
+            .await?;
+        queued.push(run.id.to_string());
+    }
+    Ok(Before {
+        finished,
+        definition,
+        saved,
+        member,
+        waiting,
+        working,
+        calling,
+        queued,
+    })
+}
+
+/// Makes runs, makes and deletes files, and changes a workflow until it is told to stop. How often.
+async fn load(client: &Client, stop: &AtomicBool) -> Result<u32> {
+    let mut times = 0;
+    while !stop.load(Ordering::SeqCst) {
+        let run = client.create(&json!({"prompt": "load", "shell": false})).await?;
+        client.cancel(&run.id.to_string()).await?;
+        let file = client.upload("load.bin", format!("load {times}")).await?;
+        let path = format!("/v1/files/{}", file.id);
+        client
+            .send(Method::DELETE, &path, Bytes::new())
+            .await?
+            .expect(204)?;
+        times += 1;
+    }
+    Ok(times)
+}
+
+fn options(bucket: &S3) -> NodeOptions {
+    // As many places as there are runs that do not end.
+    storage::options(bucket).env("SORTIE_CONCURRENCY", "3")
+}
+
+fn url(records: &Records) -> Result<String> {
+    match records {
+        Records::Shared(database) => Ok(database.url().to_owned()),
+        Records::InDataFolder => bail!("not a database of PostgreSQL"),
+    }
+}
+
+/// What was finished or saved at the dump is there as it was.
+async fn there(client: &Client, before: &Before) -> Checked {
+    let (events, run) = &before.finished;
+    let id = run.id.to_string();
+    let (replayed, same) = client.finished(&id).await?;
+    assert_eq!(&same, run);
+    let told = |events: &[Event]| -> Vec<Value> { events.iter().map(data).collect() };
+    assert_eq!(told(&replayed), told(events));
+    let definition = client.get(&format!("/v1/runs/{id}/definition")).await?;
+    assert_eq!(definition.expect(200)?.json()?, before.definition);
+    let report = format!("/v1/runs/{id}/artifacts/report.md");
+    assert_eq!(client.get(&report).await?.expect(200)?.body, "the report");
+    for (path, saved) in &before.saved {
+        assert_eq!(&client.get(path).await?.expect(200)?.json()?, saved, "{path}");
+    }
+    // Deleted after the dump: its content outlives its last reference.
+    let content = client.get("/v1/files/passing.txt/content").await?;
+    assert_eq!(content.expect(200)?.body, "passing\n");
+    let member = client.with_key(&before.member);
+    let (_, reported) = member.complete(&json!({"workflow": "report"})).await?;
+    assert_eq!(reported.output.as_deref(), Some("reported"));
+    let (_, called) = member.complete(&call("GET")).await?;
+    assert_eq!(called.status, RunStatus::Succeeded, "{:?}", called.error);
+    Ok(())
+}
+
+/// The reason that an interrupted run tells.
+fn reason(events: &[Event]) -> Value {
+    let last = events.iter().rfind(|event| event.kind == "interrupted");
+    last.map(|event| data(event)["reason"].clone())
+        .unwrap_or_default()
+}
+
+/// What was waiting or at work goes on, or ends, as the table says.
+async fn goes_on(client: &Client, before: &Before) -> Checked {
+    for (id, why) in [
+        (&before.working, "worker_lost"),
+        (&before.calling, "uncertain_call"),
+    ] {
+        let (events, run) = client.finished(id).await?;
+        assert_eq!(
+            (run.status, reason(&events)),
+            (RunStatus::Interrupted, json!(why))
+        );
+    }
+    let mut stream = client.follow(&before.waiting, None).await?;
+    stream.until(|event| event.kind == "resumed").await?;
+    for (number, id) in before.queued.iter().enumerate() {
+        let (_, run) = client.finished(id).await?;
+        let is = (run.status, run.output);
+        assert_eq!(is, (RunStatus::Succeeded, Some(number.to_string())));
+    }
+    client.cancel(&before.waiting).await?;
+    // Made after the dump: nobody knows it, so it is made again.
+    let again = client
+        .clone()
+        .with_header("idempotency-key", HeaderValue::from_static("after the dump"));
+    again.create(&json!({"prompt": "again", "shell": false})).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_documentation_says_brings_everything_back_from_a_dump() -> Checked {
+    let Some(operator) = Operator::new()? else {
+        return Ok(());
+    };
+    let [dump, restore, look] = blocks()?;
+    let (bucket, api) = (S3::start().await?, Api::start().await?);
+    let records = Database::Postgres.fresh().await?;
+    let database = url(&records)?;
+    let sealing = options(&bucket).env("SORTIE_MASTER_KEY", MASTER_KEY);
+    let node = Node::on(BINARY, records, sealing.clone(), None).await?;
+    let (client, key) = (node.client()?, node.key().to_owned());
+    let before = live(&client, &api).await?;
+
+    let stop = AtomicBool::new(false);
+    let dumping = async {
+        let done = operator.does(&dump, &[("DATABASE_URL", &database)]).await;
+        stop.store(true, Ordering::SeqCst);
+        done
+    };
+    let (times, counted) = tokio::join!(load(&client, &stop), dumping);
+    ensure!(times? > 0, "the node did nothing meanwhile");
+    let counted: u32 = counted?.trim().parse()?;
+    let later = client
+        .clone()
+        .with_header("idempotency-key", HeaderValue::from_static("after the dump"));
+    later.create(&json!({"prompt": "again", "shell": false})).await?;
+    let passing = client.send(Method::DELETE, "/v1/files/passing.txt", Bytes::new());
+    passing.await?.expect(204)?;
+    // The node, its data folder and its database.
+    drop(node);
+
+    let records = Database::Postgres.fresh().await?;
+    let database = url(&records)?;
+    operator.does(&restore, &[("DATABASE_URL", &database)]).await?;
+    let without = Node::on(BINARY, records.clone(), options(&bucket), Some(key.clone())).await;
+    let refused = format!("{:?}", without.err().context("it starts without the master key")?);
+    ensure!(refused.contains("SORTIE_MASTER_KEY"), "{refused}");
+    let node = Node::on(BINARY, records, sealing, Some(key)).await?;
+    let engine = node.url()?;
+    let variables = [
+        ("DATABASE_URL", &*database),
+        ("SORTIE_URL", &*engine),
+        ("SORTIE_API_KEY", node.key()),
+    ];
+    let said = operator.does(&look, &variables).await?;
+    let mut numbers = said.lines().map(|line| line.trim().parse::<u32>());
+    let (known, runs) = (
+        numbers.next().context("a migration")??,
+        numbers.next().context("a count")??,
+    );
+    ensure!(known > 0 && runs >= counted, "{counted} runs, then\n{said}");
+    // Of `known` and a line feed.
+    let sum = "7cd8a27a42d4b0084bb6c6a6c47ee7a03e7aa22d64e950d676f9a7c7a68f04d9";
+    ensure!(said.contains(sum), "{said}");
+
+    let client = node.client()?;
+    there(&client, &before).await?;
+    goes_on(&client, &before).await?;
+    assert_eq!(
+        api.posts.load(Ordering::SeqCst),
+        1,
+        "a call in doubt was made again"
+    );
+    Ok(())
+}
