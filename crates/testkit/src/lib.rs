@@ -13,6 +13,7 @@ pub mod gateway;
 pub mod gemini;
 pub mod model;
 pub mod node;
+pub mod ports;
 pub mod postgres;
 pub mod postgres_server;
 pub mod processes;

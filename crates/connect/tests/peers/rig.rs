@@ -2,10 +2,9 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{Arc, mpsc::RecvTimeoutError},
     time::Duration,
 };
 
@@ -23,6 +22,7 @@ use sortie_agent::{
 use sortie_api::{EventType, Micros};
 use sortie_connect::{Auth, Connection, Connector, Opened, StdioLauncher, Target};
 use sortie_net::{EngineClient, Network, Reach, Timeouts};
+use sortie_testkit::ports::{free_ports, listens};
 use url::Url;
 
 /// A peer; dropping it ends it.
@@ -33,10 +33,17 @@ pub(crate) struct Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        // It may have ended by itself.
+        let _killed = self.child.kill();
+        let _waited = self.child.wait();
     }
 }
+
+/// How long a peer may say nothing while it starts: Python on a busy machine is slow.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Ports that are tried, where others are faster or a peer does not start at all.
+const TRIES: usize = 5;
 
 /// Where the peers are installed.
 pub(crate) fn peers() -> PathBuf {
@@ -68,7 +75,28 @@ pub(crate) fn server(name: &str) -> PathBuf {
 impl Peer {
     /// Starts `program` and waits until a line of its output holds `ready`. `PORT` among the arguments is its port.
     pub(crate) fn start(program: &Path, arguments: &[&str], ready: &str) -> Self {
-        let port = free_port();
+        Self::on_one_of(free_ports(), program, arguments, ready)
+    }
+
+    /// The same on the first of these ports that nobody takes before it does.
+    pub(crate) fn on_one_of(
+        ports: impl Iterator<Item = u16>,
+        program: &Path,
+        arguments: &[&str],
+        ready: &str,
+    ) -> Self {
+        let mut said = String::new();
+        for port in ports.take(TRIES) {
+            match Self::on(port, program, arguments, ready) {
+                Ok(peer) => return peer,
+                Err(why) => said = why,
+            }
+        }
+        panic!("{} is not ready: {said}", program.display());
+    }
+
+    /// What it said, where it has ended or has not got the port.
+    fn on(port: u16, program: &Path, arguments: &[&str], ready: &str) -> Result<Self, String> {
         #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
         let mut command = Command::new(program);
         let port_text = port.to_string();
@@ -79,7 +107,7 @@ impl Peer {
                 *argument
             }
         });
-        let mut child = command
+        let child = command
             .args(arguments)
             .env("PORT", &port_text)
             .env(
@@ -93,10 +121,12 @@ impl Peer {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}: run scripts/peers", program.display()));
+        // From here on it ends with its handle.
+        let mut peer = Self { child, port };
         let (tell, lines) = std::sync::mpsc::channel();
         let streams: [Box<dyn std::io::Read + Send>; 2] = [
-            Box::new(child.stdout.take().unwrap()),
-            Box::new(child.stderr.take().unwrap()),
+            Box::new(peer.child.stdout.take().unwrap()),
+            Box::new(peer.child.stderr.take().unwrap()),
         ];
         for stream in streams {
             let tell = tell.clone();
@@ -110,16 +140,14 @@ impl Peer {
         drop(tell);
         let mut said = String::new();
         loop {
-            match lines.recv_timeout(Duration::from_mins(1)) {
-                Ok(line) if line.contains(ready) => return Self { child, port },
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(ready) && listens(peer.child.id(), port) => return Ok(peer),
                 Ok(line) => {
                     said.push_str(&line);
                     said.push('\n');
                 }
-                Err(_) => {
-                    child.kill().unwrap();
-                    panic!("{} is not ready: {said}", program.display());
-                }
+                Err(RecvTimeoutError::Disconnected) => return Err(said),
+                Err(RecvTimeoutError::Timeout) => panic!("{} is silent: {said}", program.display()),
             }
         }
     }
@@ -127,15 +155,6 @@ impl Peer {
     pub(crate) fn url(&self, path: &str) -> Url {
         format!("http://127.0.0.1:{}{path}", self.port).parse().unwrap()
     }
-}
-
-/// A port below those that the system gives to outgoing connections.
-fn free_port() -> u16 {
-    let start = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap() * 2;
-    let mut ports = start..32_000;
-    ports
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .unwrap()
 }
 
 struct Nothing;

@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sortie_api::Credential;
 use sortie_connect::{Auth, Connection, Status, StdioLauncher, StdioProcess, Target};
+use sortie_testkit::ports::free_ports;
 use tokio::net::unix::pipe;
 
 use crate::rig::{Peer, Run, connector, installed, mcp, server};
@@ -27,6 +28,21 @@ fn everything() -> Peer {
         &[index.to_str().unwrap(), "streamableHttp"],
         "listening on port",
     )
+}
+
+/// It says that it is ready before it says that the port is taken.
+#[test]
+fn a_peer_that_finds_its_port_taken_is_started_on_another() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let index = installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let peer = Peer::on_one_of(
+        std::iter::once(port).chain(free_ports()),
+        Path::new("node"),
+        &[index.to_str().unwrap(), "streamableHttp"],
+        "listening on port",
+    );
+    assert_ne!(peer.port, port);
 }
 
 #[tokio::test]
@@ -102,9 +118,10 @@ async fn a_restarted_server_costs_nothing_but_a_new_session() {
         .unwrap_err();
     assert!(gone.starts_with("connection `peer`: "), "{gone}");
     let index = installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    let port = format!("PORT={port}");
-    let arguments = [port.as_str(), "node", index.to_str().unwrap(), "streamableHttp"];
-    let _peer = Peer::start(Path::new("env"), &arguments, "listening on port");
+    // Nobody else is given a port of that range by the system.
+    let arguments = [index.to_str().unwrap(), "streamableHttp"];
+    let ports = std::iter::once(port);
+    let _peer = Peer::on_one_of(ports, Path::new("node"), &arguments, "listening on port");
     assert_eq!(
         run.call("peer__echo", &json!({"message": "3"})).await.as_deref(),
         Ok("Echo: 3")

@@ -1,7 +1,7 @@
 //! `LiteLLM`: its proxy as a second dialect of three protocols, and its table of prices as a second opinion on ours and
 //! on what we make of a provider's figures.
 
-use std::{net::TcpListener, sync::Arc};
+use std::sync::Arc;
 
 use axum::{Router, routing::post};
 use serde_json::{Value, json};
@@ -38,29 +38,20 @@ fn proxy(models: &[(&str, &ScriptedModel)]) -> (Peer, tempfile::TempDir) {
     });
     // JSON is YAML as well.
     std::fs::write(&config, settings.to_string()).unwrap();
-    let mut litellm = command(peer("venv/bin/litellm"));
-    litellm
-        .args([
-            "--host",
-            "127.0.0.1",
-            "--port",
-            &free_port().to_string(),
-            "--config",
-        ])
-        .arg(&config)
-        .current_dir(folder.path())
-        .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-        .env("LITELLM_MASTER_KEY", MASTER_KEY)
-        .env("PYTHONDONTWRITEBYTECODE", "1");
-    (Peer::start(litellm), folder)
-}
-
-/// A port outside of the range that the system gives to others, free a moment ago: the proxy takes no 0.
-fn free_port() -> u16 {
-    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
-    (first..32_768)
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .unwrap()
+    let litellm = || {
+        let mut litellm = command(peer("venv/bin/litellm"));
+        litellm
+            .args(["--host", "127.0.0.1", "--config"])
+            .arg(&config)
+            .current_dir(folder.path())
+            .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+            .env("LITELLM_MASTER_KEY", MASTER_KEY)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            // It takes no 0.
+            .arg("--port");
+        litellm
+    };
+    (Peer::on_free_port(litellm), folder)
 }
 
 #[tokio::test]

@@ -14,9 +14,13 @@ use serde_json::Value;
 use sortie_agent::model::{Deltas, Model, Request, Task, ToolDefinition, Turn};
 use sortie_api::{Credential, Micros, model::ModelPrices};
 use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, catalog};
+use sortie_testkit::ports::{free_ports, listens};
 
 /// How long a peer may take to start: Python on a busy machine is slow.
 const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Ports that are tried, where others are faster or a server does not start at all.
+const TRIES: usize = 3;
 
 /// A file below the folder of the peers.
 pub(crate) fn peer(path: &str) -> PathBuf {
@@ -79,7 +83,27 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Starts a server that prints its address once it listens.
-    pub(crate) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(command: Command) -> Self {
+        Self::try_start(command).unwrap_or_else(|log| panic!("the peer tells no address:\n{log}"))
+    }
+
+    /// Starts a server that has to be told its port, which is put behind its arguments, on one that nobody else has.
+    pub(crate) fn on_free_port(command: impl Fn() -> Command) -> Self {
+        let mut said = String::new();
+        for port in free_ports().take(TRIES) {
+            let mut command = command();
+            command.arg(port.to_string());
+            match Self::try_start(command) {
+                Ok(peer) if listens(peer.child.id(), port) => return peer,
+                Ok(_) => said = format!("{port} is another process's"),
+                Err(log) => said = log,
+            }
+        }
+        panic!("the peer does not start:\n{said}");
+    }
+
+    /// What it said, where it has ended without an address.
+    fn try_start(mut command: Command) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -108,14 +132,17 @@ impl Peer {
             });
         }
         drop(found);
-        match addresses.recv_timeout(PATIENCE) {
-            Ok(address) => Self { address, child },
-            Err(error) => {
-                child.kill().unwrap();
-                child.wait().unwrap();
-                panic!("the peer tells no address ({error}):\n{}", log.lock().unwrap());
-            }
-        }
+        // From here on it ends with its handle.
+        let mut peer = Self {
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            child,
+        };
+        let Ok(address) = addresses.recv_timeout(PATIENCE) else {
+            drop(peer);
+            return Err(log.lock().unwrap().clone());
+        };
+        peer.address = address;
+        Ok(peer)
     }
 }
 
