@@ -292,20 +292,137 @@ mod tests {
         }
     }
 
-    fn broken(text: &str) -> Vec<(String, &'static str)> {
+    /// The tables, and the columns as `table.column`, that these statements make.
+    fn made_by(statements: &[String]) -> Vec<String> {
+        let made =
+            statements
+                .iter()
+                .filter_map(|statement| match &statement.split(' ').collect::<Vec<_>>()[..] {
+                    ["CREATE", "TABLE", table, ..] => Some((*table).to_owned()),
+                    ["ALTER", "TABLE", table, "ADD", "COLUMN", column, ..] => {
+                        Some(format!("{table}.{column}"))
+                    }
+                    _ => None,
+                });
+        made.collect()
+    }
+
+    /// The statements of a migration that a rule is against, each with what it says.
+    fn against(text: &str, rule: fn(&str, &[String]) -> Option<&'static str>) -> Vec<(String, &'static str)> {
         let statements = statements(text);
-        let made: Vec<String> = statements
-            .iter()
-            .filter_map(|statement| match &statement.split(' ').collect::<Vec<_>>()[..] {
-                ["CREATE", "TABLE", table, ..] => Some((*table).to_owned()),
-                ["ALTER", "TABLE", table, "ADD", "COLUMN", column, ..] => Some(format!("{table}.{column}")),
-                _ => None,
-            })
-            .collect();
+        let made = made_by(&statements);
         statements
             .into_iter()
-            .filter_map(|statement| breaks_older_nodes(&statement, &made).map(|why| (statement, why)))
+            .filter_map(|statement| rule(&statement, &made).map(|why| (statement, why)))
             .collect()
+    }
+
+    fn broken(text: &str) -> Vec<(String, &'static str)> {
+        against(text, breaks_older_nodes)
+    }
+
+    /// The last migration of those that were made before there was a table that is large. Later ones meet tables of
+    /// millions of rows, beside nodes that write to them.
+    const WHILE_SMALL: i64 = 16;
+
+    /// The tables that have rows for every run, event or file there is. A new table that grows like these belongs here.
+    const LARGE: [&str; 13] = [
+        "artifact_blob",
+        "audit",
+        "blob",
+        "delivery",
+        "delivery_attempt",
+        "event",
+        "file",
+        "fire",
+        "run",
+        "run_artifacts",
+        "run_definition",
+        "run_output",
+        "run_tag",
+    ];
+
+    const INDEX: &str = "PostgreSQL lets nobody write to the table until the index is built: it has to be CREATE INDEX \
+        CONCURRENTLY, outside of a transaction, which the runner of migrations must learn first, with the repair of an index \
+        that a crash has left invalid";
+    const REWRITE: &str = "PostgreSQL may read or rewrite the whole table for this and let nobody near it meanwhile: a \
+        column is added as `ADD COLUMN name TYPE`, with no more than a constant as DEFAULT (and NOT NULL) behind it";
+
+    /// What would hold up the other nodes for as long as a large table is large.
+    fn holds_up_older_nodes(statement: &str, made: &[String]) -> Option<&'static str> {
+        let is_large =
+            |table: &str| LARGE.contains(&table) && !made.iter().any(|made_here| made_here == table);
+        let is_constant = |value: &str| value.parse::<i64>().is_ok() || is_quoted(value);
+        match &statement.split(' ').collect::<Vec<_>>()[..] {
+            ["CREATE", "INDEX" | "UNIQUE", rest @ ..] => {
+                let mut words = rest.iter().skip_while(|word| **word != "ON").skip(1);
+                let table = words.find(|word| **word != "ONLY").map(|word| word.split('('));
+                let table = table.and_then(|mut parts| parts.next()).unwrap_or_default();
+                is_large(table).then_some(INDEX)
+            }
+            ["ALTER", "TABLE", table, "ADD", "COLUMN", _, _, rest @ ..] => {
+                let is_at_once = match rest {
+                    [] => true,
+                    ["DEFAULT", value] | ["NOT", "NULL", "DEFAULT", value] => is_constant(value),
+                    _ => false,
+                };
+                (is_large(table) && !is_at_once).then_some(REWRITE)
+            }
+            ["ALTER", "TABLE", table, ..] => is_large(table).then_some(REWRITE),
+            _ => None,
+        }
+    }
+
+    fn is_quoted(value: &str) -> bool {
+        let inner = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+        inner.is_some_and(|inner| !inner.contains('\''))
+    }
+
+    #[test]
+    fn no_later_migration_holds_up_older_nodes_at_a_large_table() {
+        for migration in MIGRATIONS {
+            if migration.version > WHILE_SMALL {
+                let found = against(migration.text, holds_up_older_nodes);
+                assert_eq!(found, [], "{}: docs/STORAGE.md, \"Migrations\"", migration.name);
+            }
+        }
+        // They are all there.
+        let made: Vec<String> = MIGRATIONS
+            .iter()
+            .flat_map(|migration| made_by(&statements(migration.text)))
+            .collect();
+        for table in LARGE {
+            assert!(made.iter().any(|name| name == table), "{table}");
+        }
+    }
+
+    #[test]
+    fn what_would_hold_up_older_nodes_is_seen() {
+        for text in [
+            "CREATE INDEX run_model ON run (model);",
+            "CREATE UNIQUE INDEX run_more ON run (more) WHERE more IS NOT NULL;",
+            "CREATE  INDEX e\nON event (created_at, run_id);",
+            "CREATE INDEX IF NOT EXISTS e ON ONLY event(created_at);",
+            "ALTER TABLE run ADD COLUMN later BIGINT;\nCREATE INDEX l ON run (later) WHERE later IS NOT NULL;",
+            "ALTER TABLE run ADD COLUMN later TEXT DEFAULT random();",
+            "ALTER TABLE run ADD COLUMN later BIGINT GENERATED ALWAYS AS (attempt * 2) STORED;",
+            "ALTER TABLE event ADD COLUMN later BIGINT CHECK (later > 0);",
+            "ALTER TABLE event ADD COLUMN later BIGINT UNIQUE;",
+            "ALTER TABLE event ADD COLUMN later {TEXT} REFERENCES run (id);",
+            "ALTER TABLE run ALTER COLUMN model TYPE BIGINT;",
+            "ALTER TABLE run SET UNLOGGED;",
+        ] {
+            assert_eq!(against(text, holds_up_older_nodes).len(), 1, "{text}");
+        }
+        for text in [
+            "ALTER TABLE run ADD COLUMN later BIGINT;",
+            "ALTER TABLE run ADD COLUMN later BIGINT NOT NULL DEFAULT 0;",
+            "ALTER TABLE event ADD COLUMN later {TEXT} DEFAULT 'none';",
+            "CREATE INDEX node_name ON node (name);",
+            "CREATE TABLE later (id BIGINT NOT NULL PRIMARY KEY);\nCREATE INDEX later_id ON later (id);",
+        ] {
+            assert_eq!(against(text, holds_up_older_nodes), [], "{text}");
+        }
     }
 
     #[test]

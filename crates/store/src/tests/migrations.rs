@@ -1,7 +1,15 @@
 //! What a newer version may do to a database on which nodes of an older one work.
 
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio_postgres::NoTls;
+
 use super::{both, fixture::Fixture};
-use crate::db::{Dialect, Tx, vals};
+use crate::{
+    Store,
+    db::{Dialect, Tx, vals},
+};
 
 /// Every table there is, but for the one that migrations are written down in.
 async fn tables(fixture: &Fixture) -> Vec<String> {
@@ -99,4 +107,40 @@ both! {
         expand(fixture).await;
         work(fixture).await;
     }
+}
+
+/// Longer than a command waits for a lock.
+const LONG: Duration = Duration::from_secs(5);
+
+/// A dump reads every table in one transaction. The migration of a newer version waits for it, and nobody for the migration.
+#[tokio::test]
+async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
+    let fixture = Fixture::postgres().await;
+    let node = fixture.node().await;
+    // As if this database were one migration behind.
+    let undone = fixture.store.db.write(|tx| {
+        tx.exec("ALTER TABLE node DROP COLUMN master_keys", vals![])?;
+        tx.exec("DELETE FROM migration WHERE version = 16", vals![])
+    });
+    undone.await.unwrap();
+    let (dump, connection) = tokio_postgres::connect(fixture.url(), NoTls).await.unwrap();
+    let mut connections = JoinSet::new();
+    connections.spawn(connection);
+    dump.batch_execute("BEGIN; LOCK TABLE node IN ACCESS SHARE MODE")
+        .await
+        .unwrap();
+
+    let url = fixture.url().to_owned();
+    let mut newer = JoinSet::new();
+    newer.spawn(async move { Store::open(&url).await });
+    let begun = Instant::now();
+    while begun.elapsed() < LONG {
+        fixture.store.heartbeat(node, fixture.now()).await.unwrap();
+    }
+    assert!(newer.try_join_next().is_none(), "it does not wait for the dump");
+    dump.batch_execute("COMMIT").await.unwrap();
+    let opened = newer.join_next().await.unwrap().unwrap();
+    opened.unwrap().ping().await.unwrap();
+    let there = "SELECT count(*) FROM migration WHERE version = 16";
+    assert_eq!(fixture.count(there).await, 1);
 }

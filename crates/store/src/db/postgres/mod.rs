@@ -10,18 +10,33 @@ mod connect;
 mod session;
 mod worker;
 
-use std::sync::Arc;
+use std::{sync::Arc, thread, time::Duration};
 
-use self::session::Pipeline;
+use tokio::runtime::Runtime;
+
+use self::session::{Pipeline, Session};
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
-    db::{Backend, Dialect, job::Queue, migrate, spawn, tx::Tx, value::vals},
+    db::{
+        Backend, Dialect,
+        job::Queue,
+        migrate::{self, Migration},
+        spawn,
+        tx::Tx,
+        value::vals,
+    },
     metrics::Metrics,
     types::{Error, Result},
 };
 
 /// The advisory lock under which migrations run, across all nodes of the database.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
+
+/// How long a migration waits for a table, and everybody else behind it: much less than a command waits for a lock.
+const BEGIN_MIGRATION: &str = "BEGIN; SET LOCAL lock_timeout = '200ms'";
+
+/// When it is tried again.
+const NEXT_TRY: Duration = Duration::from_secs(1);
 
 /// The oldest server that is supported, as `server_version_num`.
 const OLDEST_SERVER: i64 = 140_000;
@@ -83,11 +98,32 @@ fn apply_migrations(link: &Link) -> Result<()> {
     session.control(&runtime, migrate::RECORD_TABLE)?;
     let applied = Pipeline::reader(&mut session, &runtime).query_all(migrate::APPLIED, vals![])?;
     for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {
-        session.control(&runtime, "BEGIN")?;
-        session.control(&runtime, &Dialect::Postgres.translate(migration.text))?;
-        migration.record(&mut Pipeline::reader(&mut session, &runtime))?;
-        session.control(&runtime, "COMMIT")?;
+        apply(migration, &mut session, &runtime)?;
     }
     // The lock and anything uncommitted go with the session.
     Ok(())
+}
+
+/// Applies one migration. It locks tables, and whoever comes to one of them waits behind it: where somebody holds one for long, as
+/// a dump does, it lets the others pass and tries again, for as long as that takes.
+fn apply(migration: &Migration, session: &mut Session, runtime: &Runtime) -> Result<()> {
+    let text = Dialect::Postgres.translate(migration.text);
+    let mut is_told = false;
+    loop {
+        session.control(runtime, BEGIN_MIGRATION)?;
+        if session.unless_locked(runtime, &text)? {
+            migration.record(&mut Pipeline::reader(session, runtime))?;
+            return session.control(runtime, "COMMIT");
+        }
+        session.control(runtime, "ROLLBACK")?;
+        if !is_told {
+            let name = migration.name;
+            tracing::warn!(
+                name,
+                "a migration waits for somebody who reads a table for long, as a dump does"
+            );
+            is_told = true;
+        }
+        thread::sleep(NEXT_TRY);
+    }
 }

@@ -57,6 +57,15 @@ impl Session {
             .map_err(|error| failure(&error))
     }
 
+    /// As [`control`](Self::control); false where it has waited too long for a lock.
+    pub(super) fn unless_locked(&mut self, runtime: &Runtime, sql: &str) -> Result<bool> {
+        match runtime.block_on(self.client.batch_execute(sql)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Ok(false),
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
     /// As [`control`](Self::control), given up after a while.
     pub(super) fn end(&mut self, runtime: &Runtime, sql: &str) -> std::result::Result<(), Trouble> {
         runtime.block_on(async {
