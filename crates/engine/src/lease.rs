@@ -19,8 +19,8 @@ pub(crate) struct LeaseClock {
     read: Arc<Mutex<Option<Reading>>>,
 }
 
-/// A time, and when it was learned. What lies between makes the clock slow rather than fast: nobody is declared lost
-/// early for it.
+/// A time, and when it was learned, which was later by the answer's way. The clock is slow by that: nobody is declared lost
+/// early by it, and a lease may be shorter by as much, which the two seconds bound that a heartbeat may take.
 #[derive(Clone, Copy)]
 struct Reading {
     time: Timestamp,

@@ -26,22 +26,46 @@ const AT_ONCE: usize = 100;
 pub(crate) async fn clean_up(store: Store, work_dir: PathBuf, active: Active, stop: CancellationToken) {
     let mut tick = tokio::time::interval(PAUSE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut others = Others::Remove;
+    let mut last_error = String::new();
     loop {
         tokio::select! {
             _ = tick.tick() => {}
             () = stop.cancelled() => return,
         }
-        match remove(&store, &work_dir, &active).await {
-            Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "working directories of lost runs were removed"),
-            Err(error) => tracing::error!(%error, "working directories of lost runs could not be removed"),
+        let removed = remove(&store, &work_dir, &active, others).await;
+        others = Others::Leave;
+        match removed {
+            Ok(removed) => {
+                if removed > 0 {
+                    tracing::info!(removed, "working directories of lost runs were removed");
+                }
+                last_error.clear();
+            }
+            Err(error) => {
+                // What cannot be removed now cannot in ten seconds: once is enough.
+                let error = error.to_string();
+                if error != last_error {
+                    tracing::error!(error, "working directories of lost runs could not be removed");
+                }
+                last_error = error;
+            }
         }
     }
 }
 
+/// What becomes of directories whose names are not those of runs.
+#[derive(Clone, Copy)]
+enum Others {
+    /// Left by an earlier start.
+    Remove,
+    /// Somebody may be at work in them, as a `doctor` is that tries the sandbox.
+    Leave,
+}
+
 /// Removes the directories of runs that are settled. A run that is not may be taken over by this node, which then needs
 /// its directory; one that is at work here has taken its place before it makes its directory.
-async fn remove(store: &Store, work_dir: &Path, active: &Active) -> Result<u64, Error> {
+async fn remove(store: &Store, work_dir: &Path, active: &Active, others: Others) -> Result<u64, Error> {
     let mut idle = in_background(work_dir, |work_dir| {
         let mut names = HashSet::new();
         // Everything is said to be live, so that nothing is removed.
@@ -52,7 +76,10 @@ async fn remove(store: &Store, work_dir: &Path, active: &Active) -> Result<u64, 
         Ok(names)
     })
     .await?;
-    idle.retain(|name| !name.parse().is_ok_and(|run| active.contains(run)));
+    idle.retain(|name| match name.parse() {
+        Ok(run) => !active.contains(run),
+        Err(_) => matches!(others, Others::Remove),
+    });
     if idle.is_empty() {
         return Ok(0);
     }
@@ -109,19 +136,20 @@ mod tests {
         ] {
             drop(Workdir::create(&work_dir, &name).unwrap());
         }
-        let removes = async || remove(&store, &work_dir, &active).await.unwrap();
-        // That of a run which nobody knows, and one of no run at all.
-        assert_eq!(removes().await, 2);
+        let removes = async |others| remove(&store, &work_dir, &active, others).await.unwrap();
+        assert_eq!(removes(Others::Leave).await, 1);
         assert!(!work_dir.join(over.to_string()).exists());
-        assert_eq!(removes().await, 0);
+        assert_eq!(removes(Others::Remove).await, 1);
+        assert!(!work_dir.join("stray").exists());
+        assert_eq!(removes(Others::Remove).await, 0);
         store.cancel_run(claim.org, held, now).await.unwrap();
         store
             .settle_run(held, 1, Micros::ZERO, sortie_api::RunUsage::default())
             .await
             .unwrap();
-        assert_eq!(removes().await, 1);
+        assert_eq!(removes(Others::Remove).await, 1);
         assert!(work_dir.join(at_work.to_string()).exists());
         drop(place);
-        assert_eq!(removes().await, 1);
+        assert_eq!(removes(Others::Remove).await, 1);
     }
 }

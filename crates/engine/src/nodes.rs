@@ -1,10 +1,10 @@
-//! The nodes of this engine, as its administrators see them.
+//! The nodes of this engine, as its administrators see them and as they share what there is once for all.
 
 use sortie_api::{
     Timestamp,
     node::{Node, NodeState},
 };
-use sortie_store::NodeRow;
+use sortie_store::{Leased, NodeRow, WantedBlock};
 
 use crate::{Engine, Error};
 
@@ -14,6 +14,13 @@ impl Engine {
         let now = self.0.identity.leases.now();
         let rows = self.0.store.list_nodes().await?;
         Ok(rows.into_iter().map(|row| node(row, now)).collect())
+    }
+
+    /// Takes blocks out of quotas of requests for this node, as [`Store::lease_rates`](sortie_store::Store::lease_rates)
+    /// does, and counts the nodes that are alive.
+    pub async fn lease_rates(&self, wanted: Vec<WantedBlock>, nodes: u32) -> sortie_store::Result<Leased> {
+        let now = self.0.identity.leases.now();
+        self.0.store.lease_rates(wanted, nodes, now).await
     }
 }
 

@@ -54,7 +54,7 @@ impl ForkServer {
     pub(crate) async fn ask(&self, socket: OwnedFd) -> Result<Arc<Running>, Error> {
         let mut server = self.running()?;
         let mut asked = self.send(&server, &socket).await;
-        if asked.as_ref().is_err_and(is_gone) {
+        if asked.as_ref().is_err_and(is_silent) {
             server = self.running()?;
             asked = self.send(&server, &socket).await;
         }
@@ -71,10 +71,7 @@ impl ForkServer {
         let sent = timeout(PATIENCE, server.socket.send(&Fork, &[socket.as_fd()]))
             .await
             .unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()));
-        if sent
-            .as_ref()
-            .is_err_and(|error| is_gone(error) || error.kind() == io::ErrorKind::TimedOut)
-        {
+        if sent.as_ref().is_err_and(is_silent) {
             self.replace(server);
         }
         sent
@@ -112,4 +109,9 @@ impl ForkServer {
             _process: process,
         })
     }
+}
+
+/// Whether a process is gone, or has left no room for so long that it does nothing any more.
+fn is_silent(error: &io::Error) -> bool {
+    is_gone(error) || error.kind() == io::ErrorKind::TimedOut
 }

@@ -105,7 +105,7 @@ impl Gate {
 
     /// Keeps the rate limits shared with other nodes, until it is dropped.
     pub(crate) async fn share_limits(&self) {
-        self.limits.keep_leased(self.engine.store(), &self.clock).await;
+        self.limits.keep_leased(&self.engine, &self.clock).await;
     }
 
     /// Answers one request of the client at `peer`.

@@ -47,7 +47,10 @@ pub(super) fn sweep(root: BorrowedFd<'_>, mut is_live: impl FnMut(&str) -> bool)
         }
         match remove_tree(root, name.to_bytes()) {
             Ok(()) => removed += 1,
-            Err(error) => failed = Some(error),
+            Err(error) => {
+                let said = format!("{}: {error}", name.to_string_lossy());
+                failed.get_or_insert(io::Error::new(error.kind(), said));
+            }
         }
     }
     failed.map_or(Ok(removed), Err)

@@ -8,7 +8,7 @@ use tokio_postgres::NoTls;
 use super::{both, fixture::Fixture};
 use crate::{
     Store,
-    db::{Dialect, Tx, vals},
+    db::{Dialect, Tx, newest_known_migration, vals},
 };
 
 /// Every table there is, but for the one that migrations are written down in.
@@ -117,7 +117,8 @@ const LONG: Duration = Duration::from_secs(5);
 async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let fixture = Fixture::postgres().await;
     let node = fixture.node().await;
-    // As if this database were one migration behind.
+    // As if this database were one migration behind: it is the newest that has to be undone here.
+    assert_eq!(newest_known_migration(), 16);
     let undone = fixture.store.db.write(|tx| {
         tx.exec("ALTER TABLE node DROP COLUMN master_keys", vals![])?;
         tx.exec("DELETE FROM migration WHERE version = 16", vals![])

@@ -17,8 +17,8 @@ use std::{
     time::Duration,
 };
 
-use sortie_api::Timestamp;
-use sortie_store::{Error as StoreError, Leased, Store, WantedBlock};
+use sortie_engine::Engine;
+use sortie_store::{Error as StoreError, Leased, WantedBlock};
 use tokio::sync::Notify;
 
 use super::{RateLimits, WINDOW_SECONDS};
@@ -94,25 +94,24 @@ impl Cluster {
 
 /// Who grants blocks.
 pub(crate) trait Lessor: Sync {
-    /// As [`Store::lease_rates`].
+    /// As [`Engine::lease_rates`].
     fn lease(
         &self,
         wanted: Vec<WantedBlock>,
         nodes: u32,
-        at: Timestamp,
     ) -> impl Future<Output = Result<Leased, StoreError>> + Send;
 
-    /// As [`Store::forget_rates`].
+    /// As [`Store::forget_rates`](sortie_store::Store::forget_rates).
     fn forget(&self, before_minute: i64) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }
 
-impl Lessor for Store {
-    async fn lease(&self, wanted: Vec<WantedBlock>, nodes: u32, at: Timestamp) -> Result<Leased, StoreError> {
-        self.lease_rates(wanted, nodes, at).await
+impl Lessor for Engine {
+    async fn lease(&self, wanted: Vec<WantedBlock>, nodes: u32) -> Result<Leased, StoreError> {
+        self.lease_rates(wanted, nodes).await
     }
 
     async fn forget(&self, before_minute: i64) -> Result<u64, StoreError> {
-        self.forget_rates(before_minute).await
+        self.store().forget_rates(before_minute).await
     }
 }
 
@@ -132,7 +131,7 @@ impl RateLimits {
         };
         tokio::join!(
             leasing,
-            count_nodes(cluster, lessor, clock),
+            count_nodes(cluster, lessor),
             forget_windows(lessor, clock)
         );
     }
@@ -160,7 +159,7 @@ impl RateLimits {
             return GATHER;
         }
         let nodes = cluster.nodes.load(Ordering::Relaxed);
-        let mut leased = pin!(lessor.lease(wanted, nodes, at(now_seconds)));
+        let mut leased = pin!(lessor.lease(wanted, nodes));
         let outcome = match tokio::time::timeout(PATIENCE, leased.as_mut()).await {
             Ok(outcome) => outcome,
             Err(elapsed) => {
@@ -191,23 +190,18 @@ impl RateLimits {
     }
 }
 
-fn at(seconds: u64) -> Timestamp {
-    let micros = i64::try_from(seconds.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
-    Timestamp::from_micros(micros)
-}
-
 /// At the start and once in each window, asks how many nodes there are: one that has no requests would not know its share, should the
 /// store fall silent.
-async fn count_nodes(cluster: &Cluster, lessor: &impl Lessor, clock: &(impl Fn() -> u64 + Sync)) {
+async fn count_nodes(cluster: &Cluster, lessor: &impl Lessor) {
     loop {
-        let pause = count_once(cluster, lessor, clock()).await;
+        let pause = count_once(cluster, lessor).await;
         tokio::time::sleep(pause).await;
     }
 }
 
-async fn count_once(cluster: &Cluster, lessor: &impl Lessor, now_seconds: u64) -> Duration {
+async fn count_once(cluster: &Cluster, lessor: &impl Lessor) -> Duration {
     let nodes = cluster.nodes.load(Ordering::Relaxed);
-    match lessor.lease(Vec::new(), nodes, at(now_seconds)).await {
+    match lessor.lease(Vec::new(), nodes).await {
         Ok(leased) => {
             cluster.nodes.store(leased.nodes.max(1), Ordering::Relaxed);
             Duration::from_secs(WINDOW_SECONDS)

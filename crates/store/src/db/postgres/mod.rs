@@ -35,6 +35,11 @@ const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
 /// How long a migration waits for a table, and everybody else behind it: much less than a command waits for a lock.
 const BEGIN_MIGRATION: &str = "BEGIN; SET LOCAL lock_timeout = '200ms'";
 
+/// One try in so many waits for longer than `deadlock_timeout`, which is a second: an automatic vacuum makes room for who has
+/// waited for that long, and only then.
+const PATIENT: u64 = 10;
+const BEGIN_PATIENT: &str = "BEGIN; SET LOCAL lock_timeout = '1300ms'";
+
 /// When it is tried again.
 const NEXT_TRY: Duration = Duration::from_secs(1);
 
@@ -108,21 +113,29 @@ fn apply_migrations(link: &Link) -> Result<()> {
 /// a dump does, it lets the others pass and tries again, for as long as that takes.
 fn apply(migration: &Migration, session: &mut Session, runtime: &Runtime) -> Result<()> {
     let text = Dialect::Postgres.translate(migration.text);
-    let mut is_told = false;
+    let mut tries: u64 = 0;
     loop {
-        session.control(runtime, BEGIN_MIGRATION)?;
+        tries += 1;
+        let is_patient = tries.is_multiple_of(PATIENT);
+        session.control(
+            runtime,
+            if is_patient {
+                BEGIN_PATIENT
+            } else {
+                BEGIN_MIGRATION
+            },
+        )?;
         if session.unless_locked(runtime, &text)? {
             migration.record(&mut Pipeline::reader(session, runtime))?;
             return session.control(runtime, "COMMIT");
         }
         session.control(runtime, "ROLLBACK")?;
-        if !is_told {
+        if tries == 1 {
             let name = migration.name;
             tracing::warn!(
                 name,
-                "a migration waits for somebody who reads a table for long, as a dump does"
+                "a migration waits for somebody who has a table for long, as a dump or a vacuum does"
             );
-            is_told = true;
         }
         thread::sleep(NEXT_TRY);
     }

@@ -5,7 +5,8 @@ use std::{
 
 use futures_util::{FutureExt as _, future::join_all};
 use proptest::{prelude::*, test_runner::TestRunner};
-use sortie_store::{GrantedBlock, NewNode, NodeId};
+use sortie_api::Timestamp;
+use sortie_store::{GrantedBlock, NewNode, NodeId, Store};
 use tokio::sync::Semaphore;
 
 use super::{super::tests::key, *};
@@ -72,7 +73,7 @@ impl Scripted {
 }
 
 impl Lessor for Scripted {
-    async fn lease(&self, wanted: Vec<WantedBlock>, _: u32, _: Timestamp) -> Result<Leased, StoreError> {
+    async fn lease(&self, wanted: Vec<WantedBlock>, _: u32) -> Result<Leased, StoreError> {
         if wanted.is_empty() {
             return if self.fails.load(Ordering::Relaxed) {
                 Err(StoreError::Unavailable("the database is away".to_owned()))
@@ -348,6 +349,17 @@ async fn store_of(dir: &tempfile::TempDir, nodes: u32) -> Store {
     store
 }
 
+/// Of nodes whose leases do not end.
+impl Lessor for Store {
+    async fn lease(&self, wanted: Vec<WantedBlock>, nodes: u32) -> Result<Leased, StoreError> {
+        self.lease_rates(wanted, nodes, Timestamp::from_micros(0)).await
+    }
+
+    async fn forget(&self, before_minute: i64) -> Result<u64, StoreError> {
+        self.forget_rates(before_minute).await
+    }
+}
+
 async fn turn(limits: &RateLimits, store: &Store, now: u64) {
     limits
         .lease_once(limits.cluster.as_ref().unwrap(), store, now)
@@ -372,7 +384,7 @@ async fn check(quota: u32, nodes: u32, skew: &[u64], steps: &[Step]) {
     let (mut now, mut seen) = (6_000, HashMap::<(u64, u8), Seen>::new());
     let clusters = || all.iter().filter_map(|limits| limits.cluster.as_deref());
     for cluster in clusters() {
-        count_once(cluster, &store, now).await;
+        count_once(cluster, &store).await;
     }
     let mut is_silent = false;
     for step in steps {
