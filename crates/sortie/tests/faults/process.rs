@@ -67,14 +67,16 @@ async fn taken_over(world: &mut World) -> Checked {
             "neither resumed nor final: {left:?}"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let gone_on = format!(
-            "SELECT id, last_event FROM run WHERE id IN ({}) AND (outcome IS NOT NULL \
-             OR EXISTS (SELECT 1 FROM event e WHERE e.run_id = run.id AND e.kind = 'resumed'))",
-            quoted(&left)
+        let ids = quoted(&left);
+        let ended = format!("SELECT id, last_event FROM run WHERE id IN ({ids}) AND outcome IS NOT NULL");
+        let ended = positions(world, &ended).await?;
+        let resumed = format!(
+            "SELECT run_id AS id, MAX(seq) AS last_event FROM event WHERE run_id IN ({ids}) AND kind = 'resumed' \
+             GROUP BY run_id"
         );
-        let gone_on = positions(world, &gone_on).await?;
-        // One that was taken over before has that event already: it goes on once there is a further one.
-        left.retain(|id, last| gone_on.get(id).is_none_or(|now| now == last));
+        let resumed = positions(world, &resumed).await?;
+        // One that was taken over before has such an event from then.
+        left.retain(|id, last| !ended.contains_key(id) && resumed.get(id).is_none_or(|at| at <= last));
     }
     println!(
         "{} runs of a killed node were resumed or final after {:.1} s",
