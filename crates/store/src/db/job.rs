@@ -122,6 +122,8 @@ struct State {
     urgent: VecDeque<Box<dyn Job>>,
     jobs: VecDeque<Box<dyn Job>>,
     bytes: usize,
+    /// Threads that wait for a job.
+    idle: usize,
     closed: bool,
 }
 
@@ -218,7 +220,11 @@ impl Queue {
                 return Next::Closed;
             }
             match idle {
-                None => state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    state.idle += 1;
+                    state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state.idle -= 1;
+                }
                 Some(time) => {
                     let (guard, timeout) = self
                         .ready
@@ -250,9 +256,9 @@ impl Queue {
         Next::Jobs(taken)
     }
 
-    /// Waits for the oldest job, for one of `threads` that take from here. Where it may share its transaction, it comes with this
-    /// thread's share of those that may as well, at most `count` and `bytes` together.
-    pub(super) fn take_share(&self, threads: usize, count: usize, bytes: usize) -> Next {
+    /// Waits for the oldest job. Where it may share its transaction, it comes with this thread's share of those that may as
+    /// well, at most `count` and `bytes` together: threads that wait have theirs, and those at work would come later.
+    pub(super) fn take_share(&self, count: usize, bytes: usize) -> Next {
         let Next::Jobs(mut taken) = self.take(1, usize::MAX, None) else {
             return Next::Closed;
         };
@@ -263,7 +269,7 @@ impl Queue {
         let mut state = self.lock();
         let alike = state.jobs.iter().take(LOOK);
         let alike = alike.filter(|job| job.access() == Access::Own).count();
-        let share = (alike / threads).min(count.saturating_sub(1));
+        let share = (alike / (1 + state.idle)).min(count.saturating_sub(1));
         let more = state.take_own(share, bytes);
         let total: usize = more.iter().map(|job| job.bytes()).sum();
         state.bytes = state.bytes.saturating_sub(total);
@@ -275,5 +281,44 @@ impl Queue {
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(count: usize) -> Queue {
+        let queue = Queue::default();
+        for _ in 0..count {
+            let (reply, _) = oneshot::channel();
+            let task = Task {
+                access: Access::Own,
+                bytes: 1,
+                queued_at: Instant::now(),
+                work: |_: &mut dyn Tx| Ok(()),
+                value: None,
+                reply,
+            };
+            queue.push(Box::new(task)).unwrap();
+        }
+        queue
+    }
+
+    fn taken(queue: &Queue) -> usize {
+        let Next::Jobs(jobs) = queue.take_share(16, 1 << 20) else {
+            panic!("the queue is closed");
+        };
+        jobs.len()
+    }
+
+    #[test]
+    fn what_waits_is_shared_with_threads_that_wait_and_not_with_those_at_work() {
+        assert_eq!(taken(&waiting(13)), 13);
+        assert_eq!(taken(&waiting(40)), 16);
+        let queue = waiting(13);
+        queue.lock().idle = 3;
+        // The first, and a fourth of the twelve behind it.
+        assert_eq!(taken(&queue), 4);
     }
 }

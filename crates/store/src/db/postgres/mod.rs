@@ -64,7 +64,7 @@ pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<B
         )?;
         let queue = Arc::clone(if number == 0 { &urgent } else { &queue });
         threads.push(spawn(&format!("store-{number}"), move || {
-            worker.run(&queue, connections);
+            worker.run(&queue);
         })?);
     }
     Ok(Backend {

@@ -69,10 +69,10 @@ impl Worker {
         })
     }
 
-    /// The life of the thread, one of so many.
-    pub(super) fn run(mut self, queue: &Queue, threads: usize) {
+    /// The life of the thread.
+    pub(super) fn run(mut self, queue: &Queue) {
         let metrics = self.metrics.clone();
-        while let Next::Jobs(mut jobs) = queue.take_share(threads, GROUP, GROUP_BYTES) {
+        while let Next::Jobs(mut jobs) = queue.take_share(GROUP, GROUP_BYTES) {
             let _busy = metrics.took(&jobs);
             let mut failed = Vec::new();
             while !jobs.is_empty() {
