@@ -37,7 +37,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
         .unwrap_or_default();
     report.add(
         "processor",
-        format!("{cores} cores,{}", model.trim_start_matches([' ', '\t', ':'])),
+        format!("{cores} cores, {}", model.trim_start_matches([' ', '\t', ':'])),
     );
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     report.add("kernel", release.trim());

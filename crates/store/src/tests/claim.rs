@@ -68,10 +68,6 @@ fn add_waiting(tx: &mut dyn Tx, from: i64, to: i64) -> Result<()> {
     Ok(())
 }
 
-/// What is called the same: on a machine that does other work one measurement is several times another. Walking what waits
-/// would take a hundred times as long.
-const FEW: u32 = 30;
-
 /// The time of the fastest of a few claims: what else the machine does counts least there.
 async fn fastest_claim(fixture: &Fixture, node: NodeId) -> Duration {
     let mut fastest = Duration::MAX;
@@ -213,7 +209,8 @@ both! {
         let short = fastest_claim(fixture, node).await;
         backlog(fixture, 0, 100_000).await;
         let deep = fastest_claim(fixture, node).await;
-        assert!(deep < short * FEW, "{short:?} with a few waiting, {deep:?} with 100,000");
+        // Walking the backlog would take a hundred times as long.
+        assert!(deep < short * 10, "{short:?} with a few waiting, {deep:?} with 100,000");
     }
 
     async fn a_list_of_running_runs_costs_the_same_whatever_waits(fixture: &Fixture) {
@@ -236,7 +233,7 @@ both! {
         let short = fastest().await;
         backlog(fixture, 0, 100_000).await;
         let deep = fastest().await;
-        assert!(deep < short * FEW, "{short:?} with none waiting, {deep:?} with 100,000");
+        assert!(deep < short * 10, "{short:?} with none waiting, {deep:?} with 100,000");
     }
 
     async fn a_claim_costs_the_same_however_many_organizations_wait(fixture: &Fixture) {
@@ -246,7 +243,7 @@ both! {
         let one = fastest_claim(fixture, node).await;
         backlog(fixture, 1_000, 20).await;
         let many = fastest_claim(fixture, node).await;
-        assert!(many < one * FEW, "{one:?} with one waiting, {many:?} with 1,000");
+        assert!(many < one * 10, "{one:?} with one waiting, {many:?} with 1,000");
 
         let [first, second] = [fixture.claim(node, 64).await, fixture.claim(node, 64).await];
         let orgs = |claims: &[Claim]| claims.iter().map(|claim| claim.org).collect::<HashSet<_>>();
