@@ -170,7 +170,10 @@ impl Lifeline {
         }
         let since = *touch.0.get_or_insert_with(Instant::now);
         let expired = if since.elapsed() >= self.options.lease {
-            Expired::Declare(self.identity.leases.now())
+            let at = self.identity.leases.now();
+            // Those at work have renewed theirs since the clock was set.
+            let latest = at + 2 * self.options.lease;
+            Expired::Declare { at, latest }
         } else {
             Expired::Leave
         };

@@ -123,8 +123,13 @@ pub struct Held {
 /// What a sweep does with nodes whose lease is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
-    /// Declares them lost whose lease is over at this time, by the clock on which they renew it.
-    Declare(Timestamp),
+    /// Declares them lost whose lease is over, by the clock on which they renew it.
+    Declare {
+        /// That clock's time.
+        at: Timestamp,
+        /// No lease of a node at work ends later: it is one from before the clock was set back.
+        latest: Timestamp,
+    },
     /// Leaves them alone, so that they can renew: after an outage that kept everyone from renewing.
     Leave,
 }

@@ -238,9 +238,9 @@ fn step(tx: &mut dyn Tx, sweep: Sweep, left: usize, ending: &Ending) -> Result<(
 /// Declares nodes lost, forgets those that hold nothing any more, and finds runs of the others: those to end, those to
 /// take over and those whose content is gone. `None` where there is nothing to do.
 fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 3]>> {
-    let leases_before = match sweep.expired {
-        Expired::Declare(at) => at,
-        Expired::Leave => Timestamp::from_micros(i64::MIN),
+    let (at, latest) = match sweep.expired {
+        Expired::Declare { at, latest } => (at, latest),
+        Expired::Leave => (Timestamp::from_micros(i64::MIN), Timestamp::from_micros(i64::MAX)),
     };
     let find = |sql, limit| Stmt::new(sql, vals![limit, RunStatus::Cancelled, MAX_TAKEOVERS]);
     let gone = || Stmt::new(GONE, vals![sweep.limit]);
@@ -251,8 +251,8 @@ fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 3]>> {
             // taken where no node is lost.
             Stmt::new(
                 "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 AND EXISTS \
-                 (SELECT 1 FROM node WHERE ended_at IS NOT NULL OR (lease_until < $1 AND id <> $2))",
-                vals![leases_before, sweep.node],
+                 (SELECT 1 FROM node WHERE ended_at IS NOT NULL OR ((lease_until < $1 OR lease_until > $2) AND id <> $3))",
+                vals![at, latest, sweep.node],
             ),
             find(TO_END, sweep.limit),
             find(TO_TAKE, sweep.places),
@@ -270,8 +270,8 @@ fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 3]>> {
         &[
             Stmt::new(LOCK, vals![]),
             Stmt::new(
-                "UPDATE node SET ended_at = $3 WHERE ended_at IS NULL AND lease_until < $1 AND id <> $2",
-                vals![leases_before, sweep.node, sweep.at],
+                "UPDATE node SET ended_at = $4 WHERE ended_at IS NULL AND (lease_until < $1 OR lease_until > $2) AND id <> $3",
+                vals![at, latest, sweep.node, sweep.at],
             ),
             Stmt::new(
                 "DELETE FROM node WHERE ended_at IS NOT NULL \

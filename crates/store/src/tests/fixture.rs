@@ -489,6 +489,14 @@ pub(super) fn entries(after: i64, data: &[&str]) -> NewEntries {
     }
 }
 
+/// Declares those lost whose lease is over at this time.
+pub(super) fn declare(at: Timestamp) -> Expired {
+    Expired::Declare {
+        at,
+        latest: Timestamp::from_micros(i64::MAX),
+    }
+}
+
 /// A sweep by a node that is not known, which declares nodes lost; time costs nothing.
 pub(super) fn sweep(at: Timestamp, limit: u32) -> Sweep {
     Sweep {
@@ -496,7 +504,7 @@ pub(super) fn sweep(at: Timestamp, limit: u32) -> Sweep {
         at,
         limit,
         places: 0,
-        expired: Expired::Declare(at),
+        expired: declare(at),
         compute_micros_per_second: Micros::ZERO,
     }
 }

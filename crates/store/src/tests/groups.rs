@@ -116,8 +116,8 @@ async fn several_give_up_early_where_they_would_wait_for_a_lock() {
     assert_eq!(alone.await.unwrap(), "4s");
 }
 
-#[tokio::test]
-async fn those_that_cannot_have_a_lock_together_are_done_one_by_one() {
+/// Commands that come at once, of which this one has to wait for a lock, and says so before it does where it `contends`.
+async fn is_done_by_itself(blocked: i64, contends: bool) {
     let fixture = Fixture::postgres().await;
     let other = crate::Store::open(fixture.url()).await.unwrap();
     fixture.store.db.write(|tx| add(tx, -1, 0)).await.unwrap();
@@ -130,8 +130,11 @@ async fn those_that_cannot_have_a_lock_together_are_done_one_by_one() {
     let (held, outcomes) = join(holds, async {
         reached.await.unwrap();
         let commands = all_at_once(&fixture, 32, 0, move |tx, number| {
+            if number == blocked && contends {
+                tx.contend();
+            }
             add(tx, number, 0)?;
-            if number == 20 {
+            if number == blocked {
                 tx.exec(change, vals![]).map(drop)
             } else {
                 Ok(())
@@ -150,6 +153,17 @@ async fn those_that_cannot_have_a_lock_together_are_done_one_by_one() {
     held.unwrap();
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     assert_eq!(fixture.count("SELECT turn FROM dispatch WHERE id = 9").await, 2);
+}
+
+#[tokio::test]
+async fn one_that_cannot_have_a_lock_together_with_others_is_done_by_itself() {
+    is_done_by_itself(20, false).await;
+}
+
+#[tokio::test]
+async fn the_first_of_several_is_done_by_itself_too() {
+    is_done_by_itself(0, false).await;
+    is_done_by_itself(0, true).await;
 }
 
 #[tokio::test]

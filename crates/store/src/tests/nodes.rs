@@ -2,7 +2,10 @@ use std::time::Duration;
 
 use sortie_api::{Micros, RunId, RunStatus, Timestamp};
 
-use super::{both, fixture::sweep};
+use super::{
+    both,
+    fixture::{declare, sweep},
+};
 use crate::{
     Claim, Error, Expired, Fence, Sweep,
     db::{Dialect, vals},
@@ -130,11 +133,30 @@ both! {
         let fence = fixture.running(org, node).await;
         let at = fixture.now() + HOURS;
         fixture.store.heartbeat(node, at).await.unwrap();
-        let ahead = Sweep { node: taker, places: 10, expired: Expired::Declare(at), ..sweep(at + HOURS, 100) };
+        let ahead = Sweep { node: taker, places: 10, expired: declare(at), ..sweep(at + HOURS, 100) };
         assert!(fixture.store.sweep(ahead).await.unwrap().taken.is_empty());
-        let behind = Sweep { at: fixture.now(), expired: Expired::Declare(at + Duration::from_micros(1)), ..ahead };
+        let behind = Sweep { at: fixture.now(), expired: declare(at + Duration::from_micros(1)), ..ahead };
         let claims = fixture.store.sweep(behind).await.unwrap().taken;
         assert_eq!(runs(&claims), [fence.run]);
+    }
+
+    async fn a_lease_from_before_the_clock_was_set_back_is_over(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, taker) = (fixture.node().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        let at = fixture.now();
+        fixture.store.heartbeat(node, at + HOURS).await.unwrap();
+        let at_the_latest = |latest| Sweep {
+            node: taker,
+            places: 10,
+            expired: Expired::Declare { at, latest },
+            ..sweep(at, 100)
+        };
+        let swept = fixture.store.sweep(at_the_latest(at + HOURS)).await.unwrap();
+        assert!(swept.taken.is_empty());
+        let before = Timestamp::from_micros((at + HOURS).as_micros() - 1);
+        let swept = fixture.store.sweep(at_the_latest(before)).await.unwrap();
+        assert_eq!(runs(&swept.taken), [fence.run]);
     }
 
     async fn a_node_that_was_declared_lost_is_fenced(fixture: &Fixture) {

@@ -89,11 +89,13 @@ impl Worker {
     /// Runs the first of the jobs, or several in one transaction. Takes those out that are answered, or one that is to be
     /// tried again by itself; the others go on without it.
     fn some(&mut self, jobs: &mut Vec<Box<dyn Job>>, failed: &mut Vec<Box<dyn Job>>) {
+        // The first of several has not had the patience of a lone command either.
+        let was_group = jobs.len() > 1;
         let (count, ran) = self.once(jobs);
         let outcome = match ran {
             Ran::Done => Ok(()),
             Ran::Final(error) => Err(error),
-            Ran::Troubled(trouble) if count > 1 || trouble.may_pass() => {
+            Ran::Troubled(trouble) if was_group || trouble.may_pass() => {
                 failed.push(jobs.remove(count - 1));
                 return;
             }
