@@ -60,20 +60,30 @@ impl Contents {
 
     /// Keeps content: the blob to refer to.
     pub(crate) async fn keep(&self, org: OrgId, staged: Staged) -> Result<BlobId, Error> {
+        let blob = self.reserve(org, &staged).await?;
+        self.put((org, blob), staged).await?;
+        Ok(blob)
+    }
+
+    /// The first half of [`Self::keep`], in the database: the blob to put the content into. Where it failed it may be asked for again.
+    pub(crate) async fn reserve(&self, org: OrgId, staged: &Staged) -> Result<BlobId, Error> {
         let at = self.clock.now();
-        let sha256 = staged.sha256();
         let new = NewBlob {
             id: BlobId::new(at, random()?),
             org,
-            sha256,
+            sha256: staged.sha256(),
             size: i64::try_from(staged.size()).map_err(|error| Error::Internal(error.to_string()))?,
             at,
             check_at: at + GRACE,
         };
-        let blob = self.store.reserve_blob(new).await?;
+        Ok(self.store.reserve_blob(new).await?)
+    }
+
+    /// The second half, in the storage.
+    pub(crate) async fn put(&self, (org, blob): (OrgId, BlobId), staged: Staged) -> Result<(), Error> {
+        let sha256 = staged.sha256();
         let address = Address { org, sha256, blob };
-        self.blobs.keep(address, staged).await.map_err(storage)?;
-        Ok(blob)
+        self.blobs.keep(address, staged).await.map_err(storage)
     }
 
     /// Until when content stays that is referred to, or no longer referred to, now.

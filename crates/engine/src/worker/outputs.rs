@@ -7,9 +7,10 @@
 use std::{fs::File, sync::Arc, time::Duration};
 
 use sortie_agent::Remains;
-use sortie_api::{Artifact, OrgId, event::EventType, limits};
+use sortie_api::{Artifact, BlobId, OrgId, event::EventType, limits};
+use sortie_blobs::Staged;
 use sortie_sandbox::{Entry, EntryKind, FileError, RelPath, Workdir};
-use sortie_store::{Error as StoreError, KeptArtifact, NewArtifacts};
+use sortie_store::{KeptArtifact, NewArtifacts};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     sync::Semaphore,
@@ -150,16 +151,9 @@ impl Collection<'_> {
         if self.kept.len() >= limits::ARTIFACTS {
             return Err(format!("more than {} files", limits::ARTIFACTS));
         }
-        let kept = loop {
-            let (file, size) = self.open(place.clone()).await?;
-            match self.store(tokio::fs::File::from_std(file), size, path).await {
-                // The end of the run waits for it as well.
-                Err(Error::Unavailable(_)) if self.database_is_away().await => {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                kept => break kept.map_err(told)?,
-            }
-        };
+        let (file, size) = self.open(place).await?;
+        let kept = self.store(tokio::fs::File::from_std(file), size, path).await;
+        let kept = kept.map_err(told)?;
         self.room = self
             .room
             .saturating_sub(u64::try_from(kept.artifact.size).unwrap_or(u64::MAX));
@@ -181,11 +175,14 @@ impl Collection<'_> {
         Ok((file, size))
     }
 
-    async fn database_is_away(&self) -> bool {
-        matches!(
-            self.worker.records.store.ping().await,
-            Err(StoreError::Unavailable(_))
-        )
+    /// Waits for a database that is away, or loses connections: the end of the run has to wait for it as well.
+    async fn reserve(&self, staged: &Staged) -> Result<BlobId, Error> {
+        loop {
+            match self.worker.contents.reserve(self.org, staged).await {
+                Err(Error::Unavailable(_)) => tokio::time::sleep(PAUSE).await,
+                reserved => return reserved,
+            }
+        }
     }
 
     /// Takes in at most `size` bytes.
@@ -211,7 +208,8 @@ impl Collection<'_> {
         }
         let staged = staging.finish().await.map_err(storage)?;
         let (size, sha256) = (staged.size(), staged.sha256());
-        let blob = contents.keep(self.org, staged).await?;
+        let blob = self.reserve(&staged).await?;
+        contents.put((self.org, blob), staged).await?;
         Ok(KeptArtifact {
             artifact: Artifact {
                 path: path.to_owned(),

@@ -169,6 +169,21 @@ async fn runs_of_a_node_that_stops_go_on_at_once_on_another() -> Checked {
     Ok(())
 }
 
+/// A node that is gone when the database's clock is set back: its lease lies ahead, and nobody waits for that.
+#[tokio::test]
+async fn a_lease_from_before_the_clock_was_set_back_keeps_no_run_from_others() -> Checked {
+    let mut first = node_with(Database::Postgres, NodeOptions::default()).await?;
+    let run = at_work(&first.client()?).await?;
+    first.kill()?;
+    first
+        .meddle("UPDATE node SET lease_until = lease_until + 3600 * 1000000::bigint")
+        .await?;
+    let second = first.beside().await?;
+    let mut stream = second.client()?.follow(&run.id.to_string(), None).await?;
+    stream.until(|event| event.kind == "resumed").await?;
+    Ok(())
+}
+
 /// The name, state and runs of each node that `client` is shown.
 async fn nodes(client: &Client) -> anyhow::Result<Vec<(String, NodeState, i64)>> {
     let listed: Vec<sortie_api::node::Node> = client.get("/v1/admin/nodes").await?.expect(200)?.read()?;

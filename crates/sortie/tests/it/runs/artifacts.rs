@@ -43,6 +43,27 @@ fn skipped(events: &[Event]) -> Vec<(String, String)> {
         .collect()
 }
 
+#[tokio::test]
+async fn a_file_is_kept_though_the_database_fails_for_a_moment() -> Checked {
+    let node = node(Database::Postgres).await?;
+    // Out of resources, for two inserts: what a sequence has given is not rolled back.
+    node.meddle(
+        "CREATE SEQUENCE tries; \
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF nextval('tries') <= 2 THEN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END IF; \
+         RETURN NEW; END $$; \
+         CREATE TRIGGER refuse BEFORE INSERT ON blob FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    .await?;
+    let (events, run) = node.client()?.complete(&commands(&[REPORT])).await?;
+    assert_eq!((run.status, run.error.as_deref()), (RunStatus::Succeeded, None));
+    assert_eq!(paths(&run), ["charts/north.svg", "report.md"]);
+    assert_eq!(skipped(&events), []);
+    let tries = node.rows("SELECT last_value FROM tries").await?;
+    assert_eq!(tries, [json!({"last_value": 4})]);
+    Ok(())
+}
+
 async fn what_a_run_leaves_under_outputs_is_there_when_it_is_done(database: Database) -> Checked {
     let node = node(database).await?;
     let client = node.client()?;
