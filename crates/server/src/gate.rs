@@ -23,6 +23,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
     header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE},
 };
+use ipnet::IpNet;
 use sortie_api::{ErrorBody, ErrorCode, Role};
 use sortie_engine::{Engine, Hop, PEER_HEADER};
 use sortie_store::KeyRecord;
@@ -49,7 +50,7 @@ pub(crate) struct Gate {
     ids: RequestIds,
     limits: RateLimits,
     guesses: Guesses,
-    trusted_proxies: Vec<IpAddr>,
+    trusted_proxies: Vec<IpNet>,
     deprecation: DeprecationHeaders,
     metrics: HttpMetrics,
     /// Seconds since 1970.

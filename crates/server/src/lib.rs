@@ -12,8 +12,9 @@ mod metrics;
 mod routes;
 mod spans;
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
+use ipnet::IpNet;
 use sortie_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -34,8 +35,8 @@ pub struct Options {
     pub requests_per_minute: u32,
     /// Requests a minute without a credential from one address.
     pub anonymous_requests_per_minute: u32,
-    /// Proxies whose `X-Forwarded-For` is believed.
-    pub trusted_proxies: Vec<IpAddr>,
+    /// Networks of proxies whose `X-Forwarded-For` is believed; a lone address is one of a single host.
+    pub trusted_proxies: Vec<IpNet>,
     /// The address clients use, for the `servers` of the `OpenAPI` document.
     pub base_url: Option<String>,
     /// When `/v1` ends; none while it is the current version.

@@ -2,14 +2,14 @@
 //!
 //! Nothing here is global. A node has one stop signal for its server and one tracker for its tasks.
 
-use std::{future::Future, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
 use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_server::Listeners;
 use sortie_store::Store;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -60,17 +60,11 @@ impl Node {
             None => data_dir.node_name()?,
         };
         let work = data_dir.work()?;
-        let (listener, metrics, store, sandbox) = tokio::join!(
-            bind(listen, "--listen"),
-            bind_metrics(config, purpose),
-            open_store(config),
-            detect_sandbox(config.sandbox_minimum, &work)
-        );
-        let (listener, address) = listener?;
-        let listeners = Listeners {
-            api: listener,
-            metrics: metrics?,
-        };
+        let (api, address) = bind(listen, "--listen")?;
+        let metrics = bind_metrics(config, purpose)?;
+        let listeners = Listeners { api, metrics };
+        let (store, sandbox) =
+            tokio::join!(open_store(config), detect_sandbox(config.sandbox_minimum, &work));
         let capabilities = sandbox
             .as_ref()
             .map(|backend| backend.capabilities().clone())
@@ -206,18 +200,18 @@ fn url_of(mut address: SocketAddr) -> String {
 }
 
 /// The listener for metrics alone, where one is configured: an engine of one command has nobody who watches it.
-async fn bind_metrics(config: &Config, purpose: Purpose) -> Result<Option<TcpListener>> {
+fn bind_metrics(config: &Config, purpose: Purpose) -> Result<Option<TcpListener>> {
     let Some(listen) = config.metrics_listen.filter(|_| purpose == Purpose::Serve) else {
         return Ok(None);
     };
-    let (listener, address) = bind(listen, "metrics_listen").await?;
+    let (listener, address) = bind(listen, "metrics_listen")?;
     tracing::info!(%address, "/metrics has a listener of its own");
     Ok(Some(listener))
 }
 
 /// Listens on an address that was given by the setting `named`.
-async fn bind(listen: SocketAddr, named: &str) -> Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(listen).await.map_err(|error| {
+fn bind(listen: SocketAddr, named: &str) -> Result<(TcpListener, SocketAddr)> {
+    let listener = listen_on(listen).map_err(|error| {
         Failure::unavailable(format!(
             "cannot listen on {listen}: {error}; name another address by {named}"
         ))
@@ -226,6 +220,18 @@ async fn bind(listen: SocketAddr, named: &str) -> Result<(TcpListener, SocketAdd
         .local_addr()
         .map_err(|error| Failure::internal(error.to_string()))?;
     Ok((listener, address))
+}
+
+/// As many connections may wait to be accepted as the system allows (`net.core.somaxconn`). `TcpListener::bind` lets 128 wait: of
+/// clients that all connect at once, as they do when a node is back, the others would try again only after a second.
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(u32::MAX)
 }
 
 /// Opens the database of a configuration, and brings it to this version.
@@ -331,7 +337,22 @@ impl FirstKey {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+
     use super::*;
+
+    #[tokio::test]
+    async fn clients_that_connect_at_once_wait_as_the_system_allows() {
+        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let count = allowed.trim().parse::<usize>().unwrap().min(512);
+        let (_nobody_accepts, address) = bind("127.0.0.1:0".parse().unwrap(), "listen").unwrap();
+        // One that finds no room is told nothing, and tries again after a second.
+        let patience = Duration::from_millis(900);
+        let waiting: Vec<_> = (0..count)
+            .map_while(|_| TcpStream::connect_timeout(&address, patience).ok())
+            .collect();
+        assert_eq!(waiting.len(), count);
+    }
 
     /// An engine with the database of `folder`.
     async fn engine(folder: &Path) -> Engine {

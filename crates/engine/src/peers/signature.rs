@@ -1,5 +1,6 @@
 //! What a request between nodes is signed with: an HMAC-SHA256 over its method, its path and query, its time, and on whose
-//! behalf it is made. It is good for half a minute, and for this one request.
+//! behalf it is made. It is good for half a minute and for no other request; who reads it on its way may repeat it for as
+//! long.
 
 use std::time::Duration;
 

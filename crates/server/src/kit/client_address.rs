@@ -6,11 +6,12 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, HeaderName};
+use ipnet::IpNet;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The client's address as far as it can be known.
-pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
+pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let mut client = peer.to_canonical();
     if trusted.is_empty() {
         return client;
@@ -21,7 +22,7 @@ pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAdd
         .map(|line| line.to_str().unwrap_or("?"))
         .collect();
     for hop in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
-        if !trusted.iter().any(|proxy| proxy.to_canonical() == client) {
+        if !trusted.iter().any(|proxies| proxies.contains(&client)) {
             break;
         }
         let Some(address) = parse(hop.trim()) else { break };
@@ -55,7 +56,11 @@ mod tests {
         for line in forwarded {
             headers.append(X_FORWARDED_FOR, http::HeaderValue::from_static(line));
         }
-        let trusted: Vec<IpAddr> = trusted.iter().map(|text| text.parse().unwrap()).collect();
+        let trusted: Vec<IpNet> = trusted
+            .iter()
+            .map(|text| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)))
+            .collect::<Result<_, _>>()
+            .unwrap();
         client_address(peer.parse().unwrap(), &headers, &trusted).to_string()
     }
 
@@ -84,6 +89,16 @@ mod tests {
             "203.0.113.9"
         );
         assert_eq!(client("10.0.0.1", &["[2001:db8::1]:80"], &trusted), "2001:db8::1");
+    }
+
+    #[test]
+    fn proxies_may_have_any_address_of_a_network() {
+        let trusted = ["10.244.0.0/16", "fd00::/8"];
+        assert_eq!(
+            client("10.244.3.9", &["1.2.3.4, 203.0.113.9, fd00::7"], &trusted),
+            "203.0.113.9"
+        );
+        assert_eq!(client("10.245.0.1", &["203.0.113.9"], &trusted), "10.245.0.1");
     }
 
     #[test]

@@ -14,11 +14,12 @@ mod versions;
 use std::{
     fs::File,
     io::{self, Read as _},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use ipnet::IpNet;
 use rustix::fs::OFlags;
 use sortie_api::{Micros, Mode};
 use sortie_engine::{AwsVariables, MasterKey};
@@ -96,7 +97,7 @@ pub(crate) struct Config {
     pub(crate) default_max_cost: Micros,
     pub(crate) rate_limit_per_minute: u32,
     pub(crate) anonymous_rate_limit_per_minute: u32,
-    pub(crate) trusted_proxies: Vec<IpAddr>,
+    pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) drain: Duration,
     pub(crate) shutdown_grace: Duration,
     /// What a run without retention costs more, in percent.
@@ -212,7 +213,7 @@ impl Config {
             )?,
             rate_limit_per_minute: read.at_least_one("rate_limit_per_minute")?,
             anonymous_rate_limit_per_minute: read.at_least_one("anonymous_rate_limit_per_minute")?,
-            trusted_proxies: read.addresses("trusted_proxies")?,
+            trusted_proxies: read.networks("trusted_proxies")?,
             drain: Duration::from_secs(read.integer("drain_seconds", 0, 3_600)?),
             shutdown_grace: Duration::from_secs(read.integer("shutdown_grace_seconds", 0, 86_400)?),
             surcharge_percent: read.integer("surcharge_percent", 0, 1_000)?,

@@ -98,10 +98,10 @@ fn a_variable_may_name_a_file_that_holds_the_value() {
 fn a_list_in_a_file_has_its_values_on_lines_or_between_commas() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("proxies");
-    std::fs::write(&path, "10.0.0.1\r\n10.0.0.2, 10.0.0.3\n").unwrap();
+    std::fs::write(&path, "10.0.0.1\r\n10.0.0.2, 10.244.0.0/16\n").unwrap();
     let variables = [("SORTIE_TRUSTED_PROXIES_FILE", path.to_str().unwrap())];
     let config = load("", &variables, &Flags::default(), SandboxPolicy::Required).unwrap();
-    let proxies = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]].map(IpAddr::from);
+    let proxies = ["10.0.0.1/32", "10.0.0.2/32", "10.244.0.0/16"].map(|network| network.parse().unwrap());
     assert_eq!(config.trusted_proxies, proxies);
 }
 
@@ -275,7 +275,11 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
         ),
         (
             "trusted_proxies = [\"proxy\"]",
-            "trusted_proxies (sortie.toml): must be a list of IP addresses",
+            "trusted_proxies (sortie.toml): must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16",
+        ),
+        (
+            "trusted_proxies = [\"::ffff:10.0.0.0/104\"]",
+            "trusted_proxies (sortie.toml): must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16",
         ),
         (
             "node_name = \"a b\"",

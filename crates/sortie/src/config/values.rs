@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use ipnet::IpNet;
 use sortie_api::{Credential, Micros, Mode};
 use sortie_engine::MasterKey;
 use sortie_net::Reach;
@@ -148,8 +149,8 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn addresses(&self, key: &str) -> Result<Vec<IpAddr>, Error> {
-        let rule = "must be a list of IP addresses";
+    pub(super) fn networks(&self, key: &str) -> Result<Vec<IpNet>, Error> {
+        let rule = "must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16";
         let Some(Value::Array(items)) = self.0.get(key).map(|setting| &setting.value) else {
             return Err(self.wrong(key, rule));
         };
@@ -157,7 +158,7 @@ impl Reader<'_> {
             .iter()
             .map(|item| {
                 item.as_str()
-                    .and_then(|text| text.parse().ok())
+                    .and_then(network)
                     .ok_or_else(|| self.wrong(key, rule))
             })
             .collect()
@@ -374,6 +375,17 @@ impl Reader<'_> {
             _ => Err(self.wrong("log.format", "must be `text` or `json`")),
         }
     }
+}
+
+/// A network, or a lone address as one of a single host. IPv4 in the form of IPv6 is none: no client's address is in it.
+fn network(text: &str) -> Option<IpNet> {
+    text.parse::<IpNet>()
+        .or_else(|_| {
+            text.parse::<IpAddr>()
+                .map(|address| address.to_canonical().into())
+        })
+        .ok()
+        .filter(|network| network.addr() == network.addr().to_canonical())
 }
 
 /// Whether a text may name a node.
