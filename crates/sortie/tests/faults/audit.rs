@@ -105,7 +105,9 @@ async fn runs(world: &World, orders: &[Order], excuse: Excuse, report: &mut Repo
                 .with_context(|| format!("{id} {:?} was acknowledged", order.kind))?;
             let looked = look(order, &events, &run, excuse);
             let looked = match (&looked, order.kind, run.status) {
-                (Ok(()), Kind::Artifact, RunStatus::Succeeded) => kept(&client, order, &run, excuse).await,
+                (Ok(()), Kind::Artifact, RunStatus::Succeeded) => {
+                    kept(&client, order, (&run, &events), excuse).await
+                }
                 _ => looked,
             };
             let events: Vec<&str> = kinds(&events);
@@ -258,11 +260,21 @@ fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     Ok(())
 }
 
-/// The file that a run left is there, as it was written.
-async fn kept(client: &sortie_testkit::Client, order: &Order, run: &Run, excuse: Excuse) -> Checked {
+/// The file that a run left is there, as it was written; or it was told that it is not, where that is excused.
+async fn kept(
+    client: &sortie_testkit::Client,
+    order: &Order,
+    (run, events): (&Run, &[Event]),
+    excuse: Excuse,
+) -> Checked {
     let path = format!("/v1/runs/{}/artifacts/a.txt", run.id);
     let answer = client.get(&path).await?;
-    if answer.status == 404 && excuse.skipped_artifacts {
+    let was_skipped = kinds(events).contains(&"artifact_skipped");
+    if was_skipped && excuse.skipped_artifacts {
+        ensure!(
+            answer.status == 404 && run.artifacts.is_empty(),
+            "a file was skipped and is there"
+        );
         return Ok(());
     }
     let text = answer.expect(200)?.text();
@@ -425,8 +437,12 @@ async fn host(world: &World) -> Checked {
             ensure!(Instant::now() < deadline, "left of runs: {left:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        for staging in ["blobs/staging", "staging"] {
-            let left = entries(&folder.join(staging))?;
+        for staging in [
+            folder.join("blobs/staging"),
+            folder.join("staging"),
+            world.staging(),
+        ] {
+            let left = entries(&staging)?;
             ensure!(left.is_empty(), "staged and left: {left:?}");
         }
     }

@@ -7,11 +7,17 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, ensure};
-use sortie_testkit::Database;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use sortie_testkit::{Database, http::Method};
 use tempfile::TempDir;
 
-use crate::{Checked, audit::Excuse, begin, both_databases, end, world::Setup};
+use crate::{
+    Checked,
+    audit::Excuse,
+    begin, both_databases, end,
+    world::{Setup, World},
+};
 
 both_databases![the_disk_with_the_content_of_files_is_full];
 
@@ -61,7 +67,10 @@ impl Disk {
 
     /// Takes all that is left.
     fn fill(&self) -> Result<()> {
-        let mut ballast = fs::File::create(self.ballast())?;
+        let mut ballast = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.ballast())?;
         let block = vec![1; 1 << 16];
         loop {
             match std::io::Write::write_all(&mut ballast, &block) {
@@ -106,7 +115,7 @@ async fn the_disk_with_sqlite_is_full() -> Checked {
         disk.fill()?;
         let full = world.moment(2_000..5_000);
         tokio::time::sleep(full).await;
-        ensure!(fs::metadata(disk.ballast())?.len() > 0, "the disk was not full");
+        refused_by_the_database(&world, &disk).await?;
         disk.empty()?;
     }
     let excuse = Excuse {
@@ -117,6 +126,23 @@ async fn the_disk_with_sqlite_is_full() -> Checked {
     let audited = end(world, load, excuse).await;
     drop(disk);
     audited
+}
+
+/// The database has met the full disk: it has no room for a workflow, whose content is nowhere else.
+async fn refused_by_the_database(world: &World, disk: &Disk) -> Checked {
+    let client = world.nodes[0].client()?;
+    let workflow = json!({"prompt": "large ".repeat(10_000)}).to_string();
+    for version in 0..1_000 {
+        // Directories that were removed meanwhile have made room.
+        disk.fill()?;
+        let path = format!("/v1/workflows/full{version}");
+        let answer = client.send(Method::PUT, &path, workflow.clone().into()).await?;
+        if answer.status >= 500 {
+            return Ok(());
+        }
+        ensure!(answer.status < 300, "{}: {}", answer.status, answer.text());
+    }
+    bail!("the database on a full disk took 1,000 workflows")
 }
 
 /// A command that writes to the full disk fails, and so does its run; a directory cannot be made.

@@ -181,6 +181,8 @@ type Orders = Arc<Mutex<Vec<Order>>>;
 #[derive(Debug)]
 pub(crate) struct Load {
     orders: Orders,
+    /// How many of them came before the load, to warm the nodes up.
+    warm: usize,
     stop: Arc<AtomicBool>,
     doors: Doors,
     clients: JoinSet<()>,
@@ -209,6 +211,7 @@ impl Load {
         }
         world.take_levels()?;
         let mut load = Self {
+            warm: warm.len(),
             orders: Arc::new(Mutex::new(warm)),
             stop: Arc::default(),
             doors: world.doors.clone(),
@@ -246,12 +249,20 @@ impl Load {
         }
     }
 
-    /// How many runs were acknowledged so far.
+    /// How many runs of the load were acknowledged so far.
     pub(crate) fn acknowledged(&self) -> usize {
-        lock(&self.orders)
+        let orders = lock(&self.orders);
+        orders[self.warm..]
             .iter()
             .filter(|order| order.id.is_some())
             .count()
+    }
+
+    /// Whether a run comes to its end by itself, as far as is known yet.
+    pub(crate) fn ends(&self, run: &str) -> bool {
+        lock(&self.orders)
+            .iter()
+            .any(|order| order.kind != Kind::Cancel && order.id.as_deref() == Some(run))
     }
 
     /// Ends the load once the fault is over: what was not answered is asked again until it is, and every run is known to

@@ -14,6 +14,7 @@ use crate::{
     Checked,
     audit::Excuse,
     begin, both_databases, end,
+    load::Load,
     world::{Setup, World},
 };
 
@@ -47,16 +48,16 @@ async fn nodes_are_killed(database: Database) -> Checked {
         world.restart(nth).await?;
     }
     if database == Database::Postgres {
-        taken_over(&mut world).await?;
+        taken_over(&mut world, &load).await?;
     }
     end(world, load, LOST).await
 }
 
 /// One node stays away: others go on with everything it had, as the events of each run say, or it has ended.
-async fn taken_over(world: &mut World) -> Checked {
+async fn taken_over(world: &mut World, load: &Load) -> Checked {
     // Nobody is declared lost by a node that has not been in touch with the database for the time of a lease.
     tokio::time::sleep(Duration::from_secs(11)).await;
-    let (nth, held) = stopped_at_work(world).await?;
+    let (nth, held) = stopped_at_work(world, load).await?;
     world.kill(nth)?;
     let killed = Instant::now();
     let mut left = held.clone();
@@ -86,18 +87,19 @@ async fn taken_over(world: &mut World) -> Checked {
     world.restart(nth).await
 }
 
-/// Stops a node that holds runs, some node of those that do: says which one, and what it holds.
-async fn stopped_at_work(world: &mut World) -> Result<(usize, BTreeMap<String, i64>)> {
+/// Stops a node that holds runs of which some end by themselves, some node of those that do: says which one, and what it
+/// holds.
+async fn stopped_at_work(world: &mut World, load: &Load) -> Result<(usize, BTreeMap<String, i64>)> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let nth = world.some_node();
         world.nodes[nth].signal(Signal::STOP)?;
         let held = holds(world, nth).await?;
-        if !held.is_empty() {
+        if held.keys().any(|run| load.ends(run)) {
             return Ok((nth, held));
         }
         world.nodes[nth].signal(Signal::CONT)?;
-        ensure!(Instant::now() < deadline, "no node ever held a run");
+        ensure!(Instant::now() < deadline, "no node ever held a run that ends");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -139,7 +141,7 @@ async fn nodes_are_stopped_for_longer_than_their_lease(database: Database) -> Ch
     // Nobody is declared lost by a node that is new.
     tokio::time::sleep(Duration::from_secs(11)).await;
     load.follow();
-    let (nth, held) = stopped_at_work(&mut world).await?;
+    let (nth, held) = stopped_at_work(&mut world, &load).await?;
     world.close(nth);
     match database {
         Database::Sqlite => {
@@ -174,7 +176,11 @@ async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Chec
     );
     let mut ended = positions(world, &done).await?;
     let waited = Instant::now();
-    while ended.len() < held.len() && waited.elapsed() < Duration::from_secs(6) {
+    while ended.len() < held.len() && (ended.is_empty() || waited.elapsed() < Duration::from_secs(6)) {
+        ensure!(
+            waited.elapsed() < Duration::from_mins(1),
+            "none has ended: {held:?}"
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
         ended = positions(world, &done).await?;
     }

@@ -94,7 +94,7 @@ pub(crate) struct World {
     watch: Watch,
     // What lives as long as the nodes, in the order in which it has to go.
     pub(crate) server: Option<PostgresServer>,
-    _blobs: TempDir,
+    blobs: TempDir,
     _config: NamedTempFile,
 }
 
@@ -228,7 +228,7 @@ impl World {
             levels: Vec::new(),
             watch: Watch::start(),
             server,
-            _blobs: blobs,
+            blobs,
             _config: file,
         };
         world.start_nodes(records, options, setup.clocks.as_ref()).await?;
@@ -316,6 +316,11 @@ impl World {
     /// So many milliseconds, drawn.
     pub(crate) fn moment(&mut self, range: std::ops::Range<u64>) -> Duration {
         Duration::from_millis(self.random.u64(range))
+    }
+
+    /// Where nodes put content on its way to the folder that they share.
+    pub(crate) fn staging(&self) -> PathBuf {
+        self.blobs.path().join("staging")
     }
 
     /// Everything that ever descended from a node and is alive, but for the one process that forks launchers for each node
