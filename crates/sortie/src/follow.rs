@@ -1,7 +1,8 @@
 //! A run followed to its end: for people as a transcript with a sign of life, for machines as JSON lines.
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use indicatif::{ProgressBar, ProgressStyle};
 use sortie_api::{Run, RunId, json};
 
@@ -30,17 +31,16 @@ pub(crate) enum OnInterrupt {
     Leave,
 }
 
-/// Follows a run and returns it as it ended.
+/// Follows a run and returns it as it ended. An interruption may have been listened for before.
 pub(crate) async fn follow(
     client: &Client,
     run: RunId,
     after: i64,
     view: View,
-    on_interrupt: OnInterrupt,
+    (on_interrupt, interrupted): (OnInterrupt, Interruption),
 ) -> Result<Run> {
-    let mut view = view;
+    let (mut view, mut interrupted) = (view, interrupted);
     let mut following = client.follow(run, after);
-    let mut interrupted = std::pin::pin!(interruption());
     let mut cancelled = false;
     loop {
         let next = following.next();
@@ -59,19 +59,22 @@ pub(crate) async fn follow(
                 }
                 cancelled = true;
                 view.note("cancelling the run; press Ctrl-C again to leave at once");
-                interrupted.set(interruption());
+                interrupted = interruption();
                 client.cancel_run(run).await?;
             }
         }
     }
 }
 
-/// Ends when the user (Ctrl-C) or the system (SIGTERM) wants this process to stop.
-pub(crate) fn interruption() -> impl Future<Output = ()> {
+/// The user's wish that a command stops.
+pub(crate) type Interruption = BoxFuture<'static, ()>;
+
+/// Ends when the user (Ctrl-C) or the system (SIGTERM) wants this process to stop, from now on.
+pub(crate) fn interruption() -> Interruption {
     use tokio::signal::unix::{SignalKind, signal};
     // Where a signal cannot be caught it keeps its ordinary effect: the process ends.
     let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    async move {
+    Box::pin(async move {
         match (interrupt, terminate) {
             (Ok(mut interrupt), Ok(mut terminate)) => {
                 tokio::select! {
@@ -81,7 +84,7 @@ pub(crate) fn interruption() -> impl Future<Output = ()> {
             }
             _ => std::future::pending().await,
         }
-    }
+    })
 }
 
 /// Where a followed run is shown.

@@ -1,14 +1,16 @@
 //! `sortie run`: a run from its definition on the command line to its answer.
 
 use std::{
+    future::ready,
     io::Read as _,
     path::{Path, PathBuf},
+    pin::pin,
 };
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sortie_api::{
-    RunRequest,
+    Run, RunRequest,
     limits::{INLINE_FILES_BYTES, PROMPT_BYTES},
     request::RunFile,
 };
@@ -17,10 +19,10 @@ use sortie_sandbox::{Capabilities, Level};
 use super::Context;
 use crate::{
     args::{Attendance, Document, FileArg, RunArgs},
-    client::{passing_name, refs},
+    client::{Client, passing_name, refs},
     connect::{Connection, Need},
     failure::{Exit, Failure, Result},
-    follow::{self, Format, OnInterrupt, View},
+    follow::{self, Format, Interruption, OnInterrupt, View, interruption},
     terminal,
 };
 
@@ -100,17 +102,42 @@ pub(super) async fn start(
     request: &(impl Serialize + Sync),
     (attendance, format): (Attendance, Format),
 ) -> Result<Exit> {
-    let run = connection.client.create_run(request).await?;
+    let client = &connection.client;
     if attendance.detach {
+        let run = client.create_run(request).await?;
         terminal::print_line(&run.id.to_string())?;
         return Ok(Exit::Success);
     }
+    // Caught before there is a run: whoever interrupts leaves none behind that nobody cancels.
+    let mut interrupted = interruption();
+    let run = create(client, request, &mut interrupted).await?;
     let view = View::new(format, context.terminal);
     if format == Format::Text {
         view.note(&format!("{} started", run.id));
     }
-    let run = follow::follow(&connection.client, run.id, 0, view, OnInterrupt::CancelRun).await?;
+    let on_interrupt = (OnInterrupt::CancelRun, interrupted);
+    let run = follow::follow(client, run.id, 0, view, on_interrupt).await?;
     Ok(run.status.into())
+}
+
+/// Creates a run. An interruption meanwhile is left to whoever follows it, since only the engine's answer says what is to be
+/// cancelled; a second one leaves at once.
+async fn create(
+    client: &Client,
+    request: &(impl Serialize + Sync),
+    interrupted: &mut Interruption,
+) -> Result<Run> {
+    let mut creating = pin!(client.create_run(request));
+    tokio::select! {
+        run = &mut creating => return run,
+        () = &mut *interrupted => {}
+    }
+    *interrupted = Box::pin(ready(()));
+    terminal::note("the run is cancelled once it is created; press Ctrl-C again to leave at once");
+    tokio::select! {
+        run = creating => run,
+        () = interruption() => Err(Failure::left()),
+    }
 }
 
 /// Says what confines the commands where it is less than the strongest, and stops where nothing does.

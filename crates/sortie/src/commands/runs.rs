@@ -6,7 +6,7 @@ use super::{Context, artifacts, deliveries, print_json, replay, table};
 use crate::{
     args::{EngineArgs, ListArgs, RunsCommand, WhichRuns},
     failure::{Exit, Result},
-    follow::{self, Format, OnInterrupt, View},
+    follow::{self, Format, OnInterrupt, View, interruption},
     terminal,
 };
 
@@ -139,7 +139,8 @@ async fn events(context: &Context, id: RunId, after: i64, args: &ListArgs) -> Re
         Format::Text
     };
     let view = View::new(format, context.terminal);
-    let run = follow::follow(&connection.client, id, after, view, OnInterrupt::Leave).await;
+    let on_interrupt = (OnInterrupt::Leave, interruption());
+    let run = follow::follow(&connection.client, id, after, view, on_interrupt).await;
     connection.close().await;
     run.map(|_| Exit::Success)
 }

@@ -20,7 +20,7 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     args.add_to(&mut flags);
     let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
     let telemetry = logging::start_with_traces(&config, context.terminal)?;
-    let mut told_to_stop = std::pin::pin!(interruption());
+    let mut told_to_stop = interruption();
     let node = tokio::select! {
         node = Node::start(&config, config.listen, Purpose::Serve, telemetry.traces()) => node?,
         () = &mut told_to_stop => return Ok(Exit::Success),
@@ -35,7 +35,7 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
         () = &mut told_to_stop => Ok(Exit::Success),
         () = server_ended => Err(Failure::internal("the server ended by itself; the log says why")),
     };
-    told_to_stop.set(interruption());
+    told_to_stop = interruption();
     tracing::info!(
         drain_seconds = config.drain.as_secs(),
         grace_seconds = config.shutdown_grace.as_secs(),

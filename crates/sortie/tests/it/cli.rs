@@ -4,12 +4,13 @@ use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::RunStatus;
-use sortie_testkit::{Database, NodeOptions, node::binary_command};
+use sortie_testkit::{Database, Node, NodeOptions, Passage, Proxy, node::binary_command};
 
 use crate::{
     Checked, both_databases,
@@ -115,13 +116,33 @@ async fn the_exit_code_tells_how_the_run_ended() -> Checked {
 #[tokio::test]
 async fn an_interrupt_cancels_the_run() -> Checked {
     let node = node(Database::Sqlite).await?;
-    let mut command = node.sortie(&["run", "```wait 60000\n```\n"]);
+    interrupted(&node, node.sortie(&["run", "```wait 60000\n```\n"])).await
+}
+
+/// Also one that comes before the engine has answered that there is a run.
+#[tokio::test]
+async fn an_interrupt_while_the_run_is_created_cancels_it() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let proxy = Proxy::start(node.address()?).await?;
+    // For so long the node works on the run before the command knows of it.
+    proxy.set(Passage::Slow(Duration::from_secs(1)));
+    let url = proxy.base_url();
+    interrupted(
+        &node,
+        node.sortie(&["run", "```wait 60000\n```\n", "--url", &url]),
+    )
+    .await
+}
+
+/// Interrupts a command once the node works on its run, which is cancelled.
+async fn interrupted(node: &Node, mut command: Command) -> Checked {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let client = node.client()?;
     while client.list("status=running").await?.is_empty() {}
     let pid = i32::try_from(child.id())?;
     exits(kill(pid), 0)?;
-    let output = child.wait_with_output()?;
+    // On a thread of its own: what the command talks to may be on this one.
+    let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await??;
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert_eq!(client.list("status=cancelled").await?.len(), 1);
     Ok(())
