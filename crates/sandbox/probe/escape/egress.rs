@@ -15,6 +15,8 @@ const ROW: u32 = 73;
 const PROXY: u16 = 3_128;
 /// A host that is not reached is known at once; one that has to be waited for was on its way.
 const AT_ONCE: Duration = Duration::from_secs(1);
+/// How long the proxy may take.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn try_all(host: &Host<'_>) {
     let answer = ask();
@@ -48,8 +50,8 @@ pub(super) fn try_all(host: &Host<'_>) {
 
 /// What the proxy answers to one line.
 pub(super) fn ask() -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, PROXY)), AT_ONCE)?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, PROXY)), PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"ask\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -76,14 +78,12 @@ fn elsewhere(host: &Host<'_>) {
         (IpAddr::V6(Ipv6Addr::LOCALHOST), PROXY),
     ];
     for (address, port) in targets.into_iter().chain(own) {
-        let began = Instant::now();
-        let refused =
-            TcpStream::connect_timeout(&SocketAddr::new(address, port), Duration::from_secs(5)).is_err();
-        let took = began.elapsed();
+        let target = SocketAddr::new(address, port);
+        let (reached, took) = tried(|| TcpStream::connect_timeout(&target, 5 * AT_ONCE).is_ok());
         expect(
             ROW,
             &format!("TCP to {address} port {port}"),
-            refused && took < AT_ONCE,
+            !reached && took < AT_ONCE,
             &format!("{took:?}"),
         );
     }
@@ -97,11 +97,21 @@ fn elsewhere(host: &Host<'_>) {
     }
 }
 
+/// Whether something ever works, and how long it takes at its quickest: what waits for an answer does so each time, what
+/// a busy machine holds up is not late each time.
+fn tried(attempt: impl Fn() -> bool) -> (bool, Duration) {
+    let (mut worked, mut quickest) = (false, Duration::MAX);
+    for _ in 0..3 {
+        let began = Instant::now();
+        worked |= attempt();
+        quickest = quickest.min(began.elapsed());
+    }
+    (worked, quickest)
+}
+
 /// No name leads anywhere, and nobody waits for an answer.
 fn names() {
-    let began = Instant::now();
-    let found = ("example.com", 443).to_socket_addrs().is_ok();
-    let took = began.elapsed();
+    let (found, took) = tried(|| ("example.com", 443).to_socket_addrs().is_ok());
     expect(
         ROW,
         "a name of the web is looked up",

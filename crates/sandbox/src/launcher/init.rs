@@ -38,8 +38,9 @@ use crate::{
 
 /// How often a command may still have new processes, when they are looked for and killed, before everything is.
 const KILL_ROUNDS: usize = 8;
-/// How long its processes may take to die before everything is killed.
-const KILL_LIMIT: Duration = Duration::from_secs(2);
+/// How long its processes may take to die before everything is killed: longer than a busy host holds them up, and half
+/// of what the engine waits for.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// How long the end of everything may take without a pid namespace.
 const END_LIMIT: Duration = Duration::from_secs(5);
 

@@ -13,7 +13,7 @@ use crate::{
     lifetimes::lose,
 };
 
-const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_mins(1);
 /// Prints what the proxy answers.
 const ASK: &str = "./probe ask";
 
@@ -204,7 +204,7 @@ async fn commands_that_are_not_confined_cannot_be_kept_to_a_proxy() {
         "{refused}"
     );
     let mut sandbox = backend.open(&workdir, Spec::default()).await.unwrap();
-    let finished = sandbox.exec(sh("env | grep -ic proxy", SECOND)).await.unwrap();
+    let finished = sandbox.exec(sh("env | grep -ic proxy", MINUTE)).await.unwrap();
     assert_eq!(out(&finished), "0\n");
     sandbox.close().await.unwrap();
     workdir.delete().unwrap();

@@ -19,6 +19,10 @@ use sortie_sandbox::{
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
 const INSIDE: &str = "SORTIE_BATTERY_INSIDE";
 const STRICT: &str = "SORTIE_TEST_STRICT";
+/// How long what comes at once may take on a busy machine; measured it is milliseconds.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// A command that ended sooner did so when it was told to: 20 seconds after its time the engine gives its sandbox up.
+pub(crate) const GIVEN_UP: Duration = Duration::from_secs(20);
 
 /// An ordinary user without any process or file, also of another test that runs at the same time: where a sandbox shares
 /// its user, their processes would count as its own.
@@ -239,6 +243,16 @@ impl Run {
         self.sandbox.exec(sh(script, timeout)).await.unwrap()
     }
 
+    /// Runs a script until it has written a line to this file of its directory, and then lets go of it, which kills
+    /// it. Returns the line.
+    pub(crate) async fn let_go_of(&mut self, script: &str, file: &str) -> String {
+        let path = self.path.join(file);
+        tokio::select! {
+            ended = self.sh(script) => panic!("{script}: {ended:?}"),
+            line = line_in(&path) => line,
+        }
+    }
+
     /// Runs the helper itself, without a shell in between.
     pub(crate) async fn probe(&mut self, arguments: impl IntoIterator<Item = String>) -> Finished {
         let argv = std::iter::once("./probe".to_owned()).chain(arguments).collect();
@@ -267,6 +281,17 @@ pub(crate) fn sh(script: &str, timeout: Duration) -> Command {
         argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
         timeout,
         keep_bytes: 64 << 10,
+    }
+}
+
+/// Waits for a file with a whole line in it.
+async fn line_in(path: &Path) -> String {
+    loop {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        if text.ends_with('\n') {
+            return text;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -300,7 +325,7 @@ pub(crate) fn wait_for_one(marker: &str) -> i32 {
     loop {
         match marked(marker).as_slice() {
             [pid] => return *pid,
-            others => assert!(began.elapsed() < Duration::from_secs(10), "{marker}: {others:?}"),
+            others => assert!(began.elapsed() < SOON, "{marker}: {others:?}"),
         }
     }
 }
@@ -309,7 +334,7 @@ pub(crate) fn wait_for_one(marker: &str) -> i32 {
 pub(crate) fn wait_until_there(marker: &str) {
     let began = Instant::now();
     while marked(marker).is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(10), "{marker}: no process");
+        assert!(began.elapsed() < SOON, "{marker}: no process");
     }
 }
 

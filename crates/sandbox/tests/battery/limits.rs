@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sortie_sandbox::{ExitKind, Limits};
 
-use crate::harness::{Bed, Section, out};
+use crate::harness::{Bed, GIVEN_UP, Section, out};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -39,7 +39,7 @@ pub(crate) fn a_fork_bomb_is_bounded_and_ends_with_its_command(bed: &Bed) -> Sec
             .await;
         let finished = run.sh_for("./probe bomb", SECOND).await;
         assert_eq!(finished.exit, ExitKind::TimedOut);
-        assert!(finished.duration < 4 * SECOND, "{:?}", finished.duration);
+        assert!(finished.duration < GIVEN_UP, "{:?}", finished.duration);
         assert_eq!(run.processes().await, 0);
         assert_eq!(
             run.sh("echo alive").await.exit,
@@ -87,10 +87,9 @@ pub(crate) fn a_thousand_processes_end_with_their_command(bed: &Bed) -> Section<
                 },
             )
             .await;
-        let finished = run.sh_for("./probe sleepers 1000", 3 * SECOND).await;
-        assert_eq!(finished.exit, ExitKind::TimedOut);
-        assert_eq!(out(&finished), "1000\n");
-        assert!(finished.duration < 8 * SECOND, "{:?}", finished.duration);
+        let said = run.let_go_of("./probe sleepers 1000 > said", "said").await;
+        assert_eq!(said, "1000\n");
+        // The sandbox answers when it is done with the killing.
         assert_eq!(run.processes().await, 0);
         run.end().await;
     })
@@ -193,7 +192,8 @@ pub(crate) fn disk_is_bounded_in_bytes_and_in_files(bed: &Bed) -> Section<'_> {
             ..Limits::default()
         };
         let mut run = bed.open("run_3", limits).await;
-        let hidden = "mkdir d; cat /dev/zero > d/big & sleep 0.05; chmod 000 d; wait; sleep 2";
+        let hidden = "mkdir d; cat /dev/zero > d/big & while [ ! -e d/big ]; do sleep 0.01; done; \
+                      chmod 000 d; wait; sleep 2";
         assert_eq!(run.sh(hidden).await.exit, ExitKind::Disk);
         run.end().await;
     })
@@ -255,7 +255,7 @@ pub(crate) fn time_is_bounded(bed: &Bed) -> Section<'_> {
         let finished = run.sh_for("while :; do :; done", SECOND).await;
         assert_eq!(finished.exit, ExitKind::TimedOut);
         assert!(
-            finished.duration >= SECOND && finished.duration < 3 * SECOND,
+            (SECOND..GIVEN_UP).contains(&finished.duration),
             "{:?}",
             finished.duration
         );
