@@ -15,8 +15,9 @@ use tokio::time::timeout;
 
 use crate::transport::{Events, Transport};
 
-/// How long the end of a stream is waited for once its answer is whole: then its connection can serve the next call.
-const END_WAIT: Duration = Duration::from_millis(250);
+/// How long the end of a stream is waited for once its answer is whole: then its connection can serve the next call. In
+/// tests a machine under load has time for it.
+const END_WAIT: Duration = Duration::from_millis(if cfg!(test) { 3_000 } else { 250 });
 /// Bytes of text that one token stands for where the provider did not come to count them.
 const BYTES_PER_TOKEN: u64 = 4;
 

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::{responses, serve::Serving};
 
@@ -29,6 +30,7 @@ pub struct Turn {
     pub(crate) tool_calls: Vec<(String, Value)>,
     pub(crate) usage: Usage,
     delay: Duration,
+    held: bool,
     fault: Option<Fault>,
 }
 
@@ -57,6 +59,7 @@ impl Turn {
             tool_calls: Vec::new(),
             usage: Usage { input: 10, output: 5 },
             delay: Duration::ZERO,
+            held: false,
             fault: None,
         }
     }
@@ -92,6 +95,13 @@ impl Turn {
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
+        self
+    }
+
+    /// The provider waits for [`ScriptedModel::release`] before its first byte.
+    #[must_use]
+    pub fn held(mut self) -> Self {
+        self.held = true;
         self
     }
 
@@ -169,6 +179,7 @@ pub(crate) enum Streaming {
 pub(crate) struct Script {
     turns: Mutex<VecDeque<Turn>>,
     requests: Mutex<Vec<Value>>,
+    released: watch::Sender<bool>,
 }
 
 /// What a request is refused with.
@@ -230,6 +241,11 @@ impl Script {
             ));
         };
         tokio::time::sleep(turn.delay).await;
+        if turn.held {
+            let mut released = self.released.subscribe();
+            // Never closed: the sender is ours.
+            drop(released.wait_for(|released| *released).await);
+        }
         match turn.fault {
             Some(Fault::Status(status, retry_after)) => Err(refusal(status, "as scripted", retry_after)),
             Some(Fault::CutAfter(_)) | None => Ok(turn),
@@ -259,6 +275,11 @@ impl ScriptedModel {
     /// The bodies of the requests so far.
     pub fn requests(&self) -> Vec<Value> {
         self.script.requests()
+    }
+
+    /// Gives the answers that are held, and those that come.
+    pub fn release(&self) {
+        self.script.released.send_replace(true);
     }
 
     /// How many answers nobody has asked for yet.
@@ -341,6 +362,8 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
     use crate::{Client, Parser, sse::Item};
 
@@ -393,6 +416,19 @@ mod tests {
             chunks[chunks.len() - 2]["choices"][0]["finish_reason"],
             "tool_calls"
         );
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_held_answer_comes_when_it_is_released() -> anyhow::Result<()> {
+        let model = ScriptedModel::start([Turn::says(["a"]).held()]).await?;
+        let mut asked = Box::pin(ask(&model));
+        while model.left() > 0 {
+            let answered = timeout(Duration::from_millis(1), &mut asked).await;
+            assert!(answered.is_err(), "it came by itself");
+        }
+        model.release();
+        assert_eq!(asked.await?.status, 200);
         Ok(())
     }
 

@@ -341,6 +341,14 @@ impl Node {
         format!("{}{now}", self.earlier_log)
     }
 
+    /// Waits until the process has written a line with this text: what it has written may not have been read yet.
+    pub async fn until_logged(&self, text: &str) -> Result<()> {
+        let log = &self.process.as_ref().context("the node is down")?.log;
+        log.wait_for(|line| line.contains(text).then_some(()))
+            .await
+            .with_context(|| format!("the log does not say {text:?}"))
+    }
+
     /// Changes what the next start is given.
     pub fn options_mut(&mut self) -> &mut NodeOptions {
         &mut self.options

@@ -170,7 +170,11 @@ mod tests {
             .find(|found| found.pid == grandchild)
             .context("not found")?;
         assert!(found.iter().any(|found| found.pid == child.id()));
-        assert!(saying("sleep\u{0}100").contains(&sleep));
+        // Forked is not yet executed.
+        while !saying("sleep\u{0}100").contains(&sleep) {
+            assert!(is_alive(sleep));
+            std::thread::yield_now();
+        }
         child.kill()?;
         child.wait()?;
         // Nobody's child now, and alive.

@@ -19,7 +19,13 @@ use axum::{
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use sortie_connect::{Auth, Connection, Failure, OpenError};
-use tokio::{io::AsyncReadExt, net::TcpListener, sync::Notify, task::JoinSet, time::Instant};
+use tokio::{
+    io::AsyncReadExt,
+    net::{TcpListener, TcpSocket},
+    sync::Notify,
+    task::JoinSet,
+    time::Instant,
+};
 
 use crate::{
     rig::{Run, Serving, mcp, secret},
@@ -76,9 +82,10 @@ async fn whatever_is_no_mcp_server_fails_the_start_with_a_sentence() {
 
 #[tokio::test]
 async fn a_server_that_is_gone_fails_the_start() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    // It does not listen, and nobody else gets its port.
+    let deaf = TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = deaf.local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}/mcp").parse().unwrap();
     let error = Run::open(&[mcp(url)]).await.err().unwrap();
     assert!(error.to_string().contains("refused"), "{error}");

@@ -239,15 +239,17 @@ async fn a_request_that_was_accepted_and_brought_nothing_costs_its_input() {
     // Nothing of an answer comes, not even its head.
     let mut server = Server::start([Answer::silent()]).await;
     server.provider.http = http(Duration::from_millis(200));
-    let transport = transport(&server);
-    let silent = events(&transport).await.unwrap_err();
+    let silent = events(&transport(&server)).await.unwrap_err();
     assert_eq!(
         (input(&silent), silent.retry),
         (1, Retry::Soon { after: None }),
         "{silent}"
     );
+    // Nobody is there. It has time enough to be refused in.
+    server.provider.http = http(Duration::from_secs(20));
+    let patient = transport(&server);
     drop(server);
-    let refused = events(&transport).await.unwrap_err();
+    let refused = events(&patient).await.unwrap_err();
     assert_eq!(input(&refused), 0, "{refused}");
 }
 

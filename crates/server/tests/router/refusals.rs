@@ -210,11 +210,11 @@ async fn a_valid_request_id_is_kept() {
     assert_ne!(answer.header("x-request-id").unwrap(), "two words");
 }
 
-/// Waits out the end of a minute, so that the requests that follow fall into one window.
+/// Waits out the end of a minute, so that the requests that follow fall into one window, also on a busy machine.
 async fn early_in_a_minute(rig: &Rig) {
     let answer = rig.admin.get("/healthz").await.unwrap();
     let reset: u64 = answer.header("x-ratelimit-reset").unwrap().parse().unwrap();
-    if reset < 5 {
+    if reset < 20 {
         tokio::time::sleep(std::time::Duration::from_secs(reset)).await;
     }
 }

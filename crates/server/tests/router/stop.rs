@@ -28,7 +28,8 @@ async fn open_streams_and_idle_connections_do_not_hold_the_stop_up() {
     let begun = Instant::now();
     rig.stop.cancel();
     rig.served().await;
-    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    // A connection that held it up would be cut after ten.
+    assert!(begun.elapsed().as_secs() < 9, "{:?}", begun.elapsed());
     while matches!(stream.next().await, Ok(Next::Event(_))) {}
     let mut rest = Vec::new();
     tokio::time::timeout(PATIENCE, idle.read_to_end(&mut rest))

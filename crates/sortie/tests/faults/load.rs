@@ -170,6 +170,14 @@ impl Order {
         Ok(())
     }
 
+    /// One try at all of it that was not answered yet.
+    async fn ask(&mut self, client: &Client) -> Result<()> {
+        if self.id.is_none() {
+            self.place(client).await?;
+        }
+        self.cancel(client).await
+    }
+
     fn is_done(&self) -> bool {
         self.id.is_some() && (self.kind != Kind::Cancel || self.cancelled.is_some())
     }
@@ -200,8 +208,11 @@ impl Load {
                 let number = format!("warm{nth}n{}", warm.len());
                 let mut order = Order::of(kind, &mut world.random, &number, (&world.token, &callback));
                 let client = world.nodes[nth].client()?;
-                order.place(&client).await?;
-                order.cancel(&client).await?;
+                let deadline = Instant::now() + AFTERWARDS;
+                while let Err(error) = order.ask(&client).await {
+                    ensure!(Instant::now() < deadline, "{}: {error:#}", order.key);
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
                 warm.push(order);
             }
         }
@@ -278,13 +289,7 @@ impl Load {
                 let Some(client) = self.doors.any(&mut self.random) else {
                     bail!("no node is up");
                 };
-                let asked = async {
-                    if order.id.is_none() {
-                        order.place(&client).await?;
-                    }
-                    order.cancel(&client).await
-                };
-                if let Err(error) = asked.await {
+                if let Err(error) = order.ask(&client).await {
                     ensure!(Instant::now() < deadline, "{}: {error:#}", order.key);
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }

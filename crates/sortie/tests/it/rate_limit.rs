@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use futures_util::future::try_join_all;
 use sortie_testkit::{Answer, Bytes, Client, Database, Node, NodeOptions, http::Method};
 
 use crate::{Checked, kit::plain, node, node_with};
 
 /// The three numbers, after checking that every header says the same.
-fn limits(answer: &Answer) -> anyhow::Result<(u64, u64, u64)> {
-    let number = |name: &str| -> anyhow::Result<u64> { Ok(answer.header(name)?.parse()?) };
+fn limits(answer: &Answer) -> Result<(u64, u64, u64)> {
+    let number = |name: &str| -> Result<u64> { Ok(answer.header(name)?.parse()?) };
     let (limit, remaining, reset) = (
         number("x-ratelimit-limit")?,
         number("x-ratelimit-remaining")?,
@@ -128,37 +128,64 @@ async fn an_event_stream_counts_once() -> Checked {
     Ok(())
 }
 
-/// Sends requests to a node, a few at a time, until it refuses `refusals` of them; how many it let through.
-async fn hammer(client: &Client, refusals: usize) -> anyhow::Result<u64> {
-    let senders = (0..4).map(|_| async {
-        let (mut admitted, mut refused) = (0, 0);
-        while refused < refusals {
-            let answer = client.get("/v1/me").await?;
-            let (_, remaining, _) = limits(&answer)?;
-            if answer.status == 200 {
-                admitted += 1;
-            } else {
-                answer.failure(429, "rate_limited")?;
-                ensure!(remaining == 0, "refused with {remaining} left");
-                refused += 1;
-            }
-        }
-        anyhow::Ok(admitted)
-    });
-    Ok(try_join_all(senders).await?.into_iter().sum())
+/// What a node tells when its rate limits go on without the database.
+const FALLEN_BACK: &str = "rate limits fall back to this node's share";
+
+/// How long a node waits for the database before it lets one request through on its own.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many requests were let through, and how long one took at most.
+#[derive(Default)]
+struct Tally {
+    admitted: u64,
+    slowest: Duration,
 }
 
-/// docs/API.md, "Rate limits on several nodes": never more than the quota, and two other nodes hold back at most a twelfth of it each.
-#[tokio::test]
-async fn three_nodes_share_the_quota_of_a_credential_and_of_an_address() -> Checked {
+impl Tally {
+    /// Sends a request; whether it was let through.
+    async fn ask(&mut self, client: &Client, path: &str) -> Result<bool> {
+        let began = Instant::now();
+        let answer = client.get(path).await?;
+        self.slowest = self.slowest.max(began.elapsed());
+        let (_, remaining, _) = limits(&answer)?;
+        if answer.status == 200 {
+            self.admitted += 1;
+            return Ok(true);
+        }
+        answer.failure(429, "rate_limited")?;
+        ensure!(remaining == 0, "refused with {remaining} left");
+        Ok(false)
+    }
+
+    fn and(self, other: &Self) -> Self {
+        Self {
+            admitted: self.admitted + other.admitted,
+            slowest: self.slowest.max(other.slowest),
+        }
+    }
+}
+
+/// Sends requests to a node, a few at a time, until it refuses `refusals` of them to each sender.
+async fn hammer(client: &Client, refusals: usize) -> Result<Tally> {
+    let senders = (0..4).map(|_| async {
+        let (mut tally, mut refused) = (Tally::default(), 0);
+        while refused < refusals {
+            refused += usize::from(!tally.ask(client, "/v1/me").await?);
+        }
+        anyhow::Ok(tally)
+    });
+    let tallies = try_join_all(senders).await?;
+    Ok(tallies.iter().fold(Tally::default(), Tally::and))
+}
+
+/// What three nodes let through in one minute: with a credential by each of them, and without one by all. None where that does
+/// not tell: the minute was over, or a node may have gone on without the database, as it does when that takes a second.
+async fn let_through() -> Result<Option<(Vec<u64>, u64)>> {
     let options = NodeOptions::default().env("SORTIE_RATE_LIMIT_PER_MINUTE", "600");
     let first = node_with(Database::Postgres, options).await?;
-    let nodes = [first.beside().await?, first.beside().await?, first];
-    let clients = nodes
-        .iter()
-        .map(Node::client)
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    let watch = nodes[0].client()?.anonymous();
+    let mut nodes = [first.beside().await?, first.beside().await?, first];
+    let clients = nodes.iter().map(Node::client).collect::<Result<Vec<_>>>()?;
+    let watch = clients[0].anonymous();
     // All of it has to fall into one window.
     let (_, _, mut left) = limits(&watch.get("/healthz").await?)?;
     if left < 40 {
@@ -166,24 +193,56 @@ async fn three_nodes_share_the_quota_of_a_credential_and_of_an_address() -> Chec
         left = limits(&watch.get("/healthz").await?)?.2;
     }
     let began = Instant::now();
-    let admitted = try_join_all(clients.iter().map(|client| hammer(client, 5))).await?;
-    let sum: u64 = admitted.iter().sum();
-    ensure!((500..=600).contains(&sum), "{admitted:?} of 600, at least 500");
-    ensure!(admitted.iter().all(|one| *one > 0), "{admitted:?}");
-
-    // What one client may have without a credential does not depend on the nodes that it asks either.
-    let mut anonymous = 0;
-    for nobody in clients.iter().map(Client::anonymous).cycle().take(3 * 120) {
-        anonymous += u64::from(nobody.get("/v1/models").await?.status == 200);
+    // One that begins late finds nothing left: each is asked once before.
+    let mut tallies = Vec::new();
+    for client in &clients {
+        let mut tally = Tally::default();
+        ensure!(tally.ask(client, "/v1/me").await?, "refused at once");
+        tallies.push(tally);
     }
-    let took = began.elapsed();
-    ensure!(
-        took < Duration::from_secs(left - 1),
-        "the minute was over after {took:?}"
-    );
-    ensure!(
-        (100..=120).contains(&anonymous),
-        "{anonymous} of 120, at least 100"
-    );
-    Ok(())
+    let hammered = try_join_all(clients.iter().map(|client| hammer(client, 5))).await?;
+    let tallies: Vec<Tally> = tallies
+        .into_iter()
+        .zip(hammered)
+        .map(|(first, rest)| first.and(&rest))
+        .collect();
+    // What one client may have without a credential does not depend on the nodes that it asks either.
+    let mut anonymous = Tally::default();
+    for nobody in clients.iter().map(Client::anonymous).cycle().take(3 * 120) {
+        anonymous.ask(&nobody, "/v1/models").await?;
+    }
+    let is_one_minute = began.elapsed() < Duration::from_secs(left - 1);
+    let is_prompt = tallies
+        .iter()
+        .chain([&anonymous])
+        .all(|tally| tally.slowest < PATIENCE);
+    // Their logs are whole then.
+    for node in &mut nodes {
+        node.stop().await?;
+    }
+    let is_shared = nodes.iter().all(|node| !node.log().contains(FALLEN_BACK));
+    if !(is_one_minute && is_prompt && is_shared) {
+        return Ok(None);
+    }
+    let admitted = tallies.iter().map(|tally| tally.admitted).collect();
+    Ok(Some((admitted, anonymous.admitted)))
+}
+
+/// docs/API.md, "Rate limits on several nodes": never more than the quota, and two other nodes hold back at most a twelfth of it each.
+#[tokio::test]
+async fn three_nodes_share_the_quota_of_a_credential_and_of_an_address() -> Checked {
+    for _ in 0..3 {
+        let Some((admitted, anonymous)) = let_through().await? else {
+            continue;
+        };
+        let sum: u64 = admitted.iter().sum();
+        ensure!((500..=600).contains(&sum), "{admitted:?} of 600, at least 500");
+        ensure!(admitted.iter().all(|one| *one > 0), "{admitted:?}");
+        ensure!(
+            (100..=120).contains(&anonymous),
+            "{anonymous} of 120, at least 100"
+        );
+        return Ok(());
+    }
+    bail!("the database, or this machine, was too slow each time")
 }

@@ -3,21 +3,23 @@
 mod calls;
 mod durability;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
 use serde_json::{Value, json};
-use sortie_api::RunStatus;
+use sortie_api::{RunStatus, Timestamp};
 use sortie_testkit::{
     Database, NodeOptions,
     client::{data, kinds},
     http::HeaderValue,
+    model::Turn,
 };
 
 use crate::{
     Checked, both_databases,
     kit::{assert_resumed, at_work, finals, of_kind, plain, unsettled},
     node, node_with,
+    runs::model::Scripted,
 };
 
 both_databases![
@@ -30,52 +32,63 @@ both_databases![
 
 async fn a_restart_goes_on_at_once_with_the_runs_its_predecessor_lost(database: Database) -> Checked {
     let mut node = node(database).await?;
-    let id = at_work(&node.client()?).await?.id.to_string();
-    node.kill()?;
-    node.restart().await?;
-    let begun = Instant::now();
-    let client = node.client()?;
-    let mut stream = client.follow(&id, None).await?;
-    stream.until(|event| event.kind == "resumed").await?;
-    ensure!(
-        begun.elapsed() < Duration::from_secs(1),
-        "{:?} after the node was ready",
-        begun.elapsed()
-    );
-    assert_eq!(client.run(&id).await?.status, RunStatus::Running);
-    client.cancel(&id).await?;
-    let (events, _) = client.finished(&id).await?;
-    assert_resumed(&events, 1);
+    let mut times: Vec<Duration> = Vec::new();
+    // A host that is busy is late now and then, a node that waits for its next look is late each time.
+    while times.last().is_none_or(|took| *took >= Duration::from_secs(1)) {
+        ensure!(times.len() < 3, "{times:?} after the node was ready");
+        let id = at_work(&node.client()?).await?.id.to_string();
+        node.kill()?;
+        node.restart().await?;
+        let begun = Instant::now();
+        let client = node.client()?;
+        let mut stream = client.follow(&id, None).await?;
+        stream.until(|event| event.kind == "resumed").await?;
+        times.push(begun.elapsed());
+        assert_eq!(client.run(&id).await?.status, RunStatus::Running);
+        client.cancel(&id).await?;
+        let (events, _) = client.finished(&id).await?;
+        assert_resumed(&events, 1);
+    }
     // The node works on as if nothing had been.
-    let (_, next) = client.complete(&plain("next")).await?;
+    let (_, next) = node.client()?.complete(&plain("next")).await?;
     assert_eq!(next.status, RunStatus::Succeeded);
     Ok(())
 }
 
 async fn a_run_goes_on_from_its_last_completed_step_in_its_directory(database: Database) -> Checked {
-    let mut node = node(database).await?;
-    let prompt = "```sh\necho once >> log; echo 1\n```\n```sh\necho twice >> log; echo 2\n```\n\
-                  ```wait 700\n```\n```sh\ncat log\n```\n";
-    let client = node.client()?;
-    let id = client.create(&json!({"prompt": prompt})).await?.id.to_string();
+    let shell = |command: &str| Turn::calls("shell", json!({"command": command}));
+    let script = [
+        shell("echo once >> log; echo 1"),
+        shell("echo twice >> log; echo 2"),
+        // This one goes with the node.
+        Turn::says(["never"]).held(),
+        shell("cat log"),
+        Turn::says(["done"]),
+    ];
+    let mut rig = Scripted::start(database, script).await?;
+    let client = rig.node.client()?;
+    let id = client.create(&plain("Go.")).await?.id.to_string();
     let mut stream = client.follow(&id, None).await?;
-    stream
-        .until(|event| event.kind == "tool_end" && data(event)["id"] == "block_2")
-        .await?;
-    node.kill()?;
-    node.restart().await?;
-    let (events, run) = node.client()?.finished(&id).await?;
+    for _ in 0..2 {
+        stream.until(|event| event.kind == "tool_end").await?;
+    }
+    rig.called(3).await?;
+    rig.node.kill()?;
+    rig.node.restart().await?;
+    let (events, run) = rig.node.client()?.finished(&id).await?;
     assert_eq!(
         (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("once\ntwice\n"))
+        (RunStatus::Succeeded, Some("done"))
     );
     assert_resumed(&events, 1);
     assert_eq!(data(of_kind(&events, "resumed")[0])["step"], 2);
-    let done: Vec<Value> = of_kind(&events, "tool_end")
+    // Each command was run once, the last one where the others had been.
+    let outputs: Vec<Value> = of_kind(&events, "tool_end")
         .into_iter()
-        .map(|event| data(event)["id"].clone())
+        .map(|event| data(event)["output"].clone())
         .collect();
-    assert_eq!(done, ["block_1", "block_2", "block_3"]);
+    let told = |stdout: &str| format!("[the command exited with status 0]\n[stdout]\n{stdout}");
+    assert_eq!(outputs, [told("1\n"), told("2\n"), told("once\ntwice\n")]);
     Ok(())
 }
 
@@ -165,44 +178,50 @@ async fn everything_acknowledged_is_there_after_a_kill(database: Database) -> Ch
     Ok(())
 }
 
+/// The time of the host, which its nodes have as well.
+fn now() -> Timestamp {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the time of the nodes is that of the host"
+    )]
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(now.as_micros()).unwrap_or_default())
+}
+
 /// Decisions 2 and the lease: another node goes on with the runs of one that is gone within 15 seconds.
 #[tokio::test]
 async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() -> Checked {
-    let mut first = node(Database::Postgres).await?;
-    let client = first.client()?;
+    const RUNS: usize = 4;
+    let lost = (0..RUNS).map(|_| Turn::says(["never"]).held());
+    let answers = (0..RUNS).map(|n| Turn::says([n.to_string()]));
+    let mut rig = Scripted::start(Database::Postgres, lost.chain(answers)).await?;
+    let client = rig.node.client()?;
     let mut ids = Vec::new();
-    for n in 0..4 {
-        let prompt = format!("```wait 3000\n```\n```answer\n{n}\n```\n");
-        let id = client.create(&json!({"prompt": prompt})).await?.id.to_string();
-        client
-            .follow(&id, None)
-            .await?
-            .until_status(RunStatus::Running)
-            .await?;
-        ids.push(id);
+    for _ in 0..RUNS {
+        ids.push(client.create(&plain("Go.")).await?.id.to_string());
     }
+    rig.called(RUNS).await?;
     // The second node comes when the first has them all.
-    let second = first.beside().await?;
-    first.kill()?;
-    let killed = Instant::now();
+    let second = rig.node.beside().await?;
+    rig.node.kill()?;
+    let killed = now();
     let client = second.client()?;
     for id in &ids {
         let mut stream = client.follow(id, None).await?;
-        stream.until(|event| event.kind == "resumed").await?;
-        ensure!(
-            killed.elapsed() < Duration::from_secs(15),
-            "{:?} after the kill",
-            killed.elapsed()
-        );
+        let resumed = stream.until(|event| event.kind == "resumed").await?;
+        // By the clock of the node that goes on: when the test sees it is no matter.
+        let took = resumed.created_at.since(killed);
+        ensure!(took < Duration::from_secs(15), "{took:?} after the kill");
     }
-    for (n, id) in ids.iter().enumerate() {
+    let mut outputs = Vec::new();
+    for id in &ids {
         let (events, run) = client.finished(id).await?;
-        assert_eq!(
-            (run.status, run.output),
-            (RunStatus::Succeeded, Some(n.to_string()))
-        );
+        assert_eq!((run.status, run.error), (RunStatus::Succeeded, None));
         assert_resumed(&events, 1);
+        outputs.extend(run.output);
     }
+    outputs.sort_unstable();
+    assert_eq!(outputs, ["0", "1", "2", "3"]);
     Ok(())
 }
 
@@ -241,10 +260,8 @@ async fn two_nodes_on_one_database_show_the_same() -> Checked {
     let id = run.id.to_string();
     let mut stream = there.follow(&id, None).await?;
     stream.until_status(RunStatus::Running).await?;
-    let begun = Instant::now();
     let cancelled = there.cancel(&id).await?;
     let (events, done) = here.finished(&id).await?;
-    ensure!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!((unsettled(&done), finals(&events)), (unsettled(&cancelled), 1));
     let (_, done) = there.complete(&plain("anywhere")).await?;
     assert_eq!(here.run(&done.id.to_string()).await?, done);

@@ -5,12 +5,17 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use serde_json::json;
 use sortie_api::RunStatus;
-use sortie_testkit::{Database, NodeOptions, client::Next};
+use sortie_testkit::{
+    Database, NodeOptions,
+    client::{Next, data},
+    model::Turn,
+};
 
 use crate::{
     Checked, both_databases,
     kit::{assert_resumed, at_work, finals, of_kind, plain},
     node, node_with,
+    runs::model::Scripted,
 };
 
 both_databases![
@@ -21,10 +26,15 @@ both_databases![
 
 #[tokio::test]
 async fn an_idle_node_stops_at_once() -> Checked {
-    let mut node = node(Database::Sqlite).await?;
-    let begun = Instant::now();
-    node.stop().await?;
-    ensure!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    let mut times: Vec<Duration> = Vec::new();
+    // A host that is busy is late now and then, a node that waits for something is late each time.
+    while times.last().is_none_or(|took| *took >= Duration::from_secs(2)) {
+        ensure!(times.len() < 3, "{times:?}");
+        let mut node = node(Database::Sqlite).await?;
+        let begun = Instant::now();
+        node.stop().await?;
+        times.push(begun.elapsed());
+    }
     Ok(())
 }
 
@@ -53,25 +63,38 @@ async fn a_run_that_ends_within_the_grace_is_finished(database: Database) -> Che
 
 async fn a_run_that_outlasts_the_grace_goes_on_after_the_restart(database: Database) -> Checked {
     let options = NodeOptions::default().env("SORTIE_SHUTDOWN_GRACE_SECONDS", "1");
-    let mut node = node_with(database, options).await?;
-    let client = node.client()?;
-    let prompt = "```sh\necho kept > note; echo begun\n```\n```wait 2500\n```\n```sh\ncat note\n```\n";
-    let id = client.create(&json!({"prompt": prompt})).await?.id.to_string();
+    let shell = |command: &str| Turn::calls("shell", json!({"command": command}));
+    let script = [
+        shell("echo kept > note"),
+        // This one goes with the node.
+        Turn::says(["never"]).held(),
+        shell("cat note"),
+        Turn::says(["done"]),
+    ];
+    let mut rig = Scripted::start_with(database, script, options).await?;
+    let client = rig.node.client()?;
+    let id = client.create(&plain("Go.")).await?.id.to_string();
     let mut stream = client.follow(&id, None).await?;
     stream.until(|event| event.kind == "tool_end").await?;
+    rig.called(2).await?;
     let begun = Instant::now();
-    node.terminate()?;
+    rig.node.terminate()?;
     // The stream is closed without an end; it never keeps the node.
     while matches!(stream.next().await, Ok(Next::Event(_))) {}
-    ensure!(node.ended().await?.success());
-    ensure!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    node.restart().await?;
-    let (events, run) = node.client()?.finished(&id).await?;
+    ensure!(rig.node.ended().await?.success());
+    // The grace of a node that is not told another one is 30 seconds.
+    ensure!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    rig.node.restart().await?;
+    let (events, run) = rig.node.client()?.finished(&id).await?;
     assert_eq!(
         (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("kept\n"))
+        (RunStatus::Succeeded, Some("done"))
     );
     assert_resumed(&events, 1);
+    let ended = of_kind(&events, "tool_end");
+    assert_eq!(ended.len(), 2);
+    let read = data(ended[1]);
+    ensure!(read["output"].to_string().contains("kept"), "{read}");
     Ok(())
 }
 
@@ -79,21 +102,16 @@ async fn a_run_that_outlasts_the_grace_goes_on_after_the_restart(database: Datab
 #[tokio::test]
 async fn a_run_that_outlasts_the_grace_goes_on_elsewhere() -> Checked {
     let options = NodeOptions::default().env("SORTIE_SHUTDOWN_GRACE_SECONDS", "0");
-    let mut first = node_with(Database::Postgres, options).await?;
-    let client = first.client()?;
-    let run = client
-        .create(&json!({"prompt": "```wait 2000\n```\nmoved"}))
-        .await?;
+    // The first one goes with the node: only on another one the run comes to its end.
+    let script = [Turn::says(["never"]).held(), Turn::says(["moved"])];
+    let mut rig = Scripted::start_with(Database::Postgres, script, options).await?;
+    let run = rig.node.client()?.create(&plain("Go.")).await?;
     let id = run.id.to_string();
-    client
-        .follow(&id, None)
-        .await?
-        .until_status(RunStatus::Running)
-        .await?;
-    let second = first.beside().await?;
+    rig.called(1).await?;
+    let second = rig.node.beside().await?;
     let client = second.client()?;
     let mut stream = client.follow(&id, None).await?;
-    first.stop().await?;
+    rig.node.stop().await?;
     let stopped = Instant::now();
     stream.until(|event| event.kind == "resumed").await?;
     ensure!(
@@ -101,7 +119,11 @@ async fn a_run_that_outlasts_the_grace_goes_on_elsewhere() -> Checked {
         "{:?} after the other node had stopped",
         stopped.elapsed()
     );
-    assert_eq!(client.finished(&id).await?.1.status, RunStatus::Succeeded);
+    let (_, run) = client.finished(&id).await?;
+    assert_eq!(
+        (run.status, run.output.as_deref()),
+        (RunStatus::Succeeded, Some("moved"))
+    );
     Ok(())
 }
 

@@ -238,6 +238,8 @@ async fn a_deadlock_is_tried_again() {
         .unwrap();
     let swap = |first: i64, second: i64| {
         fixture.store.db.write(move |tx| {
+            // Found at once: behind others that wait a second each, somebody's patience with a lock would end first.
+            tx.exec("SET LOCAL deadlock_timeout = '10ms'", vals![])?;
             let add = "UPDATE dispatch SET turn = turn + 1 WHERE id = $1";
             tx.exec(add, vals![first])?;
             tx.query_all("SELECT CAST(pg_sleep(0.05) AS TEXT)", vals![])?;

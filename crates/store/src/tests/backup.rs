@@ -87,7 +87,8 @@ async fn a_long_reader_holds_no_writer_up() {
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     let begun = std::time::Instant::now();
     fixture.queued(org).await;
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    // Whoever waits for a reader has five seconds for it.
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
 /// Why the content that a copy refers to is still there when it is read: an hour lies between the end of the last

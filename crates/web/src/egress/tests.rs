@@ -19,6 +19,8 @@ use super::{
 };
 
 const HOST: &str = "site.example";
+/// A limit whose end a test waits for: long enough for what must be done before it, also on a busy machine.
+const WAITED_OUT: Duration = Duration::from_secs(3);
 
 /// Sends the names of a test to its own servers; whatever is not listed is unknown.
 #[derive(Default)]
@@ -370,25 +372,22 @@ async fn the_second_request_on_a_connection_is_judged_like_the_first() {
 #[tokio::test]
 async fn a_head_that_comes_too_slowly_or_is_too_large_is_given_up() {
     let quick = Limits {
-        head: Duration::from_millis(300),
+        head: WAITED_OUT,
         ..Limits::default()
     };
     let rig = Rig::new(None, quick).await;
-    let mut client = rig.client().await;
-    client
-        .write_all(b"GET http://site.example/ HTTP/1.1\r\nX-")
+    let mut slow = rig.client().await;
+    slow.write_all(b"GET http://site.example/ HTTP/1.1\r\nX-")
         .await
         .unwrap();
-    let ended = rest(&mut client).await;
+    let (mut client, mut server) = rig.tunnel().await;
+    client.write_all(&hello_for(HOST)[..9]).await.unwrap();
+    let (ended, answer, arrived) = tokio::join!(rest(&mut slow), rest(&mut client), rest(&mut server));
     assert!(
         ended.is_empty() || ended.starts_with(b"HTTP/1.1 408"),
         "{ended:?}"
     );
-
-    let (mut client, mut server) = rig.tunnel().await;
-    client.write_all(&hello_for(HOST)[..9]).await.unwrap();
-    assert_eq!(rest(&mut client).await, b"");
-    assert_eq!(rest(&mut server).await, b"");
+    assert_eq!((answer, arrived), (Vec::new(), Vec::new()));
 
     let rig = Rig::new(None, Limits::default()).await;
     let many = "X-Many: 1\r\n".repeat(200);
@@ -407,33 +406,36 @@ async fn a_head_that_comes_too_slowly_or_is_too_large_is_given_up() {
 #[tokio::test]
 async fn a_silent_connection_is_given_up() {
     let limits = Limits {
-        idle: Duration::from_millis(400),
+        idle: WAITED_OUT,
         ..Limits::default()
     };
     let rig = Rig::new(None, limits).await;
-    let (mut client, mut server) = rig.tunnel().await;
-    client.write_all(&hello_for(HOST)).await.unwrap();
+    let (mut tunnel, mut server) = rig.tunnel().await;
+    tunnel.write_all(&hello_for(HOST)).await.unwrap();
     // The command has sent all and only waits.
-    client.shutdown().await.unwrap();
+    tunnel.shutdown().await.unwrap();
     assert_eq!(rest(&mut server).await, hello_for(HOST));
-    assert_eq!(rest(&mut client).await, b"");
 
-    let mut client = rig.client().await;
+    let mut unanswered = rig.client().await;
     let request = format!("GET http://{HOST}/ HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
-    client.write_all(request.as_bytes()).await.unwrap();
-    let (mut server, _) = rig.server.accept().await.unwrap();
-    assert!(head(&mut server).await.starts_with("GET / "));
-    let answer = String::from_utf8(rest(&mut client).await).unwrap();
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 50"), "{answer}");
+    unanswered.write_all(request.as_bytes()).await.unwrap();
+    let (mut silent, _) = rig.server.accept().await.unwrap();
+    assert!(head(&mut silent).await.starts_with("GET / "));
 
-    let mut client = rig.client().await;
-    client.write_all(request.as_bytes()).await.unwrap();
-    let (mut server, _) = rig.server.accept().await.unwrap();
-    server
+    let mut cut = rig.client().await;
+    cut.write_all(request.as_bytes()).await.unwrap();
+    let (mut stuck, _) = rig.server.accept().await.unwrap();
+    stuck
         .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart")
         .await
         .unwrap();
-    let answer = String::from_utf8(rest(&mut client).await).unwrap();
+
+    // All three are waited for at once.
+    let (tunnel, unanswered, cut) = tokio::join!(rest(&mut tunnel), rest(&mut unanswered), rest(&mut cut));
+    assert_eq!(tunnel, b"");
+    let answer = String::from_utf8(unanswered).unwrap();
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 50"), "{answer}");
+    let answer = String::from_utf8(cut).unwrap();
     assert!(answer.ends_with("part"), "{answer}");
 }
 

@@ -22,10 +22,17 @@ use sortie_testkit::{
     Bytes, Client, Database, Node,
     client::data,
     http::{Method, Uri},
+    model::Turn,
     serve::Serving,
 };
+use tokio::sync::watch;
 
-use crate::{Checked, both_databases, kit::of_kind, node, runs::model::node_of};
+use crate::{
+    Checked, both_databases,
+    kit::{of_kind, plain},
+    node,
+    runs::model::{Scripted, node_of},
+};
 
 both_databases![
     no_call_with_an_effect_is_made_twice_when_the_node_is_killed,
@@ -142,34 +149,40 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
 
 /// Three resumes are over when the call begins: the run ends all the same with its name.
 async fn a_call_that_is_under_way_at_the_last_loss_is_named_as_well(database: Database) -> Checked {
-    let router = Router::new().route("/api/{*path}", post(std::future::pending::<()>));
-    let service = Serving::start(router).await?;
-    let mut node = node(database).await?;
-    connect(&node.client()?, &service).await?;
-    let call = json!({"method": "POST", "path": "/never"});
-    let request = json!({
-        "prompt": format!("```wait 4000\n```\n```tool counter__request\n{call}\n```\n"),
-        "shell": false,
-        "connections": {"counter": {"ref": "counter"}},
-    });
-    let id = node.client()?.create(&request).await?.id.to_string();
+    let (posted, mut is_posted) = watch::channel(false);
+    let never = move || {
+        let posted = posted.clone();
+        async move {
+            posted.send_replace(true);
+            std::future::pending::<()>().await;
+        }
+    };
+    let service = Serving::start(Router::new().route("/api/{*path}", post(never))).await?;
+    // Three answers go with the node, each in its attempt; the fourth attempt makes the call.
+    let lost = (0..3).map(|_| Turn::says(["never"]).held());
+    let call = Turn::calls("counter__request", json!({"method": "POST", "path": "/never"}));
+    let mut rig = Scripted::start(database, lost.chain([call])).await?;
+    connect(&rig.node.client()?, &service).await?;
+    let mut request = plain("Go.");
+    request["shell"] = false.into();
+    request["connections"] = json!({"counter": {"ref": "counter"}});
+    let id = rig.node.client()?.create(&request).await?.id.to_string();
     for attempt in 1..=4 {
-        let mut stream = node.client()?.follow(&id, None).await?;
+        let mut stream = rig.node.client()?.follow(&id, None).await?;
         if attempt > 1 {
             stream
                 .until(|event| event.kind == "resumed" && data(event)["attempt"] == attempt)
                 .await?;
         }
-        let awaited = if attempt < 4 {
-            "worker_started"
-        } else {
-            "tool_start"
-        };
-        stream.until(|event| event.kind == awaited).await?;
-        node.kill()?;
-        node.restart().await?;
+        rig.called(attempt).await?;
+        if attempt == 4 {
+            stream.until(|event| event.kind == "tool_start").await?;
+            is_posted.wait_for(|is_posted| *is_posted).await?;
+        }
+        rig.node.kill()?;
+        rig.node.restart().await?;
     }
-    let (events, run) = node.client()?.finished(&id).await?;
+    let (events, run) = rig.node.client()?.finished(&id).await?;
     assert_eq!(run.status, RunStatus::Interrupted, "{run:?}");
     let told = data(of_kind(&events, "interrupted")[0]);
     assert_eq!(

@@ -167,7 +167,7 @@ async fn a_run_is_timed_out_when_its_time_is_over(database: Database) -> Checked
             .map(|finished| finished.since(started))
             .unwrap_or_default();
         assert!(
-            took >= Duration::from_secs(1) && took < Duration::from_secs(3),
+            took >= Duration::from_secs(1) && took < Duration::from_secs(30),
             "{took:?}"
         );
         assert_eq!(statuses(&events).last(), Some(&RunStatus::TimedOut));

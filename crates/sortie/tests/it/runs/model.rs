@@ -1,18 +1,25 @@
 //! Runs whose model is behind HTTP: what is sent to it, what its answers cost, what its failures do (decisions 2 and 4).
 
-use std::{io::Write as _, time::Duration};
+use std::{
+    io::Write as _,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Micros, RunStatus, RunUsage};
 use sortie_testkit::{
     Database, Node, NodeOptions, ScriptedModel,
-    client::{data, kinds},
+    client::{PATIENCE, data, kinds},
     http::StatusCode,
     model::Turn,
     sse::Item,
 };
 use tempfile::NamedTempFile;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 use crate::{
     Checked, both_databases,
@@ -35,18 +42,50 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) async fn start(database: Database, script: impl IntoIterator<Item = Turn>) -> Result<Self> {
+        Self::start_with(database, script, NodeOptions::default()).await
+    }
+
+    /// The same, with a node that is started in its own way.
+    pub(crate) async fn start_with(
+        database: Database,
+        script: impl IntoIterator<Item = Turn>,
+        options: NodeOptions,
+    ) -> Result<Self> {
         let model = ScriptedModel::start(script).await?;
-        let (node, config) = node_of(database, &model.base_url()).await?;
+        let (node, config) = node_of_with(database, &model.base_url(), options).await?;
         Ok(Self {
             node,
             model,
             _config: config,
         })
     }
+
+    /// Waits until so many calls have reached the model.
+    pub(crate) async fn called(&self, times: usize) -> Checked {
+        let deadline = Instant::now() + PATIENCE;
+        while self.model.requests().len() < times {
+            ensure!(
+                Instant::now() < deadline,
+                "{} calls instead of {times}",
+                self.model.requests().len()
+            );
+            // Nothing tells of a request that has arrived at somebody else.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
 }
 
 /// A node whose default model `scripted` answers at `base_url`, at 3 and 15 dollars a million tokens, and its file.
 pub(crate) async fn node_of(database: Database, base_url: &str) -> Result<(Node, NamedTempFile)> {
+    node_of_with(database, base_url, NodeOptions::default()).await
+}
+
+async fn node_of_with(
+    database: Database,
+    base_url: &str,
+    options: NodeOptions,
+) -> Result<(Node, NamedTempFile)> {
     let mut config = NamedTempFile::new()?;
     write!(
         config,
@@ -60,7 +99,7 @@ pub(crate) async fn node_of(database: Database, base_url: &str) -> Result<(Node,
         .to_str()
         .context("a path that is no text")?
         .to_owned();
-    let node = node_with(database, NodeOptions::default().env("SORTIE_CONFIG", &file)).await?;
+    let node = node_with(database, options.env("SORTIE_CONFIG", &file)).await?;
     Ok((node, config))
 }
 
@@ -216,25 +255,46 @@ async fn the_cost_grows_while_the_run_runs(database: Database) -> Checked {
     Ok(())
 }
 
+/// The stream of a run with what its model writes. The model answers once the stream is open: a piece goes to whoever is there.
+async fn with_deltas(rig: &Scripted, run: &str) -> Result<String> {
+    let mut socket = TcpStream::connect(rig.node.address()?).await?;
+    // A client of HTTP/1.0 gets the body as it is, not in chunks.
+    let request = format!(
+        "GET /v1/runs/{run}/events?deltas=true HTTP/1.0\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+        rig.node.key()
+    );
+    socket.write_all(request.as_bytes()).await?;
+    let mut answer: Vec<u8> = Vec::new();
+    while !String::from_utf8_lossy(&answer).contains("\r\n\r\n: connected\n") {
+        ensure!(
+            socket.read_buf(&mut answer).await? > 0,
+            "no stream: {}",
+            String::from_utf8_lossy(&answer)
+        );
+    }
+    rig.model.release();
+    socket.read_to_end(&mut answer).await?;
+    let answer = String::from_utf8(answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no body")?;
+    ensure!(
+        head.lines().next().is_some_and(|line| line.contains(" 200")),
+        "{head}"
+    );
+    Ok(body.to_owned())
+}
+
 /// Decisions 3: `?deltas=true`.
 #[tokio::test]
 async fn the_text_comes_live_as_message_deltas_without_an_id() -> Checked {
     let pieces = ["The ", "answer ", "is \u{2028}42."];
-    let rig = Scripted::start(
-        Database::Sqlite,
-        [Turn::says(pieces).after(Duration::from_millis(300))],
-    )
-    .await?;
+    let rig = Scripted::start(Database::Sqlite, [Turn::says(pieces).held()]).await?;
     let client = rig.node.client()?;
     let run = client.create(&plain("Go.")).await?;
-    let answer = client
-        .get(&format!("/v1/runs/{}/events?deltas=true", run.id))
-        .await?
-        .expect(200)?;
+    let raw = with_deltas(&rig, &run.id.to_string()).await?;
     let mut parser = sortie_testkit::Parser::default();
     let mut written = String::new();
     let mut last_step = None;
-    for item in parser.push(&answer.body) {
+    for item in parser.push(raw.as_bytes()) {
         let Item::Message(message) = item else { continue };
         if message.event == "message_delta" {
             let piece: Value = serde_json::from_str(&message.data)?;
@@ -246,7 +306,6 @@ async fn the_text_comes_live_as_message_deltas_without_an_id() -> Checked {
         (written.as_str(), last_step),
         ("The answer is \u{2028}42.", Some(1))
     );
-    let raw = answer.text();
     for block in raw
         .split("\n\n")
         .filter(|block| block.contains("event: message_delta"))

@@ -4,6 +4,7 @@
 
 use std::{
     fmt::Write as _,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -104,14 +105,25 @@ impl Planted {
     }
 }
 
-/// All files below a folder, with their bytes.
+/// What was read; none of what is gone by then.
+fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// All files below a folder, with their bytes. The node makes and deletes some meanwhile.
 fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
-    for entry in std::fs::read_dir(folder)? {
+    for entry in unless_gone(std::fs::read_dir(folder))?.into_iter().flatten() {
         let path = entry?.path();
         if path.is_dir() {
             files(&path, found)?;
-        } else if path.is_file() {
-            found.push((path.display().to_string(), std::fs::read(&path)?));
+        } else if path.is_file()
+            && let Some(bytes) = unless_gone(std::fs::read(&path))?
+        {
+            found.push((path.display().to_string(), bytes));
         }
     }
     Ok(())
@@ -127,8 +139,14 @@ fn open_files(pid: Option<u32>, found: &mut Vec<(String, Vec<u8>)>) -> Result<()
         };
         let is_in_memory =
             target.starts_with("/dev") || target.starts_with("/proc") || target.starts_with("/sys");
-        if !is_in_memory && path.is_file() {
-            found.push((format!("open: {}", target.display()), std::fs::read(&path)?));
+        if is_in_memory || !path.is_file() {
+            continue;
+        }
+        match std::fs::read(&path) {
+            Ok(bytes) => found.push((format!("open: {}", target.display()), bytes)),
+            // It was closed, and its number may stand for something else by now.
+            Err(_) if std::fs::read_link(&path).ok().as_ref() != Some(&target) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())
