@@ -13,7 +13,8 @@ use std::{
 };
 
 use sortie_sandbox::{
-    Backend, Command, Enforcement, Error, Finished, Level, Limits, Options, Sandbox, Spec, Workdir, detect,
+    Backend, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Options, Sandbox, Spec, Workdir,
+    detect,
 };
 
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
@@ -21,8 +22,6 @@ const INSIDE: &str = "SORTIE_BATTERY_INSIDE";
 const STRICT: &str = "SORTIE_TEST_STRICT";
 /// How long what comes at once may take on a busy machine; measured it is milliseconds.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
-/// A command that ended sooner did so when it was told to: 20 seconds after its time the engine gives its sandbox up.
-pub(crate) const GIVEN_UP: Duration = Duration::from_secs(20);
 
 /// An ordinary user without any process or file, also of another test that runs at the same time: where a sandbox shares
 /// its user, their processes would count as its own.
@@ -241,6 +240,22 @@ impl Run {
 
     pub(crate) async fn sh_for(&mut self, script: &str, timeout: Duration) -> Finished {
         self.sandbox.exec(sh(script, timeout)).await.unwrap()
+    }
+
+    /// Runs a script that does not end by itself until its time is over; it is dead no later than `killing` after that. One
+    /// of three tries has to be in time: a busy machine is late now and then, what waits for something each time.
+    pub(crate) async fn timed_out(&mut self, script: &str, timeout: Duration, killing: Duration) -> Finished {
+        let mut times = Vec::new();
+        for _ in 0..3 {
+            let finished = self.sh_for(script, timeout).await;
+            assert_eq!(finished.exit, ExitKind::TimedOut, "{script}");
+            assert!(finished.duration >= timeout, "{:?}", finished.duration);
+            if finished.duration < timeout + killing {
+                return finished;
+            }
+            times.push(finished.duration);
+        }
+        panic!("{script}: {times:?}");
     }
 
     /// Runs a script until it has written a line to this file of its directory, and then lets go of it, which kills

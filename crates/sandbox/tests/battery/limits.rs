@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sortie_sandbox::{ExitKind, Limits};
 
-use crate::harness::{Bed, GIVEN_UP, Section, out};
+use crate::harness::{Bed, Section, out};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,9 +37,7 @@ pub(crate) fn a_fork_bomb_is_bounded_and_ends_with_its_command(bed: &Bed) -> Sec
                 },
             )
             .await;
-        let finished = run.sh_for("./probe bomb", SECOND).await;
-        assert_eq!(finished.exit, ExitKind::TimedOut);
-        assert!(finished.duration < GIVEN_UP, "{:?}", finished.duration);
+        run.timed_out("./probe bomb", SECOND, 3 * SECOND).await;
         assert_eq!(run.processes().await, 0);
         assert_eq!(
             run.sh("echo alive").await.exit,
@@ -87,9 +85,18 @@ pub(crate) fn a_thousand_processes_end_with_their_command(bed: &Bed) -> Section<
                 },
             )
             .await;
-        let said = run.let_go_of("./probe sleepers 1000 > said", "said").await;
+        let mut said = String::new();
+        // A busy machine takes longer to make them.
+        for seconds in [3, 6, 12] {
+            let finished = run
+                .timed_out("./probe sleepers 1000", seconds * SECOND, 5 * SECOND)
+                .await;
+            said = out(&finished);
+            if !said.is_empty() {
+                break;
+            }
+        }
         assert_eq!(said, "1000\n");
-        // The sandbox answers when it is done with the killing.
         assert_eq!(run.processes().await, 0);
         run.end().await;
     })
@@ -252,13 +259,7 @@ pub(crate) fn descriptors_and_pipes_are_bounded(bed: &Bed) -> Section<'_> {
 pub(crate) fn time_is_bounded(bed: &Bed) -> Section<'_> {
     Box::pin(async {
         let mut run = bed.open("run_1", Limits::default()).await;
-        let finished = run.sh_for("while :; do :; done", SECOND).await;
-        assert_eq!(finished.exit, ExitKind::TimedOut);
-        assert!(
-            (SECOND..GIVEN_UP).contains(&finished.duration),
-            "{:?}",
-            finished.duration
-        );
+        run.timed_out("while :; do :; done", SECOND, 2 * SECOND).await;
         assert_eq!(run.processes().await, 0);
         run.end().await;
     })

@@ -152,9 +152,13 @@ async fn an_answer_of_exactly_one_mebibyte_is_whole() -> Checked {
 async fn a_run_is_timed_out_when_its_time_is_over(database: Database) -> Checked {
     let node = node(database).await?;
     let client = node.client()?;
-    for prompt in ["```wait 60000\n```\n", "```sh\nsleep 60\n```\n"] {
+    let prompts = ["```wait 60000\n```\n", "```sh\nsleep 60\n```\n"];
+    let (mut timely, mut times) = (0, Vec::new());
+    // A host that is busy is late now and then: each prompt has two tries more.
+    while timely < prompts.len() {
+        assert!(times.len() < 6, "{times:?}");
         let (events, run) = client
-            .complete(&json!({"prompt": prompt, "timeout_seconds": 1}))
+            .complete(&json!({"prompt": prompts[timely], "timeout_seconds": 1}))
             .await?;
         assert_eq!(run.status, RunStatus::TimedOut, "{run:?}");
         assert!(
@@ -166,10 +170,9 @@ async fn a_run_is_timed_out_when_its_time_is_over(database: Database) -> Checked
         let took = finished
             .map(|finished| finished.since(started))
             .unwrap_or_default();
-        assert!(
-            took >= Duration::from_secs(1) && took < Duration::from_secs(30),
-            "{took:?}"
-        );
+        assert!(took >= Duration::from_secs(1), "{took:?}");
+        timely += usize::from(took < Duration::from_secs(3));
+        times.push(took);
         assert_eq!(statuses(&events).last(), Some(&RunStatus::TimedOut));
     }
     Ok(())

@@ -94,13 +94,15 @@ async fn everything_optional_at_its_limit_is_accepted(database: Database) -> Che
     assert_eq!((run.status, run.error), (RunStatus::Succeeded, None));
     assert_eq!(run.max_cost_micros.get(), 100_000_000);
     let least = json!({"prompt": "x", "timeout_seconds": 1, "max_cost_micros": 1, "input": null});
-    let (_, run) = client.complete(&least).await?;
-    // A host that is busy may take the second, and more, to begin.
-    assert!(
-        matches!(run.status, RunStatus::Succeeded | RunStatus::TimedOut),
-        "{run:?}"
-    );
-    Ok(())
+    // A host that is busy may take the second, and more, to begin: not each time.
+    for _ in 0..5 {
+        let (_, run) = client.complete(&least).await?;
+        if run.status == RunStatus::Succeeded {
+            return Ok(());
+        }
+        assert_eq!(run.status, RunStatus::TimedOut, "{run:?}");
+    }
+    anyhow::bail!("no run succeeds in a second");
 }
 
 /// Decisions 2: the output is the agent's answer, so a run's commands are seen in it.
