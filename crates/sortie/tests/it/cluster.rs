@@ -115,8 +115,10 @@ async fn a_cancel_through_another_node_stops_the_worker_within_a_second() -> Che
         let (events, run) = here.finished(&id).await?;
         assert_eq!((run.status, finals(&events)), (RunStatus::Cancelled, 1));
     }
-    // A slower look would be late each time: the next cancel comes right behind the look that told of the last one.
-    ensure!(median(times.clone()) < Duration::from_secs(1), "{times:?}");
+    // A slower look would be late each time: the next cancel comes right behind the look that told of the last one. A busy
+    // machine may be late twice.
+    let late = times.iter().filter(|took| **took >= Duration::from_secs(1));
+    ensure!(late.count() <= 2, "{times:?}");
     Ok(())
 }
 
@@ -139,7 +141,7 @@ async fn what_a_full_node_cannot_take_starts_on_another_at_once() -> Checked {
         waits.push(started.since(done.created_at));
     }
     // The other node has looked when it took the run before.
-    ensure!(median(waits.clone()) < Duration::from_millis(700), "{waits:?}");
+    ensure!(median(waits.clone()) < Duration::from_millis(300), "{waits:?}");
     assert_eq!(
         here.run(&blocking.id.to_string()).await?.status,
         RunStatus::Running
