@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context as _;
 use axum::{
     Router,
     body::Body,
@@ -19,9 +20,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
-use crate::{responses, serve::Serving};
+use crate::{client::PATIENCE, responses, serve::Serving};
 
 /// One scripted answer.
 #[derive(Clone, Debug)]
@@ -178,7 +179,7 @@ pub(crate) enum Streaming {
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     turns: Mutex<VecDeque<Turn>>,
-    requests: Mutex<Vec<Value>>,
+    requests: watch::Sender<Vec<Value>>,
     released: watch::Sender<bool>,
 }
 
@@ -199,10 +200,7 @@ impl Script {
 
     /// The bodies of the requests so far.
     pub(crate) fn requests(&self) -> Vec<Value> {
-        self.requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.requests.borrow().clone()
     }
 
     /// How many answers nobody has asked for yet.
@@ -221,10 +219,7 @@ impl Script {
             return Err(refusal(StatusCode::BAD_REQUEST, "the body is not JSON", None));
         };
         let streams = request.get("stream").is_some_and(|streams| streams == true);
-        self.requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(request);
+        self.requests.send_modify(|requests| requests.push(request));
         if streaming == Streaming::InBody && !streams {
             return Err(refusal(StatusCode::BAD_REQUEST, "this server only streams", None));
         }
@@ -275,6 +270,14 @@ impl ScriptedModel {
     /// The bodies of the requests so far.
     pub fn requests(&self) -> Vec<Value> {
         self.script.requests()
+    }
+
+    /// Waits until there were `count` requests in all.
+    pub async fn asked(&self, count: usize) -> anyhow::Result<()> {
+        let mut requests = self.script.requests.subscribe();
+        let asked = timeout(PATIENCE, requests.wait_for(|all| all.len() >= count)).await;
+        asked.with_context(|| format!("there were not {count} requests"))??;
+        Ok(())
     }
 
     /// Gives the answers that are held, and those that come.
@@ -362,8 +365,6 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::timeout;
-
     use super::*;
     use crate::{Client, Parser, sse::Item};
 

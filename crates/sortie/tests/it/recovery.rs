@@ -72,7 +72,7 @@ async fn a_run_goes_on_from_its_last_completed_step_in_its_directory(database: D
     for _ in 0..2 {
         stream.until(|event| event.kind == "tool_end").await?;
     }
-    rig.called(3).await?;
+    rig.model.asked(3).await?;
     rig.node.kill()?;
     rig.node.restart().await?;
     let (events, run) = rig.node.client()?.finished(&id).await?;
@@ -200,7 +200,7 @@ async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() ->
     for _ in 0..RUNS {
         ids.push(client.create(&plain("Go.")).await?.id.to_string());
     }
-    rig.called(RUNS).await?;
+    rig.model.asked(RUNS).await?;
     // The second node comes when the first has them all.
     let second = rig.node.beside().await?;
     rig.node.kill()?;

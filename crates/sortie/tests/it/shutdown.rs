@@ -76,7 +76,7 @@ async fn a_run_that_outlasts_the_grace_goes_on_after_the_restart(database: Datab
     let id = client.create(&plain("Go.")).await?.id.to_string();
     let mut stream = client.follow(&id, None).await?;
     stream.until(|event| event.kind == "tool_end").await?;
-    rig.called(2).await?;
+    rig.model.asked(2).await?;
     let begun = Instant::now();
     rig.node.terminate()?;
     // The stream is closed without an end; it never keeps the node.
@@ -107,7 +107,7 @@ async fn a_run_that_outlasts_the_grace_goes_on_elsewhere() -> Checked {
     let mut rig = Scripted::start_with(Database::Postgres, script, options).await?;
     let run = rig.node.client()?.create(&plain("Go.")).await?;
     let id = run.id.to_string();
-    rig.called(1).await?;
+    rig.model.asked(1).await?;
     let second = rig.node.beside().await?;
     let client = second.client()?;
     let mut stream = client.follow(&id, None).await?;

@@ -174,7 +174,7 @@ async fn a_call_that_is_under_way_at_the_last_loss_is_named_as_well(database: Da
                 .until(|event| event.kind == "resumed" && data(event)["attempt"] == attempt)
                 .await?;
         }
-        rig.called(attempt).await?;
+        rig.model.asked(attempt).await?;
         if attempt == 4 {
             stream.until(|event| event.kind == "tool_start").await?;
             is_posted.wait_for(|is_posted| *is_posted).await?;

@@ -1,16 +1,13 @@
 //! Runs whose model is behind HTTP: what is sent to it, what its answers cost, what its failures do (decisions 2 and 4).
 
-use std::{
-    io::Write as _,
-    time::{Duration, Instant},
-};
+use std::{io::Write as _, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Micros, RunStatus, RunUsage};
 use sortie_testkit::{
     Database, Node, NodeOptions, ScriptedModel,
-    client::{PATIENCE, data, kinds},
+    client::{data, kinds},
     http::StatusCode,
     model::Turn,
     sse::Item,
@@ -58,21 +55,6 @@ impl Scripted {
             model,
             _config: config,
         })
-    }
-
-    /// Waits until so many calls have reached the model.
-    pub(crate) async fn called(&self, times: usize) -> Checked {
-        let deadline = Instant::now() + PATIENCE;
-        while self.model.requests().len() < times {
-            ensure!(
-                Instant::now() < deadline,
-                "{} calls instead of {times}",
-                self.model.requests().len()
-            );
-            // Nothing tells of a request that has arrived at somebody else.
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        Ok(())
     }
 }
 
