@@ -11,6 +11,7 @@ pub(crate) mod fault;
 pub(crate) mod job;
 mod migrate;
 mod postgres;
+mod sessions;
 mod sqlite;
 mod tx;
 mod value;
