@@ -90,6 +90,8 @@ impl Worker {
     /// Works on a claimed run until it is final or no longer this worker's.
     pub(crate) async fn run(self: Arc<Self>, claim: Claim, place: Place) {
         let run = claim.fence.run;
+        let claimed = Instant::now();
+        let started = claimed.checked_sub(claim.elapsed).unwrap_or(claimed);
         place.alone().await;
         let log = RunLog::new(self.records.clone(), run, claim.retention());
         if let Origin::Queue(event) = &claim.origin {
@@ -97,8 +99,6 @@ impl Worker {
             log.written(std::slice::from_ref(event));
             self.hub.publish(run, std::slice::from_ref(event));
         }
-        let (now, at) = self.clock.moment();
-        let started = at.checked_sub(now.since(claim.started_at)).unwrap_or(at);
         let mut attempt = Attempt {
             worker: &self,
             claim: &claim,
