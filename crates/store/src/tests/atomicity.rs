@@ -28,7 +28,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT run_id, artifacts FROM run_artifacts ORDER BY run_id",
         "SELECT run_id, blob_id FROM artifact_blob ORDER BY run_id, blob_id",
         "SELECT run_id, tag, created_at FROM run_tag ORDER BY run_id, tag",
-        "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, status, error, revision \
+        "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, refresh_holder, status, error, revision \
          FROM connection ORDER BY id",
         "SELECT state_hash, connection_id, revision, pending, expires_at FROM oauth_flow ORDER BY state_hash",
         "SELECT id, sealed FROM seal_check",
@@ -165,7 +165,7 @@ both! {
         .await;
         proves_atomic(fixture, async || store.save_authorization(org, (new.id, 1), b"x".to_vec(), fixture.audit(org)).await).await;
         let seen = SeenTokens { org, connection: new.id, version: 1 };
-        proves_atomic(fixture, async || store.lease_refresh(seen, later, later).await).await;
+        proves_atomic(fixture, async || store.lease_refresh(seen, crate::RefreshHolder(1), later, std::time::Duration::from_mins(1)).await).await;
         proves_atomic(fixture, async || store.save_refreshed(seen, b"y".to_vec()).await).await;
         let seen = SeenTokens { version: 2, ..seen };
         proves_atomic(fixture, async || store.drop_refused(seen, "x".to_owned()).await).await;

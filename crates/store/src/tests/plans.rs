@@ -13,8 +13,8 @@ use super::{
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, OldTokens, Rotation,
-    RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
+    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, OldTokens, RefreshHolder,
+    Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -296,8 +296,10 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
         connection: new.id,
         version: 1,
     };
-    assert!(store.lease_refresh(seen, new.at, new.at).await.unwrap());
-    store.release_refresh(seen).await.unwrap();
+    let holder = RefreshHolder(1);
+    let leased = store.lease_refresh(seen, holder, new.at, Duration::ZERO);
+    assert!(leased.await.unwrap());
+    store.release_refresh(seen, holder).await.unwrap();
     assert!(store.save_refreshed(seen, b"y".to_vec()).await.unwrap());
     store
         .drop_refused(SeenTokens { version: 2, ..seen }, "x".to_owned())
