@@ -348,7 +348,10 @@ async fn use_schedules(fixture: &Fixture, org: OrgId) {
     let mut fires = fixture.start_next(&row);
     fires.rows[0].outcome = FireOutcome::Waiting;
     fires.state.waiting = Some(fires.rows[0].instant);
-    store.record_fires(fires.clone()).await.unwrap();
+    fires.replaces = true;
+    let run = store.record_fires(fires.clone()).await.unwrap().unwrap();
+    store.replaced_runs(Some(run.id), 5).await.unwrap();
+    store.forget_replaced(&[run.id]).await.unwrap();
     fires.released = fires.state.waiting.take();
     fires.run = None;
     fires.revision += 1;
