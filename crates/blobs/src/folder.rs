@@ -8,13 +8,14 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 
 use crate::{
-    Address, Content, Error, Result, Staged, blocking,
+    Address, Content, Error, KEEPING_TIME, Result, Staged, blocking,
     staging::{gone, make_folder},
 };
 
@@ -28,6 +29,9 @@ const REMEMBERED: usize = 16 * 1024;
 pub(crate) struct Folder {
     root: PathBuf,
     durable: DurableFolders,
+    /// Maximum time from the beginning of a write to its rename. A disk that hangs lets a writer go on after its caller has
+    /// gone.
+    limit: Duration,
 }
 
 impl Folder {
@@ -38,6 +42,7 @@ impl Folder {
             Ok(Self {
                 root,
                 durable: DurableFolders::default(),
+                limit: KEEPING_TIME,
             })
         })
         .await?
@@ -53,13 +58,16 @@ impl Folder {
 
     pub(crate) async fn keep(&self, address: Address, staged: Staged) -> Result<()> {
         let (root, path) = (self.root.clone(), self.path(address));
-        let durable = self.durable.clone();
+        let (durable, limit, began) = (self.durable.clone(), self.limit, Instant::now());
         blocking(move || {
             // A rename onto what is there already puts the same bytes in its place, unless they were cut off by a crash
             // of the machine: then it mends them.
             staged.file().sync_all()?;
             let folder = path.parent().unwrap_or(&root);
             durable.make(&root, folder, sync_folder)?;
+            if began.elapsed() > limit {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the disk takes too long"));
+            }
             std::fs::rename(staged.path(), &path)?;
             sync_folder(folder)
         })
@@ -158,7 +166,10 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 mod tests {
     use std::cell::RefCell;
 
+    use sortie_api::{BlobId, OrgId, Timestamp};
+
     use super::*;
+    use crate::staging::Area;
 
     #[test]
     fn an_upload_syncs_the_folders_that_another_one_has_made_and_not_synced_yet() {
@@ -217,5 +228,23 @@ mod tests {
             .make(dir.path(), &dir.path().join("aa"), |_| Ok(()))
             .unwrap();
         assert_eq!(folders.known().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_has_taken_too_long_is_not_renamed_into_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut folder = Folder::open(dir.path().to_owned()).await.unwrap();
+        folder.limit = Duration::ZERO;
+        let area = Area::open(folder.staging()).await.unwrap();
+        let staged = Arc::new(area).stage().await.unwrap().finish().await.unwrap();
+        let at = Timestamp::from_micros(1);
+        let address = Address {
+            org: OrgId::new(at, [1; 10]),
+            sha256: staged.sha256(),
+            blob: BlobId::new(at, [1; 10]),
+        };
+        let kept = folder.keep(address, staged).await;
+        assert!(matches!(kept, Err(Error::Unavailable(_))), "{kept:?}");
+        assert!(!address.file_in(dir.path()).exists());
     }
 }
