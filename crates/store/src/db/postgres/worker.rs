@@ -181,6 +181,11 @@ impl Worker {
         let began = Instant::now();
         match session.end(&self.runtime, "COMMIT") {
             Ok(()) => {
+                #[cfg(test)]
+                if let Err(error) = self.faults.after_commit() {
+                    // Dropped with its session, as a lost connection is.
+                    return Ran::Final(error);
+                }
                 self.metrics.committed(jobs, began.elapsed());
                 self.session = Some(session);
                 Ran::Done
