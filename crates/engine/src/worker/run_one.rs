@@ -21,7 +21,7 @@ use super::{
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
     spent::Spent,
     web::{self, RunWeb},
-    writes::until_stored,
+    writes::{until_settled, until_stored},
 };
 use crate::{
     Clock, Options,
@@ -343,9 +343,7 @@ impl Attempt<'_> {
         let Fence { run, attempt, .. } = self.claim.fence;
         let rest = self.recorder.rest();
         let cost = rest.spent.until(Instant::now(), &self.budget());
-        self.log
-            .store()
-            .settle_run(run, attempt, cost, rest.new.usage)
+        until_settled(|| self.log.store().settle_run(run, attempt, cost, rest.new.usage))
             .await
             .inspect(|()| {
                 traces::ended(RunStatus::Cancelled);
@@ -391,7 +389,7 @@ impl Attempt<'_> {
         };
         traces::ended(finish.status);
         let rows = numbered(&fence, &finish.events);
-        let finished = until_stored(self.log.store(), fence, rows.len(), || {
+        let finished = until_stored(self.log.store(), fence, (rows.len(), finish.status), || {
             self.log.finish(fence, finish.clone(), self.claim.timeout_seconds)
         })
         .await;
@@ -410,8 +408,11 @@ impl Attempt<'_> {
                     self.worker.schedules.ring();
                 }
             }
-            // Stored, and the answer lost: readers find it in the store.
-            Ok(None) => self.worker.hub.ended(fence.run),
+            // Stored, and the answer lost: readers find it in the store, and the timer whether it is of a schedule.
+            Ok(None) => {
+                self.worker.hub.ended(fence.run);
+                self.worker.schedules.ring();
+            }
             Err(error) => return Err(error),
         }
         if let Some(host) = &self.claim.callback_host {

@@ -23,6 +23,7 @@ pub(crate) use claim::trace_from;
 pub(crate) use create::create_new;
 use sortie_api::{Run, RunStatus, RunUsage, Timestamp, event::EventType};
 
+pub use position::Position;
 pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
 
 use crate::{

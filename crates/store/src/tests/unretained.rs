@@ -154,6 +154,20 @@ both! {
         fixture.check().await;
     }
 
+    async fn its_position_tells_of_a_finish_whose_answer_was_lost(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = at_work(fixture, org, node).await;
+        fixture.store.db.faults().lose_answer();
+        let finish = fixture.unretained_finish();
+        let finished = fixture.store.finish_unretained(fence, finish).await;
+        assert!(matches!(finished, Err(Error::Unavailable(_))));
+        let position = fixture.store.position(fence.run).await.unwrap();
+        let last_event = fence.last_event + finish.last.events;
+        let expected = crate::Position { attempt: fence.attempt, status: finish.status, last_event };
+        assert_eq!(position, expected);
+        assert_eq!(fixture.store.position(fixture.run_id()).await, Err(Error::NotFound));
+    }
+
     async fn one_that_was_cancelled_is_settled_once_when_its_content_was_forgotten_before_its_node_was_lost(fixture: &Fixture) {
         let org = fixture.org().await;
         let (lost, other) = (fixture.node().await, fixture.node().await);
