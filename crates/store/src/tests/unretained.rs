@@ -154,6 +154,23 @@ both! {
         fixture.check().await;
     }
 
+    async fn one_whose_claim_lost_its_answer_is_claimed_again_by_its_node_alone(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, other) = (fixture.node().await, fixture.node().await);
+        let new = fixture.new_unretained(org, node);
+        fixture.store.create_run(new.clone()).await.unwrap();
+        let claim = async |node| fixture.store.claim_named(node, vec![new.id], Some(1), fixture.now()).await;
+        fixture.store.db.faults().lose_answer();
+        assert!(matches!(claim(node).await, Err(Error::Unavailable(_))));
+        assert!(claim(other).await.unwrap().is_empty());
+        let claims = claim(node).await.unwrap();
+        let [claimed] = &claims[..] else { panic!("{claims:?}") };
+        assert_eq!((claimed.fence.attempt, claimed.fence.last_event), (1, 2));
+        fixture.store.start_unretained(claimed.fence, 1).await.unwrap();
+        assert!(claim(node).await.unwrap().is_empty());
+        fixture.check().await;
+    }
+
     async fn its_position_tells_of_a_finish_whose_answer_was_lost(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let fence = at_work(fixture, org, node).await;
