@@ -1,11 +1,12 @@
 //! System: started processes and their leases. A node holds every run it has claimed for as long as its lease
 //! lasts; renewing it is one update, however many runs there are.
 
-use sortie_api::Timestamp;
+use sortie_api::{RunId, Timestamp};
 
 use crate::{
     Store,
     db::{Row, Stmt, Tx, batch, vals},
+    runs::{adopt_content, forget_answers_of_earlier},
     types::{Error, NewNode, NodeId, NodeRow, Result},
 };
 
@@ -15,9 +16,17 @@ pub(crate) const LOCK: &str = "UPDATE dispatch SET turn = turn + 1 WHERE id = 1"
 const CLOCK: &str = "SELECT {CLOCK}";
 
 impl Store {
-    /// System: makes a node known, and its earlier incarnations (same name) lost.
+    /// System: makes a process that starts known as a node, and its earlier incarnations (same name) lost. Answers that were
+    /// in their memory are gone with them.
     pub async fn register_node(&self, node: NewNode) -> Result<()> {
-        self.db.write(move |tx| register(tx, &node)).await
+        self.register_again(node, Vec::new()).await
+    }
+
+    /// System: the same for a process that was declared lost and lives: the contents of `held` are still in its memory. Those
+    /// of runs that wait or have ended are its own again. Runs that it was at work on stay lost.
+    pub async fn register_again(&self, node: NewNode, held: Vec<RunId>) -> Result<()> {
+        let held = serde_json::to_string(&held).map_err(|error| Error::Corrupt(error.to_string()))?;
+        self.db.write(move |tx| register(tx, &node, &held)).await
     }
 
     /// System: renews a node's lease, and with it every run it has claimed. `Fenced` when it was declared lost meanwhile.
@@ -71,6 +80,7 @@ impl Store {
                 tx.query_all(
                     "SELECT n.id, n.name, n.started_at, n.lease_until, n.address, n.version, n.master_keys, \
                      n.draining_since, n.ended_at, (SELECT COUNT(*) FROM queue q WHERE q.node_id = n.id) FROM node n WHERE n.id >= 0 \
+                     AND (n.ended_at IS NULL OR (SELECT q.run_id FROM queue q WHERE q.node_id = n.id LIMIT 1) IS NOT NULL) \
                      ORDER BY n.id",
                     vals![],
                 )
@@ -111,7 +121,7 @@ pub(crate) fn key_ids(stored: &str) -> Vec<String> {
     ids.map(str::to_owned).collect()
 }
 
-fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
+fn register(tx: &mut dyn Tx, node: &NewNode, held: &str) -> Result<()> {
     let master_keys = node.master_keys.as_ref().map(|ids| ids.join(","));
     batch(
         tx,
@@ -135,6 +145,8 @@ fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
                     node.draining_since
                 ],
             ),
+            adopt_content(node.id, held),
+            forget_answers_of_earlier(node),
         ],
     )
     .map(drop)
@@ -147,7 +159,8 @@ fn deregister(tx: &mut dyn Tx, node: NodeId, at: Timestamp) -> Result<()> {
             Stmt::new(LOCK, vals![]),
             Stmt::new(
                 "DELETE FROM node WHERE id = $1 \
-                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL",
+                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL \
+                 AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL",
                 vals![node],
             ),
             Stmt::new(

@@ -25,6 +25,7 @@ use sortie_api::{Run, RunStatus, RunUsage, Timestamp, event::EventType};
 
 pub use position::Position;
 pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
+pub(crate) use unretained::{adopt_content, forget_answers_of_earlier};
 
 use crate::{
     db::{Row, Stmt, Val, vals},
