@@ -23,6 +23,7 @@ use crate::{
     lease::LeaseClock,
     metrics::Renewal,
     news::Wake,
+    unretained::Unretained,
     worker::{Active, Places, StopReason, Turn},
 };
 
@@ -45,7 +46,10 @@ impl Identity {
     pub(crate) async fn begin(store: &Store, options: &Options) -> Result<Self, Error> {
         check_master_keys(store, &options.master_keys).await?;
         let leases = LeaseClock::begin(store, options.clock.clone()).await?;
-        Ok(Self::of(register(store, options, &leases, None).await?, leases))
+        let node = new_node(options, &leases, None)?;
+        let id = node.id;
+        store.register_node(node).await?;
+        Ok(Self::of(id, leases))
     }
 
     fn of(id: NodeId, leases: LeaseClock) -> Self {
@@ -56,11 +60,13 @@ impl Identity {
         }
     }
 
-    /// Makes the node known anew after it was declared lost. One that is about to stop still is.
-    async fn renew(&self, store: &Store, options: &Options) -> Result<(), Error> {
+    /// Makes the node known anew after it was declared lost. One that is about to stop still is. Content without retention
+    /// that is still in memory is its own again.
+    async fn renew(&self, store: &Store, options: &Options, unretained: &Unretained) -> Result<(), Error> {
         self.leases.set(store.clock().await?);
-        let draining_since = self.draining_since.get().copied();
-        let id = register(store, options, &self.leases, draining_since).await?;
+        let node = new_node(options, &self.leases, self.draining_since.get().copied())?;
+        let id = node.id;
+        store.register_again(node, unretained.all()).await?;
         self.id.store(id.0, Ordering::SeqCst);
         Ok(())
     }
@@ -76,27 +82,22 @@ impl Identity {
     }
 }
 
-/// Makes the node known under a new identity; its earlier ones are lost from here on.
-async fn register(
-    store: &Store,
+/// The node under a new identity. Its earlier ones are lost once this one is known.
+fn new_node(
     options: &Options,
     leases: &LeaseClock,
     draining_since: Option<Timestamp>,
-) -> Result<NodeId, Error> {
-    let id = NodeId(i64::from_be_bytes(random()?) & i64::MAX);
-    store
-        .register_node(NewNode {
-            id,
-            name: options.node_name.clone(),
-            started_at: options.clock.now(),
-            lease_until: leases.now() + options.lease,
-            address: options.node_address.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            master_keys: Some(options.master_keys.iter().map(MasterKey::id).collect()),
-            draining_since,
-        })
-        .await?;
-    Ok(id)
+) -> Result<NewNode, Error> {
+    Ok(NewNode {
+        id: NodeId(i64::from_be_bytes(random()?) & i64::MAX),
+        name: options.node_name.clone(),
+        started_at: options.clock.now(),
+        lease_until: leases.now() + options.lease,
+        address: options.node_address.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        master_keys: Some(options.master_keys.iter().map(MasterKey::id).collect()),
+        draining_since,
+    })
 }
 
 pub(crate) struct Lifeline {
@@ -107,6 +108,7 @@ pub(crate) struct Lifeline {
     pub(crate) identity: Identity,
     pub(crate) callbacks: Hints,
     pub(crate) wake: Wake,
+    pub(crate) unretained: Unretained,
 }
 
 /// Since when the node is in touch with the database, on a clock that goes evenly. After an outage nobody could renew, and
@@ -195,7 +197,9 @@ impl Lifeline {
                 // Silent for longer than the lease: others may have taken this node's runs over.
                 tracing::warn!("this node was declared lost; its runs are given up and it starts afresh");
                 self.places.active().stop_all(StopReason::Lost);
-                self.identity.renew(&self.store, &self.options).await?;
+                self.identity
+                    .renew(&self.store, &self.options, &self.unretained)
+                    .await?;
                 Ok(Duration::ZERO)
             }
             other => Ok(self.identity.leases.set(other?)),
@@ -387,6 +391,7 @@ mod tests {
             ..Options::default()
         });
         let records = crate::testing::records(&store);
+        let unretained = records.unretained.clone();
         let hub = Hub::new(
             records.clone(),
             crate::news::News::default(),
@@ -426,6 +431,7 @@ mod tests {
             places,
             callbacks: Hints::default(),
             wake: Wake::default(),
+            unretained,
         };
         (lifeline, claim.org, claim.fence.run, dir)
     }

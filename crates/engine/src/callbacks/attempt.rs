@@ -179,7 +179,7 @@ impl Sender {
             .write_down(delivery, answer, (at, began), leased_until)
             .await?;
         if after == AfterAttempt::Delivered {
-            self.records.delivered(delivery.run).await?;
+            self.records.unretained.delivered(delivery.run);
         }
         Ok(match after {
             AfterAttempt::Delivered => Health::Good,
