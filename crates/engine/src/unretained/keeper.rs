@@ -63,14 +63,12 @@ impl Keeper {
 
     /// One look.
     async fn look(&mut self) -> Result<(), Error> {
+        let node = &self.engine.0;
+        let (store, unretained) = (&node.store, &node.records.unretained);
         // From memory first: a database that is away keeps nothing alive.
-        self.untold_outputs
-            .extend(self.engine.0.records.unretained.delete_expired_outputs());
-        self.untold_outputs
-            .extend(self.engine.0.records.unretained.take_delivered());
-        self.untold_contents
-            .extend(self.engine.0.records.unretained.delete_forgotten());
-        let store = &self.engine.0.store;
+        self.untold_outputs.extend(unretained.delete_expired_outputs());
+        self.untold_outputs.extend(unretained.take_delivered());
+        self.untold_contents.extend(unretained.delete_forgotten());
         if !self.untold_outputs.is_empty() {
             store.forget_outputs(self.untold_outputs.clone()).await?;
             self.untold_outputs.clear();

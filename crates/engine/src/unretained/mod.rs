@@ -60,7 +60,7 @@ struct Runs {
     bytes: usize,
     /// Those that wait for a worker, by organization, the next one to be served first.
     waiting: VecDeque<(OrgId, VecDeque<RunId>)>,
-    /// Those whose answer the receiver of the callback has, and of which the store is not told.
+    /// Runs whose answer the receiver of the callback has. The store is not told yet.
     delivered: Vec<RunId>,
 }
 

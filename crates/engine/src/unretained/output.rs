@@ -122,7 +122,7 @@ impl Unretained {
         }
     }
 
-    /// Takes those whose answer was delivered and of which the store is not told.
+    /// Takes the runs whose answer was delivered, for the keeper to tell the store.
     pub(super) fn take_delivered(&self) -> Vec<RunId> {
         std::mem::take(&mut self.runs().delivered)
     }

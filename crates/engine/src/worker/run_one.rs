@@ -408,7 +408,7 @@ impl Attempt<'_> {
                     self.worker.schedules.ring();
                 }
             }
-            // Stored, and the answer lost: readers find it in the store, and the timer whether it is of a schedule.
+            // The answer to the commit was lost: readers find the end in the store, and the timer whether it concerns a schedule.
             Ok(None) => {
                 self.worker.hub.ended(fence.run);
                 self.worker.schedules.ring();

@@ -98,9 +98,8 @@ const TO_END: &str = lost_runs!(
 /// Those that go on.
 const TO_TAKE: &str = lost_runs!("r.zero_data_retention = 0 AND r.status <> $2 AND r.resumes < $3");
 
-/// Those without retention that such a node leaves and that have no answer to keep: runs under way or waiting, and those at
-/// an end without an answer. A held answer stays with its node, whose process may be alive and only cut off, until its
-/// time is over. The nodes are found in the same way.
+/// Runs without retention that a lost node leaves and that hold no answer: they are under way, they wait, or they have ended
+/// without one. A held answer stays with the node, whose process may be alive, until the time of the answer is over.
 const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
    SELECT (SELECT u.node_id FROM unretained u WHERE u.node_id >= 0 ORDER BY u.node_id, u.run_id LIMIT 1) \
    UNION ALL \
