@@ -4,6 +4,8 @@
 //! the session and for another try ([`Failure`]).
 
 mod pipeline;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::{
