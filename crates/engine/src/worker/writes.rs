@@ -115,14 +115,12 @@ enum Look {
 
 impl Target {
     async fn look(&self, store: &Store) -> Result<Look, Error> {
-        until_read(|| store.position(self.fence.run))
-            .await
-            .map(|position| self.compare(position))
-            .or_else(|error| match error {
-                // Deleted, as only a run that has ended is.
-                Error::NotFound => Ok(Look::Other),
-                error => Err(error),
-            })
+        match until_read(|| store.position(self.fence.run)).await {
+            Ok(position) => Ok(self.compare(position)),
+            // Deleted, as only a run that has ended is.
+            Err(Error::NotFound) => Ok(Look::Other),
+            Err(error) => Err(error),
+        }
     }
 
     fn compare(&self, position: Position) -> Look {
