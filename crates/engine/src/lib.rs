@@ -193,11 +193,10 @@ impl Engine {
         let records = records(&options, &store, &active, &work);
         let (metrics, web) = (Arc::new(Metrics::default()), NodeWeb::new(&options)?);
         let hub = Hub::measured(&records, &news, &closed, (&metrics, &options.clock));
-        let commands = commands(&sandbox);
         let models = Arc::new(Models::new(&options.models, &metrics.models)?);
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
         let contents = Contents::open(&options, store.clone()).await?;
-        let due = Hints::new(news.clone());
+        let (due, commands) = (Hints::new(news.clone()), commands(&sandbox));
         let memory_dir = MemoryDir::cleared(options.memory_dir()).await;
         let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let worker = Arc::new(Worker {
