@@ -108,6 +108,16 @@ both! {
         fixture.check().await;
     }
 
+    async fn one_that_names_an_earlier_identity_of_its_node_is_not_recorded(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let earlier = fixture.node_named("a").await;
+        let new = fixture.new_unretained(org, earlier);
+        fixture.node_named("a").await;
+        let refused = fixture.store.create_run(new).await.unwrap_err();
+        assert!(matches!(refused, Error::Unavailable(_)), "{refused}");
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, 0);
+    }
+
     async fn those_of_a_lost_node_are_interrupted_and_never_taken_over(fixture: &Fixture) {
         let org = fixture.org().await;
         let (lost, other) = (fixture.node().await, fixture.node().await);
