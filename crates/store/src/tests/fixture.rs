@@ -10,6 +10,7 @@ use sortie_api::{
 };
 use sortie_testkit::postgres::TestDatabase;
 
+use super::commits::{Behind, Fault};
 use crate::{
     Actor, Append, Audit, Claim, Counted, Created, Definition, EventRow, Expired, Fence, Finish, Journal,
     NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, Store, Sweep, Swept, Unretained,
@@ -24,6 +25,8 @@ pub(super) struct Fixture {
     pub(super) store: Store,
     database: TestDatabase,
     counter: AtomicI64,
+    /// What stands before the database, where something does.
+    pub(super) behind: Option<Behind>,
 }
 
 impl Fixture {
@@ -45,7 +48,36 @@ impl Fixture {
             store: Store::open(database.url()).await.expect("the store opens"),
             database,
             counter: AtomicI64::new(1),
+            behind: None,
         }
+    }
+
+    /// A store that reaches its database on PostgreSQL through a proxy with these faults.
+    pub(super) async fn behind(fault: Fault) -> Self {
+        let database = TestDatabase::postgres().await.expect("a database");
+        let (behind, url) = Behind::start(&database, fault).await.expect("a proxy");
+        Self {
+            // One connection for commands: there are many of these at once.
+            store: Store::open_with(&url, 1).await.expect("the store opens"),
+            database,
+            counter: AtomicI64::new(1),
+            behind: Some(behind),
+        }
+    }
+
+    /// Runs statements on the database beside the store.
+    pub(super) async fn execute(&self, sql: &str) {
+        self.database.execute(sql).await.expect("the statements run");
+    }
+
+    /// The number that is given next.
+    pub(super) fn next_number(&self) -> i64 {
+        self.counter.load(Ordering::SeqCst)
+    }
+
+    /// Gives the numbers from here on, also those that were given before.
+    pub(super) fn number_from(&self, number: i64) {
+        self.counter.store(number, Ordering::SeqCst);
     }
 
     /// Which of the two it is.
