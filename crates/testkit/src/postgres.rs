@@ -28,8 +28,15 @@ pub struct TestDatabase {
 /// What goes with it.
 #[derive(Debug)]
 enum Owned {
-    Folder { _folder: TempDir },
-    Database { server: String, name: String },
+    Folder {
+        _folder: TempDir,
+    },
+    Database {
+        server: String,
+        name: String,
+    },
+    /// Nothing: it goes with its server.
+    Nothing,
 }
 
 impl TestDatabase {
@@ -76,6 +83,14 @@ impl TestDatabase {
         })
     }
 
+    /// The database with this address, on a server that goes with its test.
+    pub fn at(url: String) -> Self {
+        Self {
+            url,
+            owned: Owned::Nothing,
+        }
+    }
+
     /// The address of the same database where its server is reached at `address`.
     pub fn url_at(&self, address: SocketAddr) -> Result<String> {
         let (before, behind) = self.url.rsplit_once('/').context("no database in the address")?;
@@ -95,7 +110,7 @@ impl TestDatabase {
     /// The rows of a query, each as an object with its columns. An error where it is a file.
     pub async fn rows(&self, sql: &str) -> Result<Vec<Value>> {
         ensure!(
-            matches!(self.owned, Owned::Database { .. }),
+            !matches!(self.owned, Owned::Folder { .. }),
             "not a PostgreSQL database"
         );
         rows(&self.url, sql).await
@@ -104,7 +119,7 @@ impl TestDatabase {
     /// Every value in every table of a `PostgreSQL` database, by table; bytes as they are. An error where it is a file.
     pub async fn dump(&self) -> Result<Vec<(String, Vec<u8>)>> {
         ensure!(
-            matches!(self.owned, Owned::Database { .. }),
+            !matches!(self.owned, Owned::Folder { .. }),
             "only a PostgreSQL database is dumped: the other is a file"
         );
         let (client, connection) = tokio_postgres::connect(&self.url, NoTls)
