@@ -277,6 +277,18 @@ impl Queue {
         Next::Jobs(taken)
     }
 
+    /// Answers every job that waits with `error`.
+    pub(super) fn refuse_waiting(&self, error: &Error) {
+        let mut state = self.lock();
+        let urgent = std::mem::take(&mut state.urgent);
+        let jobs = std::mem::take(&mut state.jobs);
+        state.bytes = 0;
+        drop(state);
+        for job in urgent.into_iter().chain(jobs) {
+            job.answer(Err(error.clone()));
+        }
+    }
+
     /// Takes no more jobs; those that wait are still done.
     pub(super) fn close(&self) {
         self.lock().closed = true;

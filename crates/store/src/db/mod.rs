@@ -11,6 +11,7 @@ pub(crate) mod fault;
 pub(crate) mod job;
 mod migrate;
 mod postgres;
+mod sessions;
 mod sqlite;
 mod tx;
 mod value;
@@ -38,9 +39,6 @@ use crate::{
     metrics::{Looked, Metrics},
     types::{Error, Result},
 };
-
-/// How long an urgent command may take; in tests of other things a machine under load has time for it.
-const URGENT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
 
 /// An open database. The last handle that goes closes it, after what still waits is done.
 #[derive(Clone)]
@@ -152,9 +150,9 @@ impl Db {
         answered(answer).await
     }
 
-    /// As [`write`](Self::write), before all that wait. It is given up with [`Error::Unavailable`] where it takes too
-    /// long; whether it was done all the same is not known then.
-    pub(crate) async fn urgent<T, F>(&self, work: F) -> Result<T>
+    /// As [`write`](Self::write), before all that wait. After `limit` it is given up with [`Error::Unavailable`]; whether
+    /// it took place all the same is not known then.
+    pub(crate) async fn urgent<T, F>(&self, limit: Duration, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
@@ -163,7 +161,7 @@ impl Db {
         let work = self.faulty(work);
         let (job, answer) = job(Access::Write, 0, work);
         self.inner.urgent.push_urgent(job)?;
-        tokio::time::timeout(URGENT, answered(answer))
+        tokio::time::timeout(limit, answered(answer))
             .await
             .map_err(|_| Error::Unavailable("the database did not answer in time".to_owned()))?
     }

@@ -7,7 +7,7 @@ use super::{
     commands,
     commits::Again,
     deliveries::made,
-    fixture::{Fixture, entries, sweep},
+    fixture::{Fixture, entries},
 };
 use crate::{
     AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewRun, NodeId,
@@ -371,8 +371,7 @@ commands! {
         let (org, node) = org_with_run(fixture).await;
         fixture.claim_one(node).await;
         let at = fixture.now();
-        let later = at + std::time::Duration::from_hours(5);
-        proves(fixture, async || fixture.store.heartbeat(node, later).await).await;
+        proves(fixture, async || fixture.store.heartbeat(node, at, std::time::Duration::from_hours(1)).await).await;
         let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at, address: None, version: "1".to_owned(), master_keys: None, draining_since: None };
         proves(fixture, async || fixture.store.register_node(new.clone()).await).await;
         proves(fixture, async || fixture.store.drain_node(new.id, at).await).await;
@@ -380,8 +379,8 @@ commands! {
         let tired = fixture.tired(org, node).await.run;
         proves(fixture, async || fixture.store.deregister_node(node, at).await).await;
         let taker = fixture.node().await;
-        let sweep = Sweep { node: taker, places: 5, ..sweep(at, 10) };
-        let swept = proves_step(fixture, async || fixture.store.sweep(sweep).await).await;
+        let sweep = Sweep { places: 5, ..fixture.declaring(taker, at, 10).await };
+        let swept = proves_step(fixture, async || fixture.store.sweep(sweep.clone()).await).await;
         assert_eq!((swept.ended, swept.taken.len()), (vec![(org, tired)], 1));
     }
 
@@ -409,8 +408,9 @@ commands! {
         assert_eq!(ended, [(org, waits.id)]);
         store.create_run(fixture.new_unretained(org, node)).await.unwrap();
         store.deregister_node(node, at).await.unwrap();
-        let sweep = Sweep { node: fixture.node().await, places: 5, ..sweep(at, 10) };
-        let swept = proves_step(fixture, async || store.sweep(sweep).await).await;
+        let taker = fixture.node().await;
+        let sweep = Sweep { places: 5, ..fixture.declaring(taker, at, 10).await };
+        let swept = proves_step(fixture, async || store.sweep(sweep.clone()).await).await;
         assert_eq!((swept.ended.len(), swept.taken.len()), (1, 0));
     }
 

@@ -212,11 +212,28 @@ impl Start {
     }
 }
 
-/// Everything that is stored but for the row that counts how often its lock was taken.
+/// The fixture's times are before this one, in micros; those of the server's clock behind it.
+const SERVER_TIMES: i64 = 1_750_000_000_000_000;
+
+/// Everything that is stored but for the row that counts how often its lock was taken, and for times of the server's clock.
 async fn state(fixture: &Fixture) -> Vec<String> {
     let mut rows = everything(fixture).await;
     rows.retain(|row| !row.starts_with("SELECT turn, last_org FROM dispatch"));
-    rows
+    rows.iter().map(|row| without_server_times(row)).collect()
+}
+
+fn without_server_times(row: &str) -> String {
+    let mut parts = row.split("Int(");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (number, rest) = part.split_once(')').unwrap_or((part, ""));
+        let is_server_time = number
+            .parse()
+            .is_ok_and(|number: i64| (SERVER_TIMES..i64::MAX).contains(&number));
+        shown.push_str(if is_server_time { "now" } else { number });
+        shown.push_str(rest);
+    }
+    shown
 }
 
 async fn run(fault: Fault, scenario: Scenario) {

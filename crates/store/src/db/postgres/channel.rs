@@ -20,7 +20,9 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, timeout},
 };
-use tokio_postgres::{AsyncMessage, Client, Connection, Socket, Statement, tls::TlsStream};
+use tokio_postgres::{
+    AsyncMessage, Client, Connection, SimpleQueryMessage, Socket, Statement, tls::TlsStream,
+};
 
 use super::connect::{self, Link, describe};
 use crate::{
@@ -40,6 +42,9 @@ const NOTIFY: &str = "SELECT pg_notify('sortie_hints', $1)";
 
 /// The number by which the server tells who has said something.
 const WHO: &str = "SELECT pg_backend_pid()";
+
+/// Asks whether the server still accepts writes. After a fail-over the others listen on another server.
+const WRITES: &str = "SHOW transaction_read_only";
 
 /// How often a silent connection is tried: one whose server has vanished would stay silent for ever.
 const PROBE: Duration = Duration::from_secs(5);
@@ -215,7 +220,7 @@ impl Line {
                     is_said
                 }
                 _ = probe.tick() => {
-                    matches!(timeout(ANSWER, self.client.simple_query("")).await, Ok(Ok(_)))
+                    matches!(timeout(ANSWER, self.client.simple_query(WRITES)).await, Ok(Ok(answer)) if accepts_writes(&answer))
                 }
                 _ended = &mut self.driver => false,
             };
@@ -234,6 +239,13 @@ impl Line {
         self.client.batch_execute(LISTEN).await?;
         Ok(notify)
     }
+}
+
+/// The answer to [`WRITES`].
+fn accepts_writes(answer: &[SimpleQueryMessage]) -> bool {
+    answer
+        .iter()
+        .any(|message| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("off")))
 }
 
 impl Drop for Line {

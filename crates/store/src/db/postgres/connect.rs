@@ -6,27 +6,30 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{
     Client, Config, Connection, NoTls, Socket,
-    config::SslMode,
+    config::{SslMode, TargetSessionAttrs},
     tls::{MakeTlsConnect, TlsConnect},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     channel::{Ears, Line},
-    session::{Session, failure},
+    session::{PgSession, failure, read_only},
 };
 use crate::types::{Error, Result};
 
-/// How long making a connection may take, from the socket to the settings of the session. `connect_timeout` in the URL
-/// is another.
+/// Time limit of making a connection, from the socket to the settings of the session, where the URL has no
+/// `connect_timeout`.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// The same for each of several hosts, so that one that does not answer leaves time for the others.
+const CONNECT_EACH: Duration = Duration::from_secs(2);
+
 /// Settings of every session. A command that waits longer than this waits for something that went wrong; it ends well
-/// before the lease of its node does. All
-/// statements are served by an index in their order; the planner is kept to that, so that a plan made while a table
-/// was small is right when it is large.
+/// before the lease of its node does. All statements are served by an index in their order; the planner is kept to that,
+/// so that a plan made while a table was small is right when it is large. Outside of a transaction that says that it
+/// writes, the session is read-only: see `BEGIN` of the pipeline.
 const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '4s'; \
-    SET idle_in_transaction_session_timeout = '5s'; \
+    SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_read_only = on; \
     SET default_transaction_isolation = 'read committed'; \
     SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; \
     SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
@@ -48,7 +51,17 @@ impl Link {
         if config.get_application_name().is_none() {
             config.application_name("sortie");
         }
-        let timeout = config.get_connect_timeout().copied().unwrap_or(CONNECT);
+        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX).max(1);
+        let each =
+            config
+                .get_connect_timeout()
+                .copied()
+                .unwrap_or(if hosts == 1 { CONNECT } else { CONNECT_EACH });
+        // The driver's limit is for the socket to one host.
+        config.connect_timeout(each);
+        let timeout = each.saturating_mul(hosts);
+        // A standby is of no use: of several hosts the driver takes the one that accepts writes.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let tls = if config.get_ssl_mode() == SslMode::Require {
             Some(MakeRustlsConnect::new(public_roots()?))
         } else {
@@ -57,8 +70,8 @@ impl Link {
         Ok(Self { config, timeout, tls })
     }
 
-    /// A new session, ready for commands.
-    pub(super) fn connect(&self, runtime: &Runtime) -> Result<Session> {
+    /// Opens a session that is ready for commands.
+    pub(super) fn connect(&self, runtime: &Arc<Runtime>) -> Result<PgSession> {
         // The driver's own limit covers the socket only: a server that accepts and says nothing would hold the thread.
         let client = runtime.block_on(async {
             let client = async {
@@ -71,7 +84,7 @@ impl Link {
                 .await
                 .map_err(|_| Error::Unavailable("the database does not answer".to_owned()))?
         })?;
-        Ok(Session::new(client))
+        Ok(PgSession::new(client, Arc::clone(runtime)))
     }
 
     /// A connection whose messages go to `ears`, on this runtime.
@@ -94,9 +107,14 @@ impl Link {
     where
         T: MakeTlsConnect<Socket>,
     {
-        // A wrong password or database is for the operator; to the caller the database is away.
-        let away = |error: tokio_postgres::Error| Error::Unavailable(failure(&error).to_string());
-        self.config.connect(tls).await.map_err(away)
+        self.config.connect(tls).await.map_err(|error| {
+            if refuses_writes(&error) {
+                read_only()
+            } else {
+                // A wrong password or database is for the operator; to the caller the database is away.
+                Error::Unavailable(failure(&error).to_string())
+            }
+        })
     }
 
     async fn client<T>(&self, runtime: &Runtime, tls: T) -> Result<Client>
@@ -115,6 +133,12 @@ impl Link {
         client.batch_execute(SETTINGS).await.map_err(away)?;
         Ok(client)
     }
+}
+
+/// Whether the driver has turned away from a server that accepts no writes.
+fn refuses_writes(error: &tokio_postgres::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// The runtime that a thread drives its connection with.

@@ -8,19 +8,19 @@
 mod channel;
 mod connect;
 mod session;
-mod worker;
 
 use std::{sync::Arc, thread, time::Duration};
 
 use tokio::runtime::Runtime;
 
-use self::session::{Pipeline, Session};
+use self::session::PgSession;
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
     db::{
         Backend, Dialect,
         job::Queue,
         migrate::{self, Migration},
+        sessions::{Pipeline, Pool, Server, Worker},
         spawn,
         tx::Tx,
         value::vals,
@@ -50,18 +50,26 @@ const OLDEST_SERVER: i64 = 140_000;
 /// they do not wait for a lock behind others; one for the channel between nodes, where it is opened.
 pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<Backend> {
     let link = Link::new(url)?;
-    apply_migrations(&link)?;
+    let runtime = Arc::new(connect::runtime()?);
+    refuse_transaction_pooling(&link, &runtime)?;
+    apply_migrations(&link, &runtime)?;
+    let pool = Arc::<Pool>::default();
     let (queue, urgent) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
     let mut threads = Vec::with_capacity(1 + connections);
     for number in 0..=connections {
-        let worker = worker::Worker::new(
-            link.clone(),
+        let server = PgServer {
+            link: link.clone(),
+            runtime: Arc::new(connect::runtime()?),
+        };
+        let worker = Worker::new(
+            server,
+            Arc::clone(&pool),
             metrics.clone(),
             #[cfg(test)]
             Arc::clone(&faults),
-        )?;
+        );
         let queue = Arc::clone(if number == 0 { &urgent } else { &queue });
         threads.push(spawn(&format!("store-{number}"), move || {
             worker.run(&queue);
@@ -79,17 +87,56 @@ pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<B
     })
 }
 
-fn apply_migrations(link: &Link) -> Result<()> {
-    let runtime = connect::runtime()?;
-    let mut session = link.connect(&runtime)?;
+/// A server that each thread reaches over a connection of its own.
+struct PgServer {
+    link: Link,
+    runtime: Arc<Runtime>,
+}
+
+impl Server for PgServer {
+    type Session = PgSession;
+
+    fn connect(&mut self) -> Result<PgSession> {
+        self.link.connect(&self.runtime)
+    }
+
+    fn pause(&mut self, time: Duration) {
+        thread::sleep(time);
+    }
+}
+
+/// Refuses a pooler that hands a server connection to another client after each transaction. Prepared statements, session
+/// settings and `LISTEN` need a connection of their own: they would be lost, or be those of another client.
+fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
+    let (mut first, mut second) = (link.connect(runtime)?, link.connect(runtime)?);
+    let first = backend(&mut first)?;
+    second.control("BEGIN")?;
+    if backend(&mut second)? == first {
+        return Err(Error::Database(
+            "the database is reached through a pooler in transaction mode, which loses prepared statements and session \
+             settings: set the pool to session mode, or connect to the server itself"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Process id of the server's end of a session.
+fn backend(session: &mut PgSession) -> Result<i64> {
+    Pipeline::reader(session)
+        .query_one("SELECT CAST(pg_backend_pid() AS BIGINT)", vals![])?
+        .int(0)
+}
+
+fn apply_migrations(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
+    let mut session = link.connect(runtime)?;
     // A migration may take longer than a command, and may wait for another node's.
     session.control(
-        &runtime,
-        "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0",
+        "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
+         SET default_transaction_read_only = off",
     )?;
-    session.control(&runtime, MIGRATION_LOCK)?;
-    let mut reader = Pipeline::reader(&mut session, &runtime);
-    let version = reader
+    session.control(MIGRATION_LOCK)?;
+    let version = Pipeline::reader(&mut session)
         .query_one(
             "SELECT CAST(current_setting('server_version_num') AS BIGINT)",
             vals![],
@@ -100,36 +147,33 @@ fn apply_migrations(link: &Link) -> Result<()> {
             "PostgreSQL 14 or newer is needed; the server has version number {version}"
         )));
     }
-    session.control(&runtime, migrate::RECORD_TABLE)?;
-    let applied = Pipeline::reader(&mut session, &runtime).query_all(migrate::APPLIED, vals![])?;
+    session.control(migrate::RECORD_TABLE)?;
+    let applied = Pipeline::reader(&mut session).query_all(migrate::APPLIED, vals![])?;
     for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {
-        apply(migration, &mut session, &runtime)?;
+        apply(migration, &mut session)?;
     }
     // The lock and anything uncommitted go with the session.
     Ok(())
 }
 
-/// Applies one migration. It locks tables, and whoever comes to one of them waits behind it: where somebody holds one for long, as
-/// a dump does, it lets the others pass and tries again, for as long as that takes.
-fn apply(migration: &Migration, session: &mut Session, runtime: &Runtime) -> Result<()> {
+/// Applies one migration. It locks tables, and others wait behind it for their turn at these tables. While somebody holds
+/// one of them for long, as a dump does, it lets the others pass and tries again.
+fn apply(migration: &Migration, session: &mut PgSession) -> Result<()> {
     let text = Dialect::Postgres.translate(migration.text);
     let mut tries: u64 = 0;
     loop {
         tries += 1;
         let is_patient = tries.is_multiple_of(PATIENT);
-        session.control(
-            runtime,
-            if is_patient {
-                BEGIN_PATIENT
-            } else {
-                BEGIN_MIGRATION
-            },
-        )?;
-        if session.unless_locked(runtime, &text)? {
-            migration.record(&mut Pipeline::reader(session, runtime))?;
-            return session.control(runtime, "COMMIT");
+        session.control(if is_patient {
+            BEGIN_PATIENT
+        } else {
+            BEGIN_MIGRATION
+        })?;
+        if session.unless_locked(&text)? {
+            migration.record(&mut Pipeline::reader(session))?;
+            return session.control("COMMIT");
         }
-        session.control(runtime, "ROLLBACK")?;
+        session.control("ROLLBACK")?;
         if tries == 1 {
             let name = migration.name;
             tracing::warn!(

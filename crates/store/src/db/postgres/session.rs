@@ -1,6 +1,8 @@
 //! One connection: prepared statements by the address of their text, and batches sent as a whole.
 
-use std::{borrow::Cow, collections::HashMap, future::poll_fn, pin::Pin, task::Poll, time::Duration};
+use std::{
+    borrow::Cow, collections::HashMap, future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration,
+};
 
 use bytes::BytesMut;
 use futures_util::{
@@ -18,7 +20,8 @@ use super::connect::describe;
 use crate::{
     db::{
         Dialect,
-        tx::{Answer, Stmt, Tx},
+        sessions::{Failure, FailureKind, Sent, Session},
+        tx::{Answer, Stmt},
         value::{Row, Val},
     },
     types::{Error, Result},
@@ -30,61 +33,79 @@ const ROUND_TRIP: Duration = Duration::from_secs(8);
 type Driver<T> = std::result::Result<T, tokio_postgres::Error>;
 
 /// A connection with its prepared statements.
-pub(super) struct Session {
+pub(super) struct PgSession {
     client: Client,
-    /// By the address and length of the text.
-    statements: HashMap<(usize, usize), Statement>,
+    /// The runtime that drives the connection.
+    runtime: Arc<Runtime>,
+    prepared: Prepared,
 }
 
-impl Session {
-    pub(super) fn new(client: Client) -> Self {
+/// Prepared statements by the address and length of their text.
+#[derive(Default)]
+struct Prepared(HashMap<(usize, usize), Statement>);
+
+impl PgSession {
+    pub(super) fn new(client: Client, runtime: Arc<Runtime>) -> Self {
         Self {
             client,
-            statements: HashMap::new(),
+            runtime,
+            prepared: Prepared::default(),
         }
     }
 
-    /// Whether the connection still stands, as far as is known after looking at what the server sent meanwhile.
-    pub(super) fn is_open(&self, runtime: &Runtime) -> bool {
-        runtime.block_on(tokio::task::yield_now());
-        !self.client.is_closed()
-    }
-
-    /// Runs statements that take no parameters and return nothing of interest.
-    pub(super) fn control(&mut self, runtime: &Runtime, sql: &str) -> Result<()> {
-        runtime
+    /// Runs statements that take no parameters and whose rows are not needed.
+    pub(super) fn control(&mut self, sql: &str) -> Result<()> {
+        self.runtime
             .block_on(self.client.batch_execute(sql))
             .map_err(|error| failure(&error))
     }
 
     /// As [`control`](Self::control); false where it has waited too long for a lock.
-    pub(super) fn unless_locked(&mut self, runtime: &Runtime, sql: &str) -> Result<bool> {
-        match runtime.block_on(self.client.batch_execute(sql)) {
+    pub(super) fn unless_locked(&mut self, sql: &str) -> Result<bool> {
+        match self.runtime.block_on(self.client.batch_execute(sql)) {
             Ok(()) => Ok(true),
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Ok(false),
             Err(error) => Err(failure(&error)),
         }
     }
+}
 
-    /// As [`control`](Self::control), given up after a while.
-    pub(super) fn end(&mut self, runtime: &Runtime, sql: &str) -> std::result::Result<(), Trouble> {
-        runtime.block_on(async {
-            match tokio::time::timeout(ROUND_TRIP, self.client.batch_execute(sql)).await {
-                Ok(outcome) => outcome.map_err(|error| Trouble::from(&error)),
-                Err(_) => Err(Trouble::silent()),
-            }
+impl Session for PgSession {
+    fn is_open(&mut self) -> bool {
+        // Lets the connection see messages of the server that have arrived meanwhile.
+        self.runtime.block_on(tokio::task::yield_now());
+        !self.client.is_closed()
+    }
+
+    fn send(&mut self, begin: Option<&'static str>, statements: &[Stmt<'_>]) -> Sent {
+        let (client, prepared) = (&self.client, &mut self.prepared);
+        self.runtime.block_on(async {
+            let sent = prepared.send(client, begin, statements);
+            tokio::time::timeout(ROUND_TRIP, sent)
+                .await
+                .unwrap_or_else(|_elapsed| Err(Failure::silent()))
         })
     }
 
-    async fn prepare(&mut self, statements: &[Stmt<'_>]) -> Driver<()> {
+    fn end(&mut self, sql: &'static str) -> std::result::Result<(), Failure> {
+        self.runtime.block_on(async {
+            match tokio::time::timeout(ROUND_TRIP, self.client.batch_execute(sql)).await {
+                Ok(ended) => ended.map_err(|error| Failure::of(&error)),
+                Err(_elapsed) => Err(Failure::silent()),
+            }
+        })
+    }
+}
+
+impl Prepared {
+    async fn prepare(&mut self, client: &Client, statements: &[Stmt<'_>]) -> Driver<()> {
         let mut missing: Vec<&'static str> = statements
             .iter()
             .map(|statement| statement.sql)
-            .filter(|sql| !self.statements.contains_key(&address(sql)))
+            .filter(|sql| !self.0.contains_key(&address(sql)))
             .collect();
         missing.sort_by_key(|sql| address(sql));
         missing.dedup_by_key(|sql| address(sql));
-        let client = &self.client;
         let prepared = join_all(missing.iter().map(|sql| async move {
             let text = Dialect::Postgres.translate(sql);
             client
@@ -95,15 +116,16 @@ impl Session {
         .await;
         for statement in prepared {
             let (address, statement) = statement?;
-            self.statements.insert(address, statement);
+            self.0.insert(address, statement);
         }
         Ok(())
     }
 
     /// Sends `statements`, after `begin` where there is one, and takes the answers: one round trip where all are prepared.
-    async fn send(&mut self, begin: Option<&str>, statements: &[Stmt<'_>]) -> Driver<Vec<Driver<Answer>>> {
-        self.prepare(statements).await?;
-        let client = &self.client;
+    async fn send(&mut self, client: &Client, begin: Option<&'static str>, statements: &[Stmt<'_>]) -> Sent {
+        self.prepare(client, statements)
+            .await
+            .map_err(|error| Failure::of(&error))?;
         let mut opening = Box::pin(maybe_done(async {
             match begin {
                 Some(begin) => client.batch_execute(begin).await,
@@ -114,7 +136,7 @@ impl Session {
         sent(opening.as_mut()).await;
         let mut waiting = Vec::with_capacity(statements.len());
         for statement in statements {
-            let Some(prepared) = self.statements.get(&address(statement.sql)) else {
+            let Some(prepared) = self.0.get(&address(statement.sql)) else {
                 continue;
             };
             let mut answer = Box::pin(maybe_done(one(client, prepared, statement)));
@@ -122,11 +144,14 @@ impl Session {
             waiting.push(answer);
         }
         opening.as_mut().await;
-        opening.as_mut().take_output().unwrap_or(Ok(()))?;
+        if let Some(Err(error)) = opening.as_mut().take_output() {
+            return Err(Failure::of_begin(&error));
+        }
         let mut answers = Vec::with_capacity(waiting.len());
         for mut answer in waiting {
             answer.as_mut().await;
-            answers.extend(answer.as_mut().take_output());
+            let answer = answer.as_mut().take_output();
+            answers.extend(answer.map(|answer| answer.map_err(|error| Failure::of(&error))));
         }
         Ok(answers)
     }
@@ -216,134 +241,60 @@ impl ToSql for Param<'_> {
     to_sql_checked!();
 }
 
-/// Statements of one job on a session: BEGIN goes out with the first of them.
-pub(super) struct Pipeline<'a> {
-    session: &'a mut Session,
-    runtime: &'a Runtime,
-    /// What the next batch has to begin the transaction with.
-    begin: Option<&'static str>,
-    /// Whether a transaction may be open on the server.
-    pub(super) open: bool,
-    /// Whether the transaction takes locks that others wait for.
-    pub(super) contends: bool,
-    /// What went wrong below the statements.
-    pub(super) trouble: Option<Trouble>,
-}
-
-impl<'a> Pipeline<'a> {
-    /// Statements in a transaction.
-    pub(super) fn writer(session: &'a mut Session, runtime: &'a Runtime) -> Self {
-        Self {
-            begin: Some("BEGIN"),
-            ..Self::reader(session, runtime)
-        }
-    }
-
-    /// Statements of several jobs in a transaction. It waits for a lock as long as for another's commit, and then fails.
-    pub(super) fn group(session: &'a mut Session, runtime: &'a Runtime) -> Self {
-        Self {
-            begin: Some("BEGIN; SET LOCAL lock_timeout = '50ms'"),
-            ..Self::reader(session, runtime)
-        }
-    }
-
-    /// Statements each by itself.
-    pub(super) fn reader(session: &'a mut Session, runtime: &'a Runtime) -> Self {
-        Self {
-            session,
-            runtime,
-            begin: None,
-            open: false,
-            contends: false,
-            trouble: None,
-        }
-    }
-
-    fn failed(&mut self, trouble: Trouble) -> Error {
-        let error = trouble.error.clone();
-        self.trouble = Some(trouble);
-        error
-    }
-}
-
-impl Tx for Pipeline<'_> {
-    fn contend(&mut self) {
-        self.contends = true;
-    }
-
-    fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
-        if let Some(trouble) = &self.trouble {
-            return Err(trouble.error.clone());
-        }
-        let begin = self.begin.take();
-        self.open |= begin.is_some();
-        let sent = self
-            .runtime
-            .block_on(async { tokio::time::timeout(ROUND_TRIP, self.session.send(begin, statements)).await });
-        let answers = match sent {
-            Ok(Ok(answers)) => answers,
-            Ok(Err(error)) => return Err(self.failed(Trouble::from(&error))),
-            Err(_) => return Err(self.failed(Trouble::silent())),
-        };
-        let mut checked = Vec::with_capacity(answers.len());
-        for (statement, answer) in statements.iter().zip(answers) {
-            let answer = answer.map_err(|error| self.failed(Trouble::from(&error)))?;
-            statement.check(&answer)?;
-            checked.push(answer);
-        }
-        Ok(checked)
-    }
-}
-
-/// A failure of the database, with what it means for another try.
-#[derive(Clone, Debug)]
-pub(super) struct Trouble {
-    pub(super) error: Error,
-    pub(super) kind: TroubleKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TroubleKind {
-    /// Another try may pass: a deadlock, a serialization failure.
-    Again,
-    /// The connection is gone.
-    Lost,
-    /// The statement is refused.
-    Refused,
-}
-
-impl Trouble {
-    /// Whether another try may help.
-    pub(super) fn may_pass(&self) -> bool {
-        self.kind != TroubleKind::Refused
-    }
-
-    fn silent() -> Self {
-        Self {
-            error: Error::Unavailable("the database does not answer".to_owned()),
-            kind: TroubleKind::Lost,
-        }
-    }
-}
-
-impl From<&tokio_postgres::Error> for Trouble {
-    fn from(error: &tokio_postgres::Error) -> Self {
-        let kind = match error.code() {
-            Some(code)
-                if *code == SqlState::T_R_SERIALIZATION_FAILURE
-                    || *code == SqlState::T_R_DEADLOCK_DETECTED =>
-            {
-                TroubleKind::Again
-            }
-            Some(code) if is_server_away(code) => TroubleKind::Lost,
-            None if error.is_closed() || is_io(error) => TroubleKind::Lost,
-            Some(_) | None => TroubleKind::Refused,
-        };
+impl Failure {
+    fn of(error: &tokio_postgres::Error) -> Self {
         Self {
             error: failure(error),
-            kind,
+            kind: kind(error),
         }
     }
+
+    /// A failure of the statement that begins a transaction. The session is read-only without it, so nothing took place.
+    fn of_begin(error: &tokio_postgres::Error) -> Self {
+        let failure = Self::of(error);
+        if failure.kind != FailureKind::Refused {
+            return failure;
+        }
+        // A standby says that it cannot begin a transaction that writes.
+        if error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) {
+            return Self {
+                error: read_only(),
+                kind: FailureKind::ReadOnly,
+            };
+        }
+        Self {
+            kind: FailureKind::Retry,
+            ..failure
+        }
+    }
+}
+
+fn kind(error: &tokio_postgres::Error) -> FailureKind {
+    match error.code() {
+        Some(code)
+            if *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED =>
+        {
+            FailureKind::Retry
+        }
+        Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => FailureKind::ReadOnly,
+        Some(code)
+            if [
+                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                SqlState::INVALID_SQL_STATEMENT_NAME,
+            ]
+            .contains(code) =>
+        {
+            FailureKind::Unusable
+        }
+        Some(code) if is_server_away(code) => FailureKind::Disconnected,
+        None if error.is_closed() || is_io(error) => FailureKind::Disconnected,
+        Some(_) | None => FailureKind::Refused,
+    }
+}
+
+/// The answer where the server that is reached accepts no writes.
+pub(super) fn read_only() -> Error {
+    Error::Unavailable("the database accepts no writes: the server that was reached is read-only".to_owned())
 }
 
 /// The server ends the session, or does not take a new one for now.

@@ -1,0 +1,85 @@
+//! The statements of one transaction on a session.
+
+use super::{Failure, Session};
+use crate::{
+    db::tx::{Answer, Stmt, Tx},
+    types::{Error, Result},
+};
+
+/// Begins a transaction that writes. A session is read-only outside of such a transaction: statements travel behind
+/// their `BEGIN` without waiting for its answer, and where it fails the server refuses their writes.
+const BEGIN: &str = "BEGIN READ WRITE";
+
+/// Begins a transaction of several commands. It waits for a lock as long as for another's commit, and then fails.
+const BEGIN_GROUP: &str = "BEGIN READ WRITE; SET LOCAL lock_timeout = '50ms'";
+
+/// Statements of one or several jobs on a session. `BEGIN` is sent with the first of them.
+pub(crate) struct Pipeline<'a, S> {
+    session: &'a mut S,
+    /// Sent before the next batch.
+    begin: Option<&'static str>,
+    /// Whether a transaction may be open on the server.
+    pub(super) open: bool,
+    /// Whether the transaction takes locks that others wait for.
+    pub(super) contends: bool,
+    /// The first failure of the database, as opposed to a refusal by the command itself.
+    pub(super) failure: Option<Failure>,
+}
+
+impl<'a, S: Session> Pipeline<'a, S> {
+    /// Statements in a transaction.
+    pub(crate) fn writer(session: &'a mut S) -> Self {
+        Self::begun_by(Some(BEGIN), session)
+    }
+
+    /// Statements of several jobs in a transaction.
+    pub(crate) fn group(session: &'a mut S) -> Self {
+        Self::begun_by(Some(BEGIN_GROUP), session)
+    }
+
+    /// Statements each by itself, outside of a transaction.
+    pub(crate) fn reader(session: &'a mut S) -> Self {
+        Self::begun_by(None, session)
+    }
+
+    fn begun_by(begin: Option<&'static str>, session: &'a mut S) -> Self {
+        Self {
+            session,
+            begin,
+            open: false,
+            contends: false,
+            failure: None,
+        }
+    }
+
+    fn failed(&mut self, failure: Failure) -> Error {
+        let error = failure.error.clone();
+        self.failure = Some(failure);
+        error
+    }
+}
+
+impl<S: Session> Tx for Pipeline<'_, S> {
+    fn contend(&mut self) {
+        self.contends = true;
+    }
+
+    fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.error.clone());
+        }
+        let begin = self.begin.take();
+        self.open |= begin.is_some();
+        let answers = match self.session.send(begin, statements) {
+            Ok(answers) => answers,
+            Err(failure) => return Err(self.failed(failure)),
+        };
+        let mut checked = Vec::with_capacity(answers.len());
+        for (statement, answer) in statements.iter().zip(answers) {
+            let answer = answer.map_err(|failure| self.failed(failure))?;
+            statement.check(&answer)?;
+            checked.push(answer);
+        }
+        Ok(checked)
+    }
+}

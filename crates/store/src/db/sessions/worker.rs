@@ -1,0 +1,264 @@
+//! A thread with its session: takes jobs, runs them, commits, answers; connects again after it has lost its session.
+//!
+//! Under load it takes several jobs that write rows of their own alone, and runs them in one transaction. A job that is
+//! refused is answered. A job that the database fails is run by itself later, and the others are run again. No answer is
+//! sent before the commit. A transaction of several jobs does not wait long for a lock: its rows are in no order, so it
+//! may be in a circle with a command that locks many, and others are not to wait for the rows that it has locked.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    slice,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use super::{Failure, FailureKind, Pipeline, Pool, Server, Session};
+use crate::{
+    db::job::{Access, Job, Next, Queue},
+    metrics::Metrics,
+    types::{Error, Result},
+};
+
+/// Attempts at a job that meets deadlocks or loses its session before the commit.
+const TRIES: u32 = 5;
+
+/// Jobs of one commit.
+const GROUP: usize = 16;
+
+/// Limit of the bytes that a group writes, so that a small job does not wait for many large ones.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// Outcome of jobs that were run together.
+enum Ran {
+    Done,
+    /// Rolled back, because the last job refused with this error.
+    Refused(Error),
+    /// Rolled back, because the database failed the last job.
+    Failed(Failure),
+    /// No session could be opened.
+    Away(Error),
+    /// The answer to COMMIT was lost: whether it took place is unknown.
+    InDoubt(Error),
+}
+
+/// An open session, counted in its pool.
+struct Open<S> {
+    session: S,
+    generation: u64,
+    pool: Arc<Pool>,
+}
+
+impl<S> Drop for Open<S> {
+    fn drop(&mut self) {
+        self.pool.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// State of a thread that owns a session.
+pub(crate) struct Worker<S: Server> {
+    server: S,
+    session: Option<Open<S::Session>>,
+    pool: Arc<Pool>,
+    metrics: Metrics,
+    #[cfg(test)]
+    faults: Arc<crate::db::fault::Faults>,
+}
+
+impl<S: Server> Worker<S> {
+    pub(crate) fn new(
+        server: S,
+        pool: Arc<Pool>,
+        metrics: Metrics,
+        #[cfg(test)] faults: Arc<crate::db::fault::Faults>,
+    ) -> Self {
+        Self {
+            server,
+            session: None,
+            pool,
+            metrics,
+            #[cfg(test)]
+            faults,
+        }
+    }
+
+    /// Runs jobs until the queue is closed.
+    pub(crate) fn run(mut self, queue: &Queue) {
+        while let Next::Jobs(jobs) = queue.take_share(GROUP, GROUP_BYTES) {
+            self.serve(jobs, queue);
+        }
+    }
+
+    /// Runs and answers jobs that were taken from `queue`. Where the server cannot be reached at all, the jobs that
+    /// wait in the queue are answered as well: each would wait in vain for a connection of its own.
+    pub(crate) fn serve(&mut self, mut jobs: Vec<Box<dyn Job>>, queue: &Queue) {
+        let metrics = self.metrics.clone();
+        let _busy = metrics.took(&jobs);
+        let mut failed = Vec::new();
+        while !jobs.is_empty() {
+            self.some(&mut jobs, &mut failed, queue);
+        }
+        // After all others, as it may wait for a lock.
+        for mut job in failed {
+            let outcome = self.one(&mut job, queue);
+            job.answer(outcome);
+        }
+    }
+
+    /// Runs the first of the jobs, or several in one transaction. Removes the jobs that are answered, or one that is to be
+    /// tried again by itself; the others go on without it.
+    fn some(&mut self, jobs: &mut Vec<Box<dyn Job>>, failed: &mut Vec<Box<dyn Job>>, queue: &Queue) {
+        // The first of several has not had the patience of a lone command either.
+        let was_group = jobs.len() > 1;
+        let (count, ran) = self.once(jobs);
+        let outcome = match ran {
+            Ran::Done => Ok(()),
+            Ran::InDoubt(error) => Err(error),
+            Ran::Away(error) => {
+                self.refuse_waiting(queue, &error);
+                Err(error)
+            }
+            Ran::Failed(failure) if was_group || failure.may_pass() => {
+                failed.push(jobs.remove(count - 1));
+                return;
+            }
+            Ran::Refused(error) | Ran::Failed(Failure { error, .. }) => {
+                jobs.remove(count - 1).answer(Err(error));
+                return;
+            }
+        };
+        for job in jobs.drain(..count) {
+            job.answer(outcome.clone());
+        }
+    }
+
+    /// Runs a job again by itself, until it is done or another try cannot help.
+    fn one(&mut self, job: &mut Box<dyn Job>, queue: &Queue) -> Result<()> {
+        let mut tries = 1;
+        loop {
+            tries += 1;
+            self.metrics.retried();
+            self.server.pause(pause(tries));
+            match self.once(slice::from_mut(job)).1 {
+                Ran::Done => return Ok(()),
+                Ran::Failed(failure) if tries < TRIES && failure.may_pass() => {}
+                Ran::Away(error) => {
+                    self.refuse_waiting(queue, &error);
+                    return Err(error);
+                }
+                Ran::Refused(error) | Ran::InDoubt(error) | Ran::Failed(Failure { error, .. }) => {
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Answers every job that waits, where no thread has a session that could run it.
+    fn refuse_waiting(&self, queue: &Queue, error: &Error) {
+        if self.pool.open.load(Ordering::SeqCst) == 0 {
+            queue.refuse_waiting(error);
+        }
+    }
+
+    /// Runs jobs once in one transaction, up to one that fails or contends. Returns how many were run, and their outcome.
+    fn once(&mut self, jobs: &mut [Box<dyn Job>]) -> (usize, Ran) {
+        let mut open = match self.open() {
+            Ok(open) => open,
+            Err(error) => return (jobs.len(), Ran::Away(error)),
+        };
+        let mut pipeline = match jobs.first().map(|job| job.access()) {
+            Some(Access::Write | Access::Own) if jobs.len() > 1 => Pipeline::group(&mut open.session),
+            Some(Access::Write | Access::Own) => Pipeline::writer(&mut open.session),
+            Some(Access::Read) | None => Pipeline::reader(&mut open.session),
+        };
+        let (mut count, mut outcome) = (0, Ok(()));
+        for job in jobs {
+            count += 1;
+            outcome = job.run(&mut pipeline);
+            if outcome.is_err() || pipeline.failure.is_some() || pipeline.contends {
+                break;
+            }
+        }
+        let (is_begun, failure) = (pipeline.open, pipeline.failure.take());
+        let ran = match (failure, outcome) {
+            // A command that goes on after a failed statement has failed all the same.
+            (Some(failure), _) => {
+                self.give_up(open, is_begun, &failure);
+                Ran::Failed(failure)
+            }
+            (None, Ok(())) if is_begun => self.commit(open, count),
+            (None, Ok(())) => {
+                self.session = Some(open);
+                Ran::Done
+            }
+            (None, Err(error)) => {
+                self.roll_back(open, is_begun);
+                Ran::Refused(error)
+            }
+        };
+        (count, ran)
+    }
+
+    /// The session at hand, or a new one.
+    fn open(&mut self) -> Result<Open<S::Session>> {
+        let generation = self.pool.generation();
+        if let Some(mut open) = self.session.take()
+            && open.generation == generation
+            && open.session.is_open()
+        {
+            return Ok(open);
+        }
+        let session = self.server.connect()?;
+        self.pool.open.fetch_add(1, Ordering::SeqCst);
+        Ok(Open {
+            session,
+            generation,
+            pool: Arc::clone(&self.pool),
+        })
+    }
+
+    /// Keeps the session after a failure where it can be used again. The server rolls back what the others began.
+    fn give_up(&mut self, open: Open<S::Session>, is_begun: bool, failure: &Failure) {
+        if failure.kind == FailureKind::ReadOnly {
+            self.pool.retire(open.generation);
+        }
+        if failure.keeps_session() {
+            self.roll_back(open, is_begun);
+        }
+    }
+
+    fn roll_back(&mut self, mut open: Open<S::Session>, is_begun: bool) {
+        if !is_begun || open.session.end("ROLLBACK").is_ok() {
+            self.session = Some(open);
+        }
+    }
+
+    fn commit(&mut self, mut open: Open<S::Session>, jobs: usize) -> Ran {
+        #[cfg(test)]
+        if let Err(error) = self.faults.at_commit() {
+            self.roll_back(open, true);
+            return Ran::InDoubt(error);
+        }
+        let began = Instant::now();
+        match open.session.end("COMMIT") {
+            Ok(()) => {
+                self.metrics.committed(jobs, began.elapsed());
+                self.session = Some(open);
+                Ran::Done
+            }
+            Err(failure) if failure.kind == FailureKind::Disconnected => Ran::InDoubt(Error::Unavailable(
+                "the connection was lost during the commit".to_owned(),
+            )),
+            Err(failure) => {
+                // The transaction is over: there is nothing to roll back.
+                self.give_up(open, false, &failure);
+                Ran::Failed(failure)
+            }
+        }
+    }
+}
+
+/// Pause before try number `tries`: longer each time, and different on two threads.
+fn pause(tries: u32) -> Duration {
+    let jitter = RandomState::new().hash_one(tries) % 10;
+    Duration::from_millis(u64::from(tries) * 5 + jitter)
+}
