@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Everything that is stored, as text.
-pub(super) async fn everything(fixture: &Fixture) -> Vec<String> {
+async fn everything(fixture: &Fixture) -> Vec<String> {
     const TABLES: &[&str] = &[
         "SELECT id, name, usage_until FROM organization ORDER BY id",
         "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until FROM api_key ORDER BY id",

@@ -12,19 +12,16 @@ use std::{
 use futures_util::{StreamExt, future::join_all, stream};
 use sortie_testkit::{CommitFault, CommitProxy, Which, postgres::TestDatabase};
 
-use super::{
-    atomicity::{SCENARIOS, everything},
-    fixture::Fixture,
-};
-use crate::{Error, Result};
+use super::{atomicity::SCENARIOS, fixture::Fixture};
+use crate::{Error, Result, Store};
 
-/// A test of commands that proves each of them on the fixture.
+/// A test that proves commands on the fixture.
 pub(super) type Scenario = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// Delay of a late answer: longer than any client waits for its next try, shorter than the store waits for the server.
 const LATE: Duration = Duration::from_secs(3);
-/// Number of databases over which the late commits of a scenario are spread, so that they wait side by side.
-const PARTS: usize = 3;
+/// Late commands of one database, about: the others of the scenario are late on another one, so that they wait side by side.
+const LATE_ONES: usize = 4;
 /// Scenarios at once where nothing waits.
 const AT_ONCE: usize = 4;
 
@@ -33,8 +30,13 @@ const AT_ONCE: usize = 4;
 pub(super) enum Fault {
     /// Each commit of each command is lost, before and after it took place.
     Lost,
-    /// Every commit of every n-th command is late, by its remainder.
-    Late(usize),
+    /// Every commit of every n-th command is late.
+    Late {
+        /// The number of the first one.
+        first: usize,
+        /// Distance to the next one.
+        every: usize,
+    },
 }
 
 /// Effect of another try of a command that was done.
@@ -54,15 +56,19 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    pub(super) async fn start(database: &TestDatabase, fault: Fault) -> anyhow::Result<(Self, String)> {
+    /// A fixture whose store reaches its database through a proxy with these faults.
+    async fn start(fault: Fault) -> anyhow::Result<Fixture> {
+        let database = TestDatabase::postgres().await?;
         let proxy = CommitProxy::start(database.server()?).await?;
-        let url = database.url_at(proxy.address())?;
+        // One connection for commands: there are many of these at once.
+        let store = Store::open_with(&database.url_at(proxy.address())?, 1).await?;
+        database.execute(PREPARE).await?;
         let behind = Self {
             proxy,
             fault,
             proven: AtomicUsize::new(0),
         };
-        Ok((behind, url))
+        Ok(Fixture::with(store, database, Some(behind)))
     }
 
     /// Proves a command under the faults of this fixture, then runs it undisturbed: its value is that of the last run. Every run is
@@ -74,8 +80,8 @@ impl Behind {
         command: impl AsyncFn() -> Result<T>,
     ) -> T {
         let nth = self.proven.fetch_add(1, Ordering::SeqCst);
-        if let Fault::Late(part) = self.fault
-            && nth % PARTS != part
+        if let Fault::Late { first, every } = self.fault
+            && nth % every != first
         {
             return command().await.expect("nothing is late");
         }
@@ -95,7 +101,7 @@ impl Behind {
                 }
                 command().await.expect("nothing is lost")
             }
-            Fault::Late(_) => {
+            Fault::Late { .. } => {
                 self.proxy.delay_commits(LATE);
                 let begun = Instant::now();
                 let value = command().await.expect("late, and done");
@@ -193,72 +199,83 @@ const RESTORE: &str = "SET session_replication_role = replica; DO $$ DECLARE t t
 
 impl Start {
     async fn of(fixture: &Fixture) -> Self {
-        fixture.execute(KEEP).await;
+        fixture.database.execute(KEEP).await.unwrap();
         Self {
             rows: state(fixture).await,
-            number: fixture.next_number(),
+            number: fixture.counter.load(Ordering::SeqCst),
         }
     }
 
     /// From here on the fixture makes the same arguments again.
     fn same_arguments(&self, fixture: &Fixture) {
-        fixture.number_from(self.number);
+        fixture.counter.store(self.number, Ordering::SeqCst);
     }
 
     /// The same rows and the same arguments again.
     async fn again(&self, fixture: &Fixture) {
-        fixture.execute(RESTORE).await;
+        fixture.database.execute(RESTORE).await.unwrap();
         self.same_arguments(fixture);
     }
 }
 
-/// The fixture's times are before this one, in micros; those of the server's clock behind it.
-const SERVER_TIMES: i64 = 1_750_000_000_000_000;
+/// Every row of every table but the one that counts how often its lock was taken.
+const ROWS: &str = "SELECT tablename AS name, CAST(query_to_xml(format('SELECT * FROM %I', tablename), true, true, '') AS TEXT) AS rows \
+    FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'dispatch'";
 
-/// Everything that is stored but for the row that counts how often its lock was taken, and for times of the server's clock.
+/// The fixture's times are before this one, in micros; those of the server's clock behind it.
+const SERVER_TIMES: u64 = 1_750_000_000_000_000;
+
+/// Everything that is stored, but for times of the server's clock.
 async fn state(fixture: &Fixture) -> Vec<String> {
-    let mut rows = everything(fixture).await;
-    rows.retain(|row| !row.starts_with("SELECT turn, last_org FROM dispatch"));
-    rows.iter().map(|row| without_server_times(row)).collect()
+    let mut rows = Vec::new();
+    for table in fixture.database.rows(ROWS).await.unwrap() {
+        let (name, text) = (&table["name"], table["rows"].as_str().unwrap_or_default());
+        let of_table = text.split("</row>").map(str::trim).filter(|row| !row.is_empty());
+        rows.extend(of_table.map(|row| format!("{name} {}", without_server_times(row))));
+    }
+    rows.sort();
+    rows
 }
 
 fn without_server_times(row: &str) -> String {
-    let mut parts = row.split("Int(");
-    let mut shown = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (number, rest) = part.split_once(')').unwrap_or((part, ""));
-        let is_server_time = number
+    let shown = row.split_inclusive(|c: char| !c.is_ascii_digit()).map(|part| {
+        let digits = part.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let is_server_time = digits
             .parse()
-            .is_ok_and(|number: i64| (SERVER_TIMES..i64::MAX).contains(&number));
-        shown.push_str(if is_server_time { "now" } else { number });
-        shown.push_str(rest);
-    }
-    shown
+            .is_ok_and(|number: u64| (SERVER_TIMES..1 << 60).contains(&number));
+        let rest = &part[digits.len()..];
+        if is_server_time {
+            format!("now{rest}")
+        } else {
+            part.to_owned()
+        }
+    });
+    shown.collect()
 }
 
 async fn run(fault: Fault, scenario: Scenario) {
-    let fixture = Fixture::behind(fault).await;
-    fixture.execute(PREPARE).await;
+    let fixture = Behind::start(fault).await.unwrap();
     scenario(&fixture).await;
     fixture.check().await;
 }
 
 #[tokio::test]
 async fn a_commit_that_is_lost_before_or_after_it_took_place_is_unavailable_and_done_once() {
-    let runs = SCENARIOS.iter().map(|scenario| run(Fault::Lost, *scenario));
+    let runs = SCENARIOS.iter().map(|(_, scenario)| run(Fault::Lost, *scenario));
     let () = stream::iter(runs).buffer_unordered(AT_ONCE).collect().await;
 }
 
 #[tokio::test]
 async fn a_commit_that_is_late_by_three_seconds_is_answered_and_done_once() {
-    let runs = SCENARIOS
-        .iter()
-        .flat_map(|scenario| (0..PARTS).map(|part| run(Fault::Late(part), *scenario)));
+    let runs = SCENARIOS.iter().flat_map(|(text, scenario)| {
+        let every = text.matches("proves").count().div_ceil(LATE_ONES).max(1);
+        (0..every).map(move |first| run(Fault::Late { first, every }, *scenario))
+    });
     join_all(runs).await;
 }
 
-/// Public functions of the store that neither only read nor are a command that writes.
-const NO_COMMANDS: [&str; 4] = ["open", "open_with", "ping", "say"];
+/// Public functions of the store that are no commands, or read in the queue of writes.
+const NO_COMMANDS: [&str; 5] = ["clock", "open", "open_with", "ping", "say"];
 
 #[test]
 fn every_command_that_writes_is_proven() {

@@ -11,7 +11,7 @@ use sortie_api::{
 use sortie_testkit::postgres::TestDatabase;
 use tokio::sync::OnceCell;
 
-use super::commits::{Behind, Fault};
+use super::commits::Behind;
 use crate::{
     Actor, Append, Audit, Claim, Counted, Created, Definition, EventRow, Fence, Finish, Heartbeat, Journal,
     NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, SeenLease, Store, Sweep, Swept,
@@ -27,8 +27,8 @@ const LEASE: Duration = Duration::from_hours(24 * 365);
 
 pub(super) struct Fixture {
     pub(super) store: Store,
-    database: TestDatabase,
-    counter: AtomicI64,
+    pub(super) database: TestDatabase,
+    pub(super) counter: AtomicI64,
     /// What stands before the database, where something does.
     pub(super) behind: Option<Behind>,
     /// The node of [`Self::sweep`].
@@ -50,42 +50,19 @@ impl Fixture {
     }
 
     async fn on(database: TestDatabase) -> Self {
+        let store = Store::open(database.url()).await.expect("the store opens");
+        Self::with(store, database, None)
+    }
+
+    /// A store on this database, with what stands between them.
+    pub(super) fn with(store: Store, database: TestDatabase, behind: Option<Behind>) -> Self {
         Self {
-            store: Store::open(database.url()).await.expect("the store opens"),
+            store,
             database,
             counter: AtomicI64::new(1),
-            behind: None,
+            behind,
             sweeper: OnceCell::new(),
         }
-    }
-
-    /// A store that reaches its database on PostgreSQL through a proxy with these faults.
-    pub(super) async fn behind(fault: Fault) -> Self {
-        let database = TestDatabase::postgres().await.expect("a database");
-        let (behind, url) = Behind::start(&database, fault).await.expect("a proxy");
-        Self {
-            // One connection for commands: there are many of these at once.
-            store: Store::open_with(&url, 1).await.expect("the store opens"),
-            database,
-            counter: AtomicI64::new(1),
-            behind: Some(behind),
-            sweeper: OnceCell::new(),
-        }
-    }
-
-    /// Runs statements on the database beside the store.
-    pub(super) async fn execute(&self, sql: &str) {
-        self.database.execute(sql).await.expect("the statements run");
-    }
-
-    /// The number that is given next.
-    pub(super) fn next_number(&self) -> i64 {
-        self.counter.load(Ordering::SeqCst)
-    }
-
-    /// Gives the numbers from here on, also those that were given before.
-    pub(super) fn number_from(&self, number: i64) {
-        self.counter.store(number, Ordering::SeqCst);
     }
 
     /// Which of the two it is.

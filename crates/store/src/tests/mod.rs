@@ -67,9 +67,9 @@ macro_rules! commands {
             $(async fn $name($fixture: &Fixture) $body)+
         }
 
-        /// The tests here.
-        pub(super) const SCENARIOS: &[crate::tests::commits::Scenario] =
-            &[$(|fixture| Box::pin($name(fixture))),+];
+        /// The tests here, with their texts.
+        pub(super) const SCENARIOS: &[(&str, crate::tests::commits::Scenario)] =
+            &[$((stringify!($body), |fixture| Box::pin($name(fixture)))),+];
     };
 }
 use commands;
