@@ -45,7 +45,7 @@ pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use reseal::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry};
-pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};
+pub use runs::{ContentHolder, Counted, PlainError, Position, UnretainedFinish};
 pub use schedules::{
     Due, FireRow, Fires, NextInstant, ReplacedRun, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,
     SealedCallback,

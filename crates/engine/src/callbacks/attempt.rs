@@ -175,7 +175,7 @@ impl Sender {
         };
         let after = self.write_down(delivery, answer, (at, began), lease_ends).await?;
         if after == AfterAttempt::Delivered {
-            self.records.delivered(delivery.run).await?;
+            self.records.unretained.delivered(delivery.run);
         }
         Ok(match after {
             AfterAttempt::Delivered => Health::Good,

@@ -21,7 +21,7 @@ use super::{
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
     spent::Spent,
     web::{self, RunWeb},
-    writes::until_stored,
+    writes::{until_settled, until_stored},
 };
 use crate::{
     Clock, Options,
@@ -358,9 +358,7 @@ impl Attempt<'_> {
         let Fence { run, attempt, .. } = self.claim.fence;
         let rest = self.recorder.rest();
         let cost = rest.spent.until(Instant::now(), &self.budget());
-        self.log
-            .store()
-            .settle_run(run, attempt, cost, rest.new.usage)
+        until_settled(|| self.log.store().settle_run(run, attempt, cost, rest.new.usage))
             .await
             .inspect(|()| {
                 traces::ended(RunStatus::Cancelled);
@@ -406,7 +404,7 @@ impl Attempt<'_> {
         };
         traces::ended(finish.status);
         let rows = numbered(&fence, &finish.events);
-        let finished = until_stored(self.log.store(), fence, rows.len(), || {
+        let finished = until_stored(self.log.store(), fence, (rows.len(), finish.status), || {
             self.log.finish(fence, finish.clone(), self.claim.timeout_seconds)
         })
         .await;
@@ -425,8 +423,11 @@ impl Attempt<'_> {
                     self.worker.schedules.ring();
                 }
             }
-            // Stored, and the answer lost: readers find it in the store.
-            Ok(None) => self.worker.hub.ended(fence.run),
+            // The answer to the commit was lost: readers find the end in the store, and the timer whether it concerns a schedule.
+            Ok(None) => {
+                self.worker.hub.ended(fence.run);
+                self.worker.schedules.ring();
+            }
             Err(error) => return Err(error),
         }
         if let Some(host) = &self.claim.callback_host {

@@ -95,7 +95,8 @@ const TO_END: &str = lost_runs!(
 /// Those that go on.
 const TO_TAKE: &str = lost_runs!("r.zero_data_retention = 0 AND r.status <> $2 AND r.resumes < $3");
 
-/// Those whose content is gone with such a node, be they at an end or not. Found in the same way.
+/// Runs without retention that a lost node leaves and that hold no answer: they are under way, they wait, or they have ended
+/// without one. A held answer stays with the node, whose process may be alive, until the time of the answer is over.
 const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
    SELECT (SELECT u.node_id FROM unretained u WHERE u.node_id >= 0 ORDER BY u.node_id, u.run_id LIMIT 1) \
    UNION ALL \
@@ -103,7 +104,9 @@ const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
      ORDER BY u.node_id, u.run_id LIMIT 1) FROM holder h WHERE h.node_id IS NOT NULL) \
  SELECT u.run_id FROM unretained u \
  WHERE u.node_id {IN}SELECT h.node_id FROM holder h WHERE h.node_id IS NOT NULL \
-   AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} LIMIT $1";
+   AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} \
+   AND (SELECT r.id FROM run r WHERE r.id = u.run_id \
+     AND (r.output_expires_at IS NULL OR r.output_expires_at <= $2)) IS NOT NULL LIMIT $1";
 
 /// How runs end here.
 #[derive(Clone)]
@@ -262,7 +265,7 @@ fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
         ]
     };
     let find = |sql, limit| Stmt::new(sql, vals![limit, RunStatus::Cancelled, MAX_TAKEOVERS]);
-    let gone = || Stmt::new(GONE, vals![sweep.limit]);
+    let gone = || Stmt::new(GONE, vals![sweep.limit, sweep.at]);
     let [locked, to_end, to_take, content] = batch(
         tx,
         &[
@@ -271,7 +274,8 @@ fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
             Stmt::new(
                 concat!(
                     "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 AND EXISTS \
-                     (SELECT 1 FROM node WHERE ended_at IS NOT NULL OR (",
+                     (SELECT 1 FROM node WHERE (ended_at IS NOT NULL \
+                       AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL) OR (",
                     overdue!(),
                     "))"
                 ),
@@ -297,8 +301,10 @@ fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
                 declared(),
             ),
             Stmt::new(
+                // By its name, the next process of the node gives up what only its predecessor had.
                 "DELETE FROM node WHERE ended_at IS NOT NULL \
-                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL",
+                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL \
+                 AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL",
                 vals![],
             ),
             find(TO_END, sweep.limit),
@@ -332,7 +338,7 @@ fn retake(tx: &mut dyn Tx, node: NodeId, ids: &str, ending: &Ending) -> Result<S
     Ok(Swept { ended, taken })
 }
 
-/// Gives up the runs `ids`, whose content is gone: those under way or waiting end, an answer that was held is so no more.
+/// Gives up the runs `ids`, whose content is gone: those under way or waiting end, and no answer counts as held.
 pub(super) fn give_up(tx: &mut dyn Tx, ids: &str, ending: &Ending) -> Result<Vec<(OrgId, RunId)>> {
     let taken = Stmt::new(
         "DELETE FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
