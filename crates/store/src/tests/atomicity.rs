@@ -414,14 +414,14 @@ commands! {
         assert_eq!(ended, [(org, waits.id)]);
         let missing = fixture.new_unretained(org, node);
         store.create_run(missing.clone()).await.unwrap();
-        let ended = proves_atomic(fixture, async || store.give_up_missing(node, vec![missing.id], at, Micros::ZERO).await).await;
+        let ended = proves(fixture, async || store.give_up_missing(node, vec![missing.id], at, Micros::ZERO).await).await;
         assert_eq!(ended, [(org, missing.id)]);
         let kept = fixture.new_unretained(org, node);
         store.create_run(kept.clone()).await.unwrap();
         let row = store.list_nodes().await.unwrap().into_iter().find(|row| row.node.id == node).unwrap();
         let node = NodeId(fixture.number());
         let again = NewNode { id: node, ..row.node };
-        proves_atomic(fixture, async || store.register_again(again.clone(), vec![kept.id]).await).await;
+        proves(fixture, async || store.register_again(again.clone(), vec![kept.id]).await).await;
         store.deregister_node(node, at).await.unwrap();
         let taker = fixture.node().await;
         let sweep = Sweep { places: 5, ..fixture.declaring(taker, at, 10).await };

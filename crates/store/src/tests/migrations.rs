@@ -94,7 +94,8 @@ async fn work(fixture: &Fixture) {
         )
         .await
         .unwrap();
-    fixture.store.heartbeat(node, fixture.now()).await.unwrap();
+    let hour = std::time::Duration::from_hours(1);
+    fixture.store.heartbeat(node, fixture.now(), hour).await.unwrap();
     fixture.take_over(node, fixture.now(), 10).await;
     fixture.store.list_nodes().await.unwrap();
     fixture.store.deregister_node(node, fixture.now()).await.unwrap();
