@@ -94,8 +94,7 @@ async fn work(fixture: &Fixture) {
         )
         .await
         .unwrap();
-    let hour = std::time::Duration::from_hours(1);
-    fixture.store.heartbeat(node, fixture.now(), hour).await.unwrap();
+    fixture.renew(node, fixture.now()).await.unwrap();
     fixture.take_over(node, fixture.now(), 10).await;
     fixture.store.list_nodes().await.unwrap();
     fixture.store.deregister_node(node, fixture.now()).await.unwrap();

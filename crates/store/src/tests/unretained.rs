@@ -149,7 +149,7 @@ both! {
         fixture.check().await;
         let over = Sweep { at: answered.output_expires_at.unwrap(), ..sweep };
         for _ in 0..2 {
-            fixture.store.sweep(over).await.unwrap();
+            fixture.store.sweep(over.clone()).await.unwrap();
         }
         assert_eq!(fixture.get(org, done.run).await.output_available, Some(false));
         assert_eq!(fixture.store.content_holder(org, done.run).await.unwrap(), None);
