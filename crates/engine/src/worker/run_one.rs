@@ -90,8 +90,14 @@ impl Worker {
     /// Works on a claimed run until it is final or no longer this worker's.
     pub(crate) async fn run(self: Arc<Self>, claim: Claim, place: Place) {
         let run = claim.fence.run;
-        let claimed = Instant::now();
-        let started = claimed.checked_sub(claim.elapsed).unwrap_or(claimed);
+        let (now, claimed) = self.clock.moment();
+        // This node has just made a first claim, by its own clock: the commit of the claim is part of the run's time, as it is of
+        // the time that is shown.
+        let elapsed = match claim.origin {
+            Origin::Queue(_) => now.since(claim.started_at),
+            Origin::Lost { .. } => claim.elapsed,
+        };
+        let started = claimed.checked_sub(elapsed).unwrap_or(claimed);
         place.alone().await;
         let log = RunLog::new(self.records.clone(), run, claim.retention());
         if let Origin::Queue(event) = &claim.origin {
