@@ -141,8 +141,11 @@ fn keep(runtime: &Runtime, link: &Link, mut said: mpsc::Receiver<Said>, ears: &E
             match connected {
                 Ok((session, notify)) => {
                     pause = PAUSE;
-                    if session.serve(&notify, &mut said, ears).await == Ended::Wanted {
-                        return;
+                    match session.serve(&notify, &mut said, ears).await {
+                        Ended::Wanted => return,
+                        // Sessions for commands set themselves whether they write: this one has the server's own setting.
+                        Ended::ReadOnly => link.pool().retire_all(),
+                        Ended::Lost => {}
                     }
                     tracing::warn!("the connection for hints between nodes was lost");
                 }
@@ -189,6 +192,8 @@ fn away() -> Error {
 enum Ended {
     /// Nobody will say anything more.
     Wanted,
+    /// The server accepts no writes any more.
+    ReadOnly,
     Lost,
 }
 
@@ -220,7 +225,11 @@ impl Line {
                     is_said
                 }
                 _ = probe.tick() => {
-                    matches!(timeout(ANSWER, self.client.simple_query(WRITES)).await, Ok(Ok(answer)) if accepts_writes(&answer))
+                    match timeout(ANSWER, self.client.simple_query(WRITES)).await {
+                        Ok(Ok(answer)) if accepts_writes(&answer) => true,
+                        Ok(Ok(_)) => return Ended::ReadOnly,
+                        Ok(Err(_)) | Err(_) => false,
+                    }
                 }
                 _ended = &mut self.driver => false,
             };

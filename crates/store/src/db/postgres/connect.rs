@@ -15,7 +15,10 @@ use super::{
     channel::{Ears, Line},
     session::{PgSession, failure, read_only},
 };
-use crate::types::{Error, Result};
+use crate::{
+    db::sessions::Pool,
+    types::{Error, Result},
+};
 
 /// Time limit of making a connection, from the socket to the settings of the session, where the URL has no
 /// `connect_timeout`.
@@ -23,6 +26,13 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// The same for each of several hosts, so that one that does not answer leaves time for the others.
 const CONNECT_EACH: Duration = Duration::from_secs(2);
+
+/// Time limit of an answer. The server gives up earlier; this is for a server that is not there any more.
+const ANSWER: Duration = Duration::from_secs(8);
+
+/// Time limit of connecting and of an answer for urgent commands; in tests of other things a machine under load has time
+/// for it.
+const URGENT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
 
 /// Settings of every session. A command that waits longer than this waits for something that went wrong; it ends well
 /// before the lease of its node does. All statements are served by an index in their order; the planner is kept to that,
@@ -42,6 +52,10 @@ pub(in crate::db) struct Link {
     /// Settings of each session.
     settings: &'static str,
     timeout: Duration,
+    /// Time limit of an answer to a batch or a commit.
+    answer: Duration,
+    /// Sessions that are made here.
+    pool: Arc<Pool>,
     tls: Option<MakeRustlsConnect>,
 }
 
@@ -73,8 +87,23 @@ impl Link {
             config,
             settings: SETTINGS,
             timeout,
+            answer: ANSWER,
+            pool: Arc::default(),
             tls,
         })
+    }
+
+    /// The same server for urgent commands: one connection that leads nowhere does not take up the time of a lease.
+    pub(super) fn urgent(&self) -> Self {
+        Self {
+            timeout: self.timeout.min(URGENT),
+            answer: self.answer.min(URGENT),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// The same server for sessions that set nothing and may be read-only. Behind a pooler in transaction mode a session has the
@@ -100,7 +129,7 @@ impl Link {
                 .await
                 .map_err(|_| Error::Unavailable("the database does not answer".to_owned()))?
         })?;
-        Ok(PgSession::new(client, Arc::clone(runtime)))
+        Ok(PgSession::new(client, Arc::clone(runtime), self.answer))
     }
 
     /// A connection whose messages go to `ears`, on this runtime.

@@ -20,7 +20,7 @@ use crate::{
         Backend, Dialect,
         job::Queue,
         migrate::{self, Migration},
-        sessions::{Pipeline, Pool, Server, Worker},
+        sessions::{Pipeline, Server, Worker},
         spawn,
         tx::Tx,
         value::vals,
@@ -53,24 +53,24 @@ pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<B
     let runtime = Arc::new(connect::runtime()?);
     refuse_transaction_pooling(&link, &runtime)?;
     apply_migrations(&link, &runtime)?;
-    let pool = Arc::<Pool>::default();
     let (queue, urgent) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
     let mut threads = Vec::with_capacity(1 + connections);
     for number in 0..=connections {
+        let is_urgent = number == 0;
         let server = PgServer {
-            link: link.clone(),
+            link: if is_urgent { link.urgent() } else { link.clone() },
             runtime: Arc::new(connect::runtime()?),
         };
         let worker = Worker::new(
             server,
-            Arc::clone(&pool),
+            Arc::clone(link.pool()),
             metrics.clone(),
             #[cfg(test)]
             Arc::clone(&faults),
         );
-        let queue = Arc::clone(if number == 0 { &urgent } else { &queue });
+        let queue = Arc::clone(if is_urgent { &urgent } else { &queue });
         threads.push(spawn(&format!("store-{number}"), move || {
             worker.run(&queue);
         })?);

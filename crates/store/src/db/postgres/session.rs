@@ -27,9 +27,6 @@ use crate::{
     types::{Error, Result},
 };
 
-/// How long the answer to a batch may take. The server gives up earlier; this is for one that is not there any more.
-const ROUND_TRIP: Duration = Duration::from_secs(8);
-
 type Driver<T> = std::result::Result<T, tokio_postgres::Error>;
 
 /// A connection with its prepared statements.
@@ -37,6 +34,8 @@ pub(super) struct PgSession {
     client: Client,
     /// The runtime that drives the connection.
     runtime: Arc<Runtime>,
+    /// Time limit of an answer.
+    answer: Duration,
     prepared: Prepared,
 }
 
@@ -45,10 +44,11 @@ pub(super) struct PgSession {
 struct Prepared(HashMap<(usize, usize), Statement>);
 
 impl PgSession {
-    pub(super) fn new(client: Client, runtime: Arc<Runtime>) -> Self {
+    pub(super) fn new(client: Client, runtime: Arc<Runtime>, answer: Duration) -> Self {
         Self {
             client,
             runtime,
+            answer,
             prepared: Prepared::default(),
         }
     }
@@ -81,7 +81,7 @@ impl Session for PgSession {
         let (client, prepared) = (&self.client, &mut self.prepared);
         self.runtime.block_on(async {
             let sent = prepared.send(client, begin, statements);
-            tokio::time::timeout(ROUND_TRIP, sent)
+            tokio::time::timeout(self.answer, sent)
                 .await
                 .unwrap_or_else(|_elapsed| Err(Failure::silent()))
         })
@@ -89,7 +89,7 @@ impl Session for PgSession {
 
     fn end(&mut self, sql: &'static str) -> std::result::Result<(), Failure> {
         self.runtime.block_on(async {
-            match tokio::time::timeout(ROUND_TRIP, self.client.batch_execute(sql)).await {
+            match tokio::time::timeout(self.answer, self.client.batch_execute(sql)).await {
                 Ok(ended) => ended.map_err(|error| Failure::of(&error)),
                 Err(_elapsed) => Err(Failure::silent()),
             }

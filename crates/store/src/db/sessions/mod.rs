@@ -104,6 +104,11 @@ impl Pool {
         self.generation.load(Ordering::SeqCst)
     }
 
+    /// No session that is open now is used again.
+    pub(super) fn retire_all(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// A session of `generation` has met a server that commits nothing. The first report of a generation retires it.
     fn retire(&self, generation: u64) {
         // Fails where another thread has reported the same fail-over.
