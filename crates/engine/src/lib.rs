@@ -34,6 +34,8 @@ mod runs;
 mod schedules;
 mod sealing;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod testing;
 mod traces;
 mod unretained;

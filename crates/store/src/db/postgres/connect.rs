@@ -13,9 +13,12 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     channel::{Ears, Line},
-    session::{PgSession, failure, read_only},
+    session::{PgSession, failure},
 };
-use crate::types::{Error, Result};
+use crate::{
+    db::sessions::read_only,
+    types::{Error, Result},
+};
 
 /// Time limit of making a connection, from the socket to the settings of the session, where the URL has no
 /// `connect_timeout`.
@@ -28,7 +31,7 @@ const CONNECT_EACH: Duration = Duration::from_secs(2);
 /// before the lease of its node does. All statements are served by an index in their order; the planner is kept to that,
 /// so that a plan made while a table was small is right when it is large. Outside of a transaction that says that it
 /// writes, the session is read-only: see `BEGIN` of the pipeline.
-const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '4s'; \
+pub(in crate::db) const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '4s'; \
     SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_read_only = on; \
     SET default_transaction_isolation = 'read committed'; \
     SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; \
