@@ -54,7 +54,7 @@ use sortie_api::{
     secret::Secret,
 };
 use sortie_sandbox::{Backend, Level};
-use sortie_store::{Actor, Expired, Heard, KeyRecord, Speaker, Store};
+use sortie_store::{Actor, Heard, KeyRecord, Speaker, Store};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -82,7 +82,7 @@ use crate::{
     metrics::{MeasuredSandbox, Metrics},
     models::Models,
     news::{News, TimerBell, Wake},
-    node::{Identity, Lifeline, Watch},
+    node::{Heartbeat, Identity, Reconciler, Sweeper, Takeover, Watch},
     peers::{Peers, Signer},
     run_log::Records,
     unretained::{Keeper, MemoryDir, Unretained},
@@ -219,16 +219,16 @@ impl Engine {
             metrics: Arc::clone(&metrics),
         });
         let places = Places::new(worker, tracker.clone(), closing.clone());
-        let lifeline = Lifeline {
+        let node = Takeover {
             identity: Identity::begin(&store, &options).await?,
             store: store.clone(),
-            options: Arc::clone(&options),
-            hub: hub.clone(),
             places: places.clone(),
-            callbacks: due.clone(),
+        };
+        let sweeper = Sweeper {
+            node,
             wake: wake.clone(),
         };
-        lifeline.sweep(Expired::Leave).await?;
+        sweeper.sweep().await?;
         let engine = Self(Arc::new(Inner {
             connections,
             callbacks,
@@ -246,7 +246,7 @@ impl Engine {
             wake,
             exchanges: TaskTracker::new(),
             told: CancellationToken::new(),
-            identity: lifeline.identity.clone(),
+            identity: sweeper.node.identity.clone(),
             peers: Peers::new(Signer::new(&options.master_keys), options.clock.clone())?,
             records,
             memory_dir,
@@ -263,12 +263,12 @@ impl Engine {
             store,
             options,
         }));
-        engine.begin(lifeline, engine.0.store.channel()?);
+        engine.begin(sweeper, engine.0.store.channel()?);
         Ok(engine)
     }
 
     /// Starts the node's tasks.
-    fn begin(&self, lifeline: Lifeline, channel: Option<Channel>) {
+    fn begin(&self, sweeper: Sweeper, channel: Option<Channel>) {
         let node = &self.0;
         let source = match node.options.serves {
             Serves::Everyone => Source::Queue,
@@ -280,7 +280,7 @@ impl Engine {
             places: node.places.clone(),
             source,
             unretained: node.records.unretained.clone(),
-            identity: lifeline.identity.clone(),
+            identity: node.identity.clone(),
             work: Arc::clone(&node.work),
             wake: node.wake.clone(),
             news: node.news.clone(),
@@ -300,7 +300,6 @@ impl Engine {
             node.tracker
                 .spawn(schedules::run_timer(self.clone(), node.closing.clone()));
         }
-        node.tracker.spawn(lifeline.run(node.closed.clone()));
         node.tracker.spawn(leftovers::clean_up(
             node.store.clone(),
             node.options.work_dir(),
@@ -333,6 +332,24 @@ impl Engine {
                 node.closed.clone(),
             ));
         }
+        self.begin_node(sweeper);
+        if let Some(channel) = channel {
+            node.exchanges
+                .spawn(news::exchange(self.clone(), channel, node.told.clone()));
+        }
+    }
+
+    /// Starts the tasks of the node's own life.
+    fn begin_node(&self, sweeper: Sweeper) {
+        let node = &self.0;
+        let heartbeat = Heartbeat {
+            node: sweeper.node.clone(),
+            wake: node.wake.clone(),
+        };
+        node.tracker.spawn(heartbeat.run(node.closed.clone()));
+        let reconciler = Reconciler(sweeper.node.clone());
+        node.tracker.spawn(reconciler.run(node.closed.clone()));
+        node.tracker.spawn(sweeper.run(node.closed.clone()));
         let watch = Watch {
             store: node.store.clone(),
             options: Arc::clone(&node.options),
@@ -342,10 +359,6 @@ impl Engine {
             wake: node.wake.clone(),
         };
         node.tracker.spawn(watch.run(node.closed.clone()));
-        if let Some(channel) = channel {
-            node.exchanges
-                .spawn(news::exchange(self.clone(), channel, node.told.clone()));
-        }
     }
 
     /// The node's store, for handlers that only read.

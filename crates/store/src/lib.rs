@@ -50,10 +50,10 @@ pub use schedules::{
     Due, FireRow, Fires, NextInstant, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
 };
 pub use types::{
-    Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Expired,
-    Fence, Finish, Followed, Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback, NewEntries,
-    NewEvent, NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result,
-    Retention, Rotation, RunFilter, StoredDefinition, Sweep, Swept, Unretained, Watched,
+    Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Fence,
+    Finish, Followed, Heartbeat, Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback,
+    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver,
+    Result, Retention, Rotation, RunFilter, SeenLease, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
 pub use usage::{UsageDue, UsageQuery};
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};

@@ -1,12 +1,14 @@
 //! System: started processes and their leases. A node holds every run it has claimed for as long as its lease
 //! lasts; renewing it is one update, however many runs there are.
 
+use std::time::Duration;
+
 use sortie_api::Timestamp;
 
 use crate::{
     Store,
     db::{Row, Stmt, Tx, batch, vals},
-    types::{Error, NewNode, NodeId, NodeRow, Result},
+    types::{Error, Heartbeat, NewNode, NodeId, NodeRow, Result, SeenLease},
 };
 
 /// Takes the lock under which runs are handed out and nodes come and go.
@@ -14,38 +16,34 @@ pub(crate) const LOCK: &str = "UPDATE dispatch SET turn = turn + 1 WHERE id = 1"
 
 const CLOCK: &str = "SELECT {CLOCK}";
 
+/// Time limit of a heartbeat; in tests of other things a machine under load has time for it.
+const HEARTBEAT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
+
+/// Time limit of making a node known, which may wait for the lock of dispatch.
+const REGISTER: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 6 });
+
 impl Store {
-    /// System: makes a node known, and its earlier incarnations (same name) lost.
+    /// System: makes a node known, and its earlier incarnations (same name) lost. It does not wait behind other commands.
     pub async fn register_node(&self, node: NewNode) -> Result<()> {
-        self.db.write(move |tx| register(tx, &node)).await
+        self.db.urgent(REGISTER, move |tx| register(tx, &node)).await
     }
 
-    /// System: renews a node's lease, and with it every run it has claimed. `Fenced` when it was declared lost meanwhile.
-    /// It passes all commands that wait, and is `Unavailable` where it is not done within two seconds. Returns what
-    /// [`clock`](Self::clock) does.
-    pub async fn heartbeat(&self, node: NodeId, lease_until: Timestamp) -> Result<Option<Timestamp>> {
+    /// System: renews a node's lease for `lease` from now on, and with it every run that the node holds. `Fenced` when the
+    /// node was declared lost meanwhile. The time is the database's, or `at` where it has no clock of its own. It does not
+    /// wait behind other commands, and is `Unavailable` where it takes longer than two seconds.
+    pub async fn heartbeat(&self, node: NodeId, at: Timestamp, lease: Duration) -> Result<Heartbeat> {
         self.db
-            .urgent(move |tx| {
-                let [_, clock] = batch(
-                    tx,
-                    &[
-                        Stmt::new(
-                            "UPDATE node SET lease_until = $2 WHERE id = $1 AND ended_at IS NULL",
-                            vals![node, lease_until],
-                        )
-                        .exactly(1, Error::Fenced),
-                        Stmt::new(CLOCK, vals![]),
-                    ],
-                )?;
-                clock.rows.first().ok_or(Error::NotFound)?.opt_time(0)
-            })
+            .urgent(HEARTBEAT, move |tx| heartbeat(tx, node, at, lease))
             .await
     }
 
     /// System: the time by the database's own clock, on which the leases of nodes with different clocks can be compared;
-    /// `None` where it has none, because one node alone uses it.
+    /// `None` where it has none, because one node alone uses it. It does not wait behind other commands.
     pub async fn clock(&self) -> Result<Option<Timestamp>> {
-        let row = self.db.read(|tx| tx.query_one(CLOCK, vals![])).await?;
+        let row = self
+            .db
+            .urgent(HEARTBEAT, |tx| tx.query_one(CLOCK, vals![]))
+            .await?;
         row.opt_time(0)
     }
 
@@ -86,6 +84,40 @@ impl Store {
     pub async fn deregister_node(&self, node: NodeId, at: Timestamp) -> Result<()> {
         self.db.write(move |tx| deregister(tx, node, at)).await
     }
+}
+
+fn heartbeat(tx: &mut dyn Tx, node: NodeId, at: Timestamp, lease: Duration) -> Result<Heartbeat> {
+    let [_, clock, others] = batch(
+        tx,
+        &[
+            Stmt::new(
+                "UPDATE node SET lease_until = COALESCE({CLOCK}, $2) + $3 WHERE id = $1 AND ended_at IS NULL",
+                vals![node, at, micros(lease)],
+            )
+            .exactly(1, Error::Fenced),
+            Stmt::new(CLOCK, vals![]),
+            Stmt::new(
+                "SELECT id, lease_until FROM node WHERE id >= 0 AND id <> $1 AND ended_at IS NULL ORDER BY id",
+                vals![node],
+            ),
+        ],
+    )?;
+    Ok(Heartbeat {
+        clock: clock.rows.first().ok_or(Error::NotFound)?.opt_time(0)?,
+        others: others.rows.iter().map(seen_lease).collect::<Result<_>>()?,
+    })
+}
+
+fn seen_lease(row: &Row) -> Result<SeenLease> {
+    Ok(SeenLease {
+        node: NodeId(row.int(0)?),
+        lease_until: row.time(1)?,
+    })
+}
+
+/// A duration in microseconds.
+pub(crate) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn node_row(row: &Row) -> Result<NodeRow> {

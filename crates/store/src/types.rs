@@ -1,6 +1,6 @@
 //! What goes into the store's commands and what comes out.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use crate::runs::artifacts::NewArtifacts;
 use sortie_api::{
@@ -120,34 +120,41 @@ pub struct Held {
     pub status: RunStatus,
 }
 
-/// What a sweep does with nodes whose lease is over.
+/// A lease of another node, as a heartbeat has read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expired {
-    /// Declares them lost whose lease is over, by the clock on which they renew it.
-    Declare {
-        /// That clock's time.
-        at: Timestamp,
-        /// No lease of a node at work ends later: it is one from before the clock was set back.
-        latest: Timestamp,
-    },
-    /// Leaves them alone, so that they can renew: after an outage that kept everyone from renewing.
-    Leave,
+pub struct SeenLease {
+    /// The node.
+    pub node: NodeId,
+    /// End of its lease. Every renewal changes it.
+    pub lease_until: Timestamp,
 }
 
-/// What a sweep is to do.
-#[derive(Clone, Copy, Debug)]
+/// Result of a heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// The time by the database's own clock; see [`Store::clock`](crate::Store::clock).
+    pub clock: Option<Timestamp>,
+    /// The leases of all other nodes that have not been declared lost.
+    pub others: Vec<SeenLease>,
+}
+
+/// Limits and conditions of a sweep.
+#[derive(Clone, Debug)]
 pub struct Sweep {
-    /// The node that sweeps. It never declares itself.
+    /// The node that sweeps. It never declares itself, and nobody while its own lease has expired.
     pub node: NodeId,
-    /// When it takes place, as its events say.
+    /// Time of the sweep, for its events.
     pub at: Timestamp,
-    /// End at most so many runs.
+    /// Most runs to end.
     pub limit: u32,
-    /// Take over at most so many runs: the places that the node has free.
+    /// Most runs to take over: the free slots of the node.
     pub places: u32,
-    /// What to do with nodes whose lease is over.
-    pub expired: Expired,
-    /// What a second of a run costs.
+    /// Leases that were not renewed for as long as a lease lasts. Their nodes are declared lost, if the lease is still
+    /// the same and has expired by the database's clock as well.
+    pub overdue: Vec<SeenLease>,
+    /// Duration of a lease. One that ends later than two of them from now was given before the clock was set back.
+    pub lease: Duration,
+    /// Price of a second of a run.
     pub compute_micros_per_second: Micros,
 }
 

@@ -42,6 +42,11 @@ impl Places {
         }))
     }
 
+    /// What every run on this node needs.
+    pub(crate) fn worker(&self) -> &Worker {
+        &self.0.worker
+    }
+
     /// The runs at work.
     pub(crate) fn active(&self) -> &Active {
         &self.0.worker.active

@@ -42,9 +42,6 @@ use crate::{
     types::{Error, Result},
 };
 
-/// How long an urgent command may take; in tests of other things a machine under load has time for it.
-const URGENT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
-
 /// An open database. The last handle that goes closes it, after what still waits is done.
 #[derive(Clone)]
 pub(crate) struct Db {
@@ -174,9 +171,9 @@ impl Db {
         answered(answer).await
     }
 
-    /// As [`write`](Self::write), before all that wait. It is given up with [`Error::Unavailable`] where it takes too
-    /// long; whether it was done all the same is not known then.
-    pub(crate) async fn urgent<T, F>(&self, work: F) -> Result<T>
+    /// As [`write`](Self::write), before all that wait. After `limit` it is given up with [`Error::Unavailable`]; whether
+    /// it took place all the same is not known then.
+    pub(crate) async fn urgent<T, F>(&self, limit: Duration, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
@@ -185,7 +182,7 @@ impl Db {
         let work = self.faulty(work);
         let (job, answer) = job(Access::Write, 0, work);
         self.inner.urgent.push_urgent(job)?;
-        tokio::time::timeout(URGENT, answered(answer))
+        tokio::time::timeout(limit, answered(answer))
             .await
             .map_err(|_| Error::Unavailable("the database did not answer in time".to_owned()))?
     }

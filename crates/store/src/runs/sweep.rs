@@ -11,8 +11,8 @@ use crate::{
     Store, budgets,
     db::{Row, Stmt, Tx, Val, batch, vals},
     deliveries::deliveries_are_due,
-    nodes::LOCK,
-    types::{Error, Expired, Held, NewEvent, NodeId, Result, Sweep, Swept},
+    nodes::{LOCK, micros},
+    types::{Error, Held, NewEvent, NodeId, Result, Sweep, Swept},
 };
 
 /// How many times a run is taken over: one that brings down whoever works on it comes to an end. The last time is for a
@@ -153,9 +153,9 @@ impl Store {
             let taken = u32::try_from(all.taken.len()).unwrap_or(u32::MAX);
             let sweep = Sweep {
                 places: sweep.places.saturating_sub(taken),
-                ..sweep
+                ..sweep.clone()
             };
-            let (found, swept) = self.db.write(move |tx| step(tx, sweep, left, &ending)).await?;
+            let (found, swept) = self.db.write(move |tx| step(tx, &sweep, left, &ending)).await?;
             all.ended.extend(swept.ended);
             all.taken.extend(swept.taken);
             if found < limit || all.ended.len() >= limit {
@@ -203,7 +203,7 @@ impl Store {
 
 /// One step of a sweep: ends at most `left` runs and takes over those there are places for. How many it found that come
 /// to their end.
-fn step(tx: &mut dyn Tx, sweep: Sweep, left: usize, ending: &Ending) -> Result<(usize, Swept)> {
+fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<(usize, Swept)> {
     let Some([to_end, to_take, gone]) = lost_runs(tx, sweep)? else {
         return Ok((0, Swept::default()));
     };
@@ -235,12 +235,34 @@ fn step(tx: &mut dyn Tx, sweep: Sweep, left: usize, ending: &Ending) -> Result<(
     Ok((to_end.len().max(gone.len()), swept))
 }
 
+/// Nodes to declare lost: their lease is one of `$1`, so it was not renewed since the sweeping node has seen it, it has
+/// expired by the clock that leases are counted on, and that of the sweeping node has not.
+macro_rules! overdue {
+    () => {
+        "id >= 0 AND ended_at IS NULL AND id <> $4 \
+         AND CAST(id AS TEXT) || ':' || CAST(lease_until AS TEXT) {IN}SELECT value FROM {JSON_EACH}($1){END} \
+         AND (lease_until < COALESCE({CLOCK}, $2) OR lease_until > COALESCE({CLOCK}, $2) + CAST($3 AS BIGINT)) \
+         AND (SELECT s.id FROM node s WHERE s.id = $4 AND s.ended_at IS NULL \
+           AND s.lease_until >= COALESCE({CLOCK}, $2)) IS NOT NULL"
+    };
+}
+
 /// Declares nodes lost, forgets those that hold nothing any more, and finds runs of the others: those to end, those to
 /// take over and those whose content is gone. `None` where there is nothing to do.
-fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 3]>> {
-    let (at, latest) = match sweep.expired {
-        Expired::Declare { at, latest } => (at, latest),
-        Expired::Leave => (Timestamp::from_micros(i64::MIN), Timestamp::from_micros(i64::MAX)),
+fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
+    let overdue: Vec<String> = sweep
+        .overdue
+        .iter()
+        .map(|seen| format!("{}:{}", seen.node.0, seen.lease_until.as_micros()))
+        .collect();
+    let overdue = serde_json::to_string(&overdue).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let declared = || {
+        vals![
+            overdue.as_str(),
+            sweep.at,
+            micros(sweep.lease.saturating_mul(2)),
+            sweep.node
+        ]
     };
     let find = |sql, limit| Stmt::new(sql, vals![limit, RunStatus::Cancelled, MAX_TAKEOVERS]);
     let gone = || Stmt::new(GONE, vals![sweep.limit]);
@@ -250,9 +272,13 @@ fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 3]>> {
             // The lock of all that hands out runs, so that no node claims while it is declared lost. It is not
             // taken where no node is lost.
             Stmt::new(
-                "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 AND EXISTS \
-                 (SELECT 1 FROM node WHERE ended_at IS NOT NULL OR ((lease_until < $1 OR lease_until > $2) AND id <> $3))",
-                vals![at, latest, sweep.node],
+                concat!(
+                    "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 AND EXISTS \
+                     (SELECT 1 FROM node WHERE ended_at IS NOT NULL OR (",
+                    overdue!(),
+                    "))"
+                ),
+                declared(),
             ),
             find(TO_END, sweep.limit),
             find(TO_TAKE, sweep.places),
@@ -270,8 +296,8 @@ fn lost_runs(tx: &mut dyn Tx, sweep: Sweep) -> Result<Option<[Vec<Row>; 3]>> {
         &[
             Stmt::new(LOCK, vals![]),
             Stmt::new(
-                "UPDATE node SET ended_at = $4 WHERE ended_at IS NULL AND (lease_until < $1 OR lease_until > $2) AND id <> $3",
-                vals![at, latest, sweep.node, sweep.at],
+                concat!("UPDATE node SET ended_at = $2 WHERE ", overdue!()),
+                declared(),
             ),
             Stmt::new(
                 "DELETE FROM node WHERE ended_at IS NOT NULL \

@@ -6,7 +6,7 @@ use sortie_api::{BudgetPeriod, BudgetScope, ConnectionStatus, Micros, OrgId, Put
 use super::{
     both,
     deliveries::made,
-    fixture::{Fixture, entries, sweep},
+    fixture::{Fixture, entries},
 };
 use crate::{
     AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewRun, NodeId,
@@ -351,8 +351,7 @@ both! {
         let (org, node) = org_with_run(fixture).await;
         fixture.claim_one(node).await;
         let at = fixture.now();
-        let later = at + std::time::Duration::from_hours(5);
-        proves_atomic(fixture, async || fixture.store.heartbeat(node, later).await).await;
+        proves_atomic(fixture, async || fixture.store.heartbeat(node, at, std::time::Duration::from_hours(1)).await).await;
         let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at, address: None, version: "1".to_owned(), master_keys: None, draining_since: None };
         proves_atomic(fixture, async || fixture.store.register_node(new.clone()).await).await;
         proves_atomic(fixture, async || fixture.store.drain_node(new.id, at).await).await;
@@ -360,8 +359,8 @@ both! {
         let tired = fixture.tired(org, node).await.run;
         proves_atomic(fixture, async || fixture.store.deregister_node(node, at).await).await;
         let taker = fixture.node().await;
-        let sweep = Sweep { node: taker, places: 5, ..sweep(at, 10) };
-        let swept = proves_atomic(fixture, async || fixture.store.sweep(sweep).await).await;
+        let sweep = Sweep { places: 5, ..fixture.declaring(taker, at, 10).await };
+        let swept = proves_atomic(fixture, async || fixture.store.sweep(sweep.clone()).await).await;
         assert_eq!((swept.ended, swept.taken.len()), (vec![(org, tired)], 1));
     }
 
@@ -389,8 +388,9 @@ both! {
         assert_eq!(ended, [(org, waits.id)]);
         store.create_run(fixture.new_unretained(org, node)).await.unwrap();
         store.deregister_node(node, at).await.unwrap();
-        let sweep = Sweep { node: fixture.node().await, places: 5, ..sweep(at, 10) };
-        let swept = proves_atomic(fixture, async || store.sweep(sweep).await).await;
+        let taker = fixture.node().await;
+        let sweep = Sweep { places: 5, ..fixture.declaring(taker, at, 10).await };
+        let swept = proves_atomic(fixture, async || store.sweep(sweep.clone()).await).await;
         assert_eq!((swept.ended.len(), swept.taken.len()), (1, 0));
     }
 

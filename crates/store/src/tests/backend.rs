@@ -6,6 +6,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, mpsc},
     task::Poll,
+    time::Duration,
 };
 
 use futures_util::future::{join, join_all};
@@ -307,7 +308,7 @@ async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
         }
     };
     let waiting = join_all((0..200).map(|_| fixture.store.db.write(note("ordinary"))));
-    let urgent = fixture.store.db.urgent(note("urgent"));
+    let urgent = fixture.store.db.urgent(Duration::from_mins(1), note("urgent"));
     // Polled in this order: the urgent one is sent last.
     let (waiting, (urgent, ())) = join(waiting, join(urgent, async { drop(release) })).await;
     assert!(waiting.iter().chain([&urgent]).all(Result::is_ok));
@@ -320,7 +321,7 @@ async fn a_heartbeat_does_not_wait_for_commands_that_hold_every_connection() {
     let fixture = super::fixture::Fixture::postgres().await;
     let node = fixture.node().await;
     let (release, held_up) = hold_up(&fixture.store, crate::CONNECTIONS as usize).await;
-    fixture.store.heartbeat(node, fixture.now()).await.unwrap();
+    fixture.renew(node, fixture.now()).await.unwrap();
     drop(release);
     join_all(held_up).await;
 }
@@ -334,7 +335,7 @@ async fn a_heartbeat_that_takes_too_long_is_given_up_and_never_done() {
     let (release, held_up) = hold_up(&fixture.store, 1).await;
     // From here on time passes as soon as nothing else can happen.
     tokio::time::pause();
-    let given_up = fixture.store.heartbeat(node, fixture.now()).await.unwrap_err();
+    let given_up = fixture.renew(node, fixture.now()).await.unwrap_err();
     assert!(matches!(given_up, Error::Unavailable(_)), "{given_up}");
     drop(release);
     join_all(held_up).await;

@@ -5,10 +5,7 @@ use sortie_api::{
     Budget, BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, RunId, ScheduleId, Timestamp, id::KeyId,
 };
 
-use super::{
-    both,
-    fixture::{Fixture, sweep},
-};
+use super::{both, fixture::Fixture};
 use crate::{Audit, Cancelled, Created, Error, Labels, NewRun, OverBudget};
 
 pub(super) const HOUR: Duration = Duration::from_hours(1);
@@ -182,7 +179,7 @@ both! {
         assert_eq!(fixture.standing(org, &ORG).await.0, 400);
         let later = fixture.now() + 5 * HOUR;
         let taker = fixture.node().await;
-        let swept = fixture.store.sweep(crate::Sweep { node: taker, places: 5, ..sweep(later, 10) }).await.unwrap();
+        let swept = fixture.store.sweep(crate::Sweep { places: 5, ..fixture.declaring(taker, later, 10).await }).await.unwrap();
         assert_eq!((swept.ended.len(), swept.taken.len()), (2, 1));
         assert_eq!(fixture.standing(org, &ORG).await, (100, 81, 999_819), "the one that goes on is held");
     }

@@ -9,21 +9,27 @@ use sortie_api::{
     AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, Timestamp, event::EventType, id::KeyId,
 };
 use sortie_testkit::postgres::TestDatabase;
+use tokio::sync::OnceCell;
 
 use crate::{
-    Actor, Append, Audit, Claim, Counted, Created, Definition, EventRow, Expired, Fence, Finish, Journal,
-    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, Store, Sweep, Swept, Unretained,
-    UnretainedFinish,
+    Actor, Append, Audit, Claim, Counted, Created, Definition, EventRow, Fence, Finish, Heartbeat, Journal,
+    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, SeenLease, Store, Sweep, Swept,
+    Unretained, UnretainedFinish,
     db::{Dialect, vals},
 };
 
 /// The definition of every run here that stores one.
 pub(super) const DEFINITION: &str = r#"{"prompt":"hello"}"#;
 
+/// A lease that is not over in a test.
+const LEASE: Duration = Duration::from_hours(24 * 365);
+
 pub(super) struct Fixture {
     pub(super) store: Store,
     database: TestDatabase,
     counter: AtomicI64,
+    /// The node of [`Self::sweep`].
+    sweeper: OnceCell<NodeId>,
 }
 
 impl Fixture {
@@ -45,6 +51,7 @@ impl Fixture {
             store: Store::open(database.url()).await.expect("the store opens"),
             database,
             counter: AtomicI64::new(1),
+            sweeper: OnceCell::new(),
         }
     }
 
@@ -246,10 +253,47 @@ impl Fixture {
         self.start(claim.fence).await.expect("it starts")
     }
 
+    /// Renews a node's lease from `at` on, for longer than any test looks ahead.
+    pub(super) async fn renew(&self, node: NodeId, at: Timestamp) -> Result<Heartbeat> {
+        self.store.heartbeat(node, at, LEASE).await
+    }
+
+    /// The end of a node's lease.
+    pub(super) async fn lease_of(&self, node: NodeId) -> Timestamp {
+        let nodes = self.store.list_nodes().await.expect("the nodes");
+        let row = nodes.into_iter().find(|row| row.node.id == node);
+        row.expect("a node that is known").node.lease_until
+    }
+
+    /// The leases that end before `at`, as another node would have seen them.
+    pub(super) async fn overdue(&self, at: Timestamp) -> Vec<SeenLease> {
+        let nodes = self.store.list_nodes().await.expect("the nodes");
+        nodes
+            .iter()
+            .filter(|row| row.ended_at.is_none() && row.node.lease_until < at)
+            .map(|row| SeenLease {
+                node: row.node.id,
+                lease_until: row.node.lease_until,
+            })
+            .collect()
+    }
+
+    /// A sweep of a node that renews its lease at `at`, and has seen that nobody has renewed a lease that ends before.
+    pub(super) async fn declaring(&self, node: NodeId, at: Timestamp, limit: u32) -> Sweep {
+        // A node that was declared lost is refused: so is its sweep.
+        drop(self.renew(node, at).await);
+        Sweep {
+            overdue: self.overdue(at).await,
+            ..sweep(node, at, limit)
+        }
+    }
+
     /// Declares nodes lost whose lease is over, and ends those of their runs that were resumed too often; nothing is
     /// taken over and time costs nothing.
     pub(super) async fn sweep(&self, at: Timestamp, limit: u32) -> Vec<(OrgId, RunId)> {
-        let swept = self.store.sweep(sweep(at, limit)).await.expect("a sweep");
+        let node = *self.sweeper.get_or_init(|| self.node_named("sweeper")).await;
+        let sweep = self.declaring(node, at, limit).await;
+        let swept = self.store.sweep(sweep).await.expect("a sweep");
         assert!(swept.taken.is_empty());
         swept.ended
     }
@@ -257,9 +301,8 @@ impl Fixture {
     /// The same by `node`, which takes over up to `places` runs.
     pub(super) async fn take_over(&self, node: NodeId, at: Timestamp, places: u32) -> Swept {
         let sweep = Sweep {
-            node,
             places,
-            ..sweep(at, 100)
+            ..self.declaring(node, at, 100).await
         };
         self.store.sweep(sweep).await.expect("a sweep")
     }
@@ -489,22 +532,15 @@ pub(super) fn entries(after: i64, data: &[&str]) -> NewEntries {
     }
 }
 
-/// Declares those lost whose lease is over at this time.
-pub(super) fn declare(at: Timestamp) -> Expired {
-    Expired::Declare {
-        at,
-        latest: Timestamp::from_micros(i64::MAX),
-    }
-}
-
-/// A sweep by a node that is not known, which declares nodes lost; time costs nothing.
-pub(super) fn sweep(at: Timestamp, limit: u32) -> Sweep {
+/// A sweep that declares nobody lost and takes nothing over; time costs nothing.
+pub(super) fn sweep(node: NodeId, at: Timestamp, limit: u32) -> Sweep {
     Sweep {
-        node: NodeId(0),
+        node,
         at,
         limit,
         places: 0,
-        expired: declare(at),
+        overdue: Vec::new(),
+        lease: LEASE,
         compute_micros_per_second: Micros::ZERO,
     }
 }

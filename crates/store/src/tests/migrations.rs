@@ -94,7 +94,7 @@ async fn work(fixture: &Fixture) {
         )
         .await
         .unwrap();
-    fixture.store.heartbeat(node, fixture.now()).await.unwrap();
+    fixture.renew(node, fixture.now()).await.unwrap();
     fixture.take_over(node, fixture.now(), 10).await;
     fixture.store.list_nodes().await.unwrap();
     fixture.store.deregister_node(node, fixture.now()).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     newer.spawn(async move { Store::open(&url).await });
     let begun = Instant::now();
     while begun.elapsed() < LONG {
-        fixture.store.heartbeat(node, fixture.now()).await.unwrap();
+        fixture.renew(node, fixture.now()).await.unwrap();
     }
     assert!(newer.try_join_next().is_none(), "it does not wait for the dump");
     dump.batch_execute("COMMIT").await.unwrap();

@@ -1,13 +1,13 @@
 //! Random commands against a small model of the status machine: the store answers as the model does, and the rules
 //! hold after every sequence.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
 
 use super::fixture::{Fixture, after, sweep};
-use crate::{Append, Cancelled, Created, Error, Fence, Held, NewEntries, NodeId, Result, Sweep};
+use crate::{Append, Cancelled, Created, Error, Fence, Held, NewEntries, NodeId, Result, SeenLease, Sweep};
 
 /// What a client, a worker or a node does. Indexes are taken modulo what there is.
 #[derive(Clone, Debug)]
@@ -202,7 +202,11 @@ impl<'a> Model<'a> {
             Command::Lose { node } => {
                 // A lease that is over; only the next sweep notices.
                 let (id, lost) = self.nodes[node];
-                let renewed = self.fixture.store.heartbeat(id, Timestamp::from_micros(0)).await;
+                let renewed = self
+                    .fixture
+                    .store
+                    .heartbeat(id, Timestamp::from_micros(0), Duration::ZERO)
+                    .await;
                 let fenced = self.is_fenced(id).then_some(Error::Fenced);
                 assert_eq!(renewed.as_ref().err(), fenced.as_ref());
                 self.nodes[node] = (id, lost || renewed.is_ok());
@@ -450,9 +454,15 @@ impl<'a> Model<'a> {
     }
 
     async fn sweep(&mut self, node: usize, limit: u32, places: u32) {
-        let (sweeper, _) = self.nodes[node];
-        // It never declares itself.
-        let declared = |(id, lost): &(NodeId, bool)| *lost && *id != sweeper;
+        let (sweeper, is_lost) = self.nodes[node];
+        let at = self.fixture.now();
+        if !is_lost {
+            // Refused where it was declared lost.
+            drop(self.fixture.renew(sweeper, at).await);
+        }
+        let is_alive = !is_lost && !self.is_fenced(sweeper);
+        // It never declares itself, and nobody while its own lease is over.
+        let declared = |(id, lost): &(NodeId, bool)| *lost && *id != sweeper && is_alive;
         let mut gone = self.gone.clone();
         gone.extend(self.nodes.iter().filter(|node| declared(node)).map(|(id, _)| *id));
         let of_gone = |run: &ModelRun| run.node.is_some_and(|node| gone.contains(&node));
@@ -461,10 +471,13 @@ impl<'a> Model<'a> {
             self.runs.iter().filter(of).count()
         };
         let (to_end, to_take) = (lost(true), lost(false));
+        let mut overdue = self.fixture.overdue(Timestamp::from_micros(i64::MAX)).await;
+        let is_lost = |seen: &SeenLease| self.nodes.contains(&(seen.node, true));
+        overdue.retain(is_lost);
         let sweep = Sweep {
-            node: sweeper,
             places,
-            ..sweep(self.fixture.now(), limit)
+            overdue,
+            ..sweep(sweeper, at, limit)
         };
         let swept = self.fixture.store.sweep(sweep).await;
         if self.is_fenced(sweeper) && places > 0 && to_take > 0 {
@@ -492,7 +505,7 @@ impl<'a> Model<'a> {
             }
         }
         for (id, lost) in &mut self.nodes {
-            *lost &= *id == sweeper;
+            *lost &= *id == sweeper || !is_alive;
         }
         self.gone = gone;
     }

@@ -2,12 +2,9 @@ use std::time::Duration;
 
 use sortie_api::{Micros, RunId, RunStatus, Timestamp};
 
-use super::{
-    both,
-    fixture::{declare, sweep},
-};
+use super::{both, fixture::sweep};
 use crate::{
-    Claim, Error, Expired, Fence, Sweep,
+    Claim, Error, Fence, SeenLease, Sweep,
     db::{Dialect, vals},
 };
 
@@ -78,7 +75,7 @@ both! {
         let kept = fixture.tired(org, alive).await;
         let waiting = fixture.queued(org).await;
         let at = fixture.now() + HOURS;
-        fixture.store.heartbeat(alive, at + HOURS).await.unwrap();
+        fixture.renew(alive, at).await.unwrap();
 
         let mut ended = fixture.sweep(at, 100).await;
         ended.sort_unstable();
@@ -105,9 +102,8 @@ both! {
         let fence = fixture.running(org, node).await;
         fixture.tired(org, node).await;
         let at = fixture.now() + HOURS;
-        fixture.store.heartbeat(node, at + Duration::from_secs(1)).await.unwrap();
+        fixture.renew(node, fixture.now()).await.unwrap();
         let other = fixture.node().await;
-        fixture.store.heartbeat(other, at + HOURS).await.unwrap();
         let swept = fixture.take_over(other, at, 100).await;
         assert!(swept.taken.is_empty() && swept.ended.is_empty());
         assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
@@ -116,7 +112,7 @@ both! {
     async fn only_a_database_that_nodes_share_has_a_clock(fixture: &Fixture) {
         let node = fixture.node().await;
         let first = fixture.store.clock().await.unwrap();
-        let second = fixture.store.heartbeat(node, fixture.now() + HOURS).await.unwrap();
+        let second = fixture.renew(node, fixture.now()).await.unwrap().clock;
         match fixture.dialect() {
             Dialect::Sqlite => assert_eq!((first, second), (None, None)),
             // In microseconds of this century: nobody here says what time it is.
@@ -127,17 +123,47 @@ both! {
         }
     }
 
-    async fn a_sweep_declares_by_the_clock_of_leases_whatever_its_own_says(fixture: &Fixture) {
+    async fn a_lease_that_was_renewed_since_it_was_seen_keeps_its_node(fixture: &Fixture) {
         let org = fixture.org().await;
         let (node, taker) = (fixture.node().await, fixture.node().await);
         let fence = fixture.running(org, node).await;
         let at = fixture.now() + HOURS;
-        fixture.store.heartbeat(node, at).await.unwrap();
-        let ahead = Sweep { node: taker, places: 10, expired: declare(at), ..sweep(at + HOURS, 100) };
-        assert!(fixture.store.sweep(ahead).await.unwrap().taken.is_empty());
-        let behind = Sweep { at: fixture.now(), expired: declare(at + Duration::from_micros(1)), ..ahead };
-        let claims = fixture.store.sweep(behind).await.unwrap().taken;
-        assert_eq!(runs(&claims), [fence.run]);
+        // Over both times it is looked at, but not the same lease: it may have waited long for its turn.
+        let sweep = Sweep { places: 10, ..fixture.declaring(taker, at, 100).await };
+        fixture.store.heartbeat(node, fixture.now(), Duration::ZERO).await.unwrap();
+        assert!(fixture.store.sweep(sweep).await.unwrap().taken.is_empty());
+        let swept = fixture.take_over(taker, at, 10).await;
+        let on_sqlite = fixture.dialect() == Dialect::Sqlite;
+        assert_eq!(runs(&swept.taken), if on_sqlite { vec![fence.run] } else { Vec::new() });
+        let seen = SeenLease { node, lease_until: fixture.lease_of(node).await };
+        let sweep = Sweep { places: 10, overdue: vec![seen], ..fixture.declaring(taker, at, 100).await };
+        assert_eq!(runs(&fixture.store.sweep(sweep).await.unwrap().taken).len(), usize::from(!on_sqlite));
+        assert_eq!(fixture.renew(node, at).await.unwrap_err(), Error::Fenced);
+    }
+
+    async fn a_lease_that_lasts_by_the_clock_of_the_database_keeps_its_node(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, taker) = (fixture.node().await, fixture.node().await);
+        fixture.running(org, node).await;
+        let at = fixture.now();
+        fixture.store.heartbeat(node, at, HOURS).await.unwrap();
+        let seen = SeenLease { node, lease_until: fixture.lease_of(node).await };
+        // Whatever the sweeping node believes to have seen.
+        let sweep = Sweep { places: 10, overdue: vec![seen], ..fixture.declaring(taker, at, 100).await };
+        assert!(fixture.store.sweep(sweep).await.unwrap().taken.is_empty());
+        fixture.renew(node, at).await.unwrap();
+    }
+
+    async fn a_node_whose_own_lease_has_expired_declares_nobody(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, taker) = (fixture.node().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        let at = fixture.now() + HOURS;
+        let sweep = Sweep { places: 10, ..fixture.declaring(taker, at, 100).await };
+        fixture.store.heartbeat(taker, fixture.now(), Duration::ZERO).await.unwrap();
+        assert!(fixture.store.sweep(sweep.clone()).await.unwrap().taken.is_empty());
+        fixture.renew(taker, at).await.unwrap();
+        assert_eq!(runs(&fixture.store.sweep(sweep).await.unwrap().taken), [fence.run]);
     }
 
     async fn a_lease_from_before_the_clock_was_set_back_is_over(fixture: &Fixture) {
@@ -145,18 +171,23 @@ both! {
         let (node, taker) = (fixture.node().await, fixture.node().await);
         let fence = fixture.running(org, node).await;
         let at = fixture.now();
-        fixture.store.heartbeat(node, at + HOURS).await.unwrap();
-        let at_the_latest = |latest| Sweep {
-            node: taker,
-            places: 10,
-            expired: Expired::Declare { at, latest },
-            ..sweep(at, 100)
-        };
-        let swept = fixture.store.sweep(at_the_latest(at + HOURS)).await.unwrap();
+        fixture.store.heartbeat(node, at, HOURS).await.unwrap();
+        let seen = SeenLease { node, lease_until: fixture.lease_of(node).await };
+        fixture.renew(taker, at).await.unwrap();
+        let with_lease = |lease| Sweep { places: 10, overdue: vec![seen], lease, ..sweep(taker, at, 100) };
+        // A lease may end two leases from now, and no later. The clock of one of the databases goes on meanwhile.
+        let swept = fixture.store.sweep(with_lease(HOURS / 2)).await.unwrap();
         assert!(swept.taken.is_empty());
-        let before = Timestamp::from_micros((at + HOURS).as_micros() - 1);
-        let swept = fixture.store.sweep(at_the_latest(before)).await.unwrap();
+        let swept = fixture.store.sweep(with_lease(HOURS / 3)).await.unwrap();
         assert_eq!(runs(&swept.taken), [fence.run]);
+    }
+
+    async fn a_heartbeat_reads_the_leases_of_the_others(fixture: &Fixture) {
+        let (own, other, gone) = (fixture.node().await, fixture.node().await, fixture.node().await);
+        fixture.store.deregister_node(gone, fixture.now()).await.unwrap();
+        let beat = fixture.renew(own, fixture.now()).await.unwrap();
+        let seen = SeenLease { node: other, lease_until: fixture.lease_of(other).await };
+        assert_eq!(beat.others, [seen]);
     }
 
     async fn a_node_that_was_declared_lost_is_fenced(fixture: &Fixture) {
@@ -166,7 +197,7 @@ both! {
         fixture.queued(org).await;
         let at = fixture.now() + HOURS;
         fixture.sweep(at, 0).await;
-        assert_eq!(fixture.store.heartbeat(node, at + HOURS).await.unwrap_err(), Error::Fenced);
+        assert_eq!(fixture.renew(node, at).await.unwrap_err(), Error::Fenced);
         let claim = fixture.store.claim_runs(node, 5, None, at).await;
         assert_eq!(claim.unwrap_err(), Error::Fenced);
         // Its run is not ended yet: what it still manages counts.
@@ -189,7 +220,7 @@ both! {
             steps.push(fixture.sweep(at, 3).await.len());
         }
         assert_eq!(steps, [3, 3, 1, 0]);
-        assert_eq!(fixture.count("SELECT COUNT(*) FROM node").await, 0);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM node WHERE ended_at IS NOT NULL").await, 0);
     }
 
     async fn a_restarted_node_takes_over_at_once_what_it_held_before(fixture: &Fixture) {
@@ -198,11 +229,11 @@ both! {
         let other = fixture.node_named("b").await;
         let (lost, kept) = (fixture.running(org, before).await, fixture.running(org, other).await);
         let after = fixture.node_named("a").await;
-        assert_eq!(fixture.store.heartbeat(before, Timestamp::from_micros(i64::MAX)).await.unwrap_err(), Error::Fenced);
+        assert_eq!(fixture.renew(before, fixture.now()).await.unwrap_err(), Error::Fenced);
         let swept = fixture.take_over(after, fixture.now(), 100).await;
         assert_eq!(runs(&swept.taken), [lost.run]);
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
-        fixture.store.heartbeat(after, fixture.now() + HOURS).await.unwrap();
+        fixture.renew(after, fixture.now()).await.unwrap();
     }
 
     async fn a_node_that_sweeps_never_declares_itself(fixture: &Fixture) {
@@ -210,10 +241,13 @@ both! {
         let (own, other) = (fixture.node().await, fixture.node().await);
         let (kept, lost) = (fixture.tired(org, own).await, fixture.tired(org, other).await);
         let at = fixture.now() + HOURS;
-        let ended = fixture.store.sweep(Sweep { node: own, ..sweep(at, 100) }).await.unwrap().ended;
+        let own_lease = SeenLease { node: own, lease_until: fixture.lease_of(own).await };
+        let mut sweep = fixture.declaring(own, at, 100).await;
+        sweep.overdue.push(own_lease);
+        let ended = fixture.store.sweep(sweep).await.unwrap().ended;
         assert_eq!(ended, [(org, lost.run)]);
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
-        fixture.store.heartbeat(own, at + HOURS).await.unwrap();
+        fixture.renew(own, at).await.unwrap();
     }
 
     async fn a_sweep_that_leaves_expired_nodes_ends_only_the_runs_of_declared_ones(fixture: &Fixture) {
@@ -222,9 +256,9 @@ both! {
         let (lost, kept) = (fixture.tired(org, before).await, fixture.tired(org, slow).await);
         let own = fixture.node_named("a").await;
         let at = fixture.now() + HOURS;
-        let leave = Sweep { node: own, expired: Expired::Leave, ..sweep(at, 100) };
+        let leave = sweep(own, at, 100);
         assert_eq!(fixture.store.sweep(leave).await.unwrap().ended, [(org, lost.run)]);
-        fixture.store.heartbeat(slow, at + HOURS).await.unwrap();
+        fixture.renew(slow, at).await.unwrap();
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
     }
 
@@ -235,8 +269,7 @@ both! {
         let cancelled = fixture.cancelled(org, gone).await;
         let forget = fixture.store.db.write(move |tx| tx.exec("DELETE FROM node WHERE id = $1", vals![gone]));
         forget.await.unwrap();
-        let leave = Sweep { expired: Expired::Leave, ..sweep(fixture.now(), 100) };
-        assert_eq!(fixture.store.sweep(leave).await.unwrap().ended, [(org, lost.run)]);
+        assert_eq!(fixture.store.sweep(sweep(alive, fixture.now(), 100)).await.unwrap().ended, [(org, lost.run)]);
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
     }
@@ -294,7 +327,8 @@ both! {
         fixture.store.cancel_run(org, claim.fence.run, at).await.unwrap();
         let events = fixture.events(org, claim.fence.run).await;
         let price = Micros::new(3).unwrap();
-        let sweep = Sweep { compute_micros_per_second: price, ..sweep(at + HOURS, 100) };
+        let taker = fixture.node().await;
+        let sweep = Sweep { compute_micros_per_second: price, ..fixture.declaring(taker, at + HOURS, 100).await };
         assert!(fixture.store.sweep(sweep).await.unwrap().ended.is_empty());
         let run = fixture.get(org, claim.fence.run).await;
         assert_eq!((run.status, run.finished_at), (RunStatus::Cancelled, Some(at)));
@@ -357,11 +391,11 @@ both! {
         let (left, cancelled) = (fixture.running(org, node).await, fixture.cancelled(org, node).await);
         fixture.store.deregister_node(node, fixture.now()).await.unwrap();
         assert_eq!(fixture.get(org, left.run).await.status, RunStatus::Running);
-        let leave = Sweep { node: next, places: 5, expired: Expired::Leave, ..sweep(fixture.now(), 100) };
+        let leave = Sweep { places: 5, ..sweep(next, fixture.now(), 100) };
         assert_eq!(runs(&fixture.store.sweep(leave).await.unwrap().taken), [left.run]);
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
         fixture.store.deregister_node(node, fixture.now()).await.unwrap();
-        assert_eq!(fixture.store.heartbeat(node, fixture.now() + HOURS).await.unwrap_err(), Error::Fenced);
+        assert_eq!(fixture.renew(node, fixture.now()).await.unwrap_err(), Error::Fenced);
     }
 
     async fn a_node_that_holds_nothing_is_forgotten_when_it_signs_off(fixture: &Fixture) {

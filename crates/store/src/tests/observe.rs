@@ -75,10 +75,10 @@ both! {
         fixture.running(org, lost).await;
         let alive = fixture.node().await;
         let far = fixture.now() + Duration::from_hours(5);
-        fixture.store.heartbeat(alive, far).await.unwrap();
-        fixture.sweep(fixture.now() + Duration::from_hours(2), 0).await;
+        fixture.store.sweep(fixture.declaring(alive, far, 0).await).await.unwrap();
         let seen = fixture.store.observe(fixture.now()).await.unwrap();
-        assert_eq!((seen.nodes, seen.lost_nodes, seen.first_lease_until), (1, 1, Some(far)));
+        let lease_until = fixture.lease_of(alive).await;
+        assert_eq!((seen.nodes, seen.lost_nodes, seen.first_lease_until), (1, 1, Some(lease_until)));
     }
 
     async fn the_store_measures_waits_groups_and_commits(fixture: &Fixture) {

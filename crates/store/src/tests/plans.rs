@@ -82,7 +82,7 @@ async fn use_everything(fixture: &Fixture) {
         .unwrap();
     fixture.tired(org, node).await;
     fixture.running(org, node).await;
-    fixture.store.heartbeat(node, fixture.now()).await.unwrap();
+    fixture.renew(node, fixture.now()).await.unwrap();
     let taker = fixture.node().await;
     let later = fixture.now() + Duration::from_mins(1);
     let swept = fixture.take_over(taker, later, 10).await;

@@ -275,7 +275,7 @@ both! {
             let at = fixture.now() + Duration::from_hours(5);
             let (swept, renewed) = join(
                 fixture.sweep(at, 10),
-                fixture.store.heartbeat(node, at + Duration::from_hours(1)),
+                fixture.renew(node, at),
             )
             .await;
             let run = fixture.get(org, fence.run).await;
@@ -305,7 +305,7 @@ both! {
         let takers = [fixture.node().await, fixture.node().await];
         let at = fixture.now() + Duration::from_hours(5);
         for taker in takers {
-            fixture.store.heartbeat(taker, at + Duration::from_hours(1)).await.unwrap();
+            fixture.renew(taker, at).await.unwrap();
         }
         let swept = join_all((0..10).map(|n| fixture.take_over(takers[n % 2], at, 6))).await;
         let taken: Vec<_> = swept.iter().flat_map(|swept| &swept.taken).collect();

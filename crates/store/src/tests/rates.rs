@@ -87,7 +87,7 @@ both! {
         fixture.store.deregister_node(nodes[0], fixture.now()).await.unwrap();
         assert_eq!(alive(fixture.now()).await, 2);
         let later = fixture.now() + Duration::from_hours(2);
-        fixture.store.heartbeat(nodes[1], later + Duration::from_secs(1)).await.unwrap();
+        fixture.renew(nodes[1], later).await.unwrap();
         assert_eq!(alive(later).await, 1);
     }
 

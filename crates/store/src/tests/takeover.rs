@@ -9,7 +9,7 @@ use super::{
     both,
     fixture::{after, entries, sweep},
 };
-use crate::{Append, Error, Expired, Fence, Journal, NewEntries, Origin, Sweep};
+use crate::{Append, Error, Fence, Journal, NewEntries, Origin, Sweep};
 
 const HOURS: Duration = Duration::from_hours(2);
 
@@ -27,7 +27,7 @@ both! {
         fixture.running(org, lost).await;
         fixture.running(org, lost).await;
         fixture.queued(org).await;
-        fixture.store.heartbeat(taker, fixture.now() + HOURS * 2).await.unwrap();
+        fixture.renew(taker, fixture.now()).await.unwrap();
         let swept = fixture.take_over(taker, fixture.now() + HOURS, 100).await;
         assert_eq!(swept.taken.len(), 2);
         let claim = async |limit| fixture.store.claim_runs(taker, 10, Some(limit), fixture.now()).await.unwrap();
@@ -47,7 +47,7 @@ both! {
         fixture.queued(org).await;
         let starting = fixture.claim_one(lost).await;
         let events = fixture.events(org, running.run).await;
-        fixture.store.heartbeat(taker, fixture.now() + HOURS * 2).await.unwrap();
+        fixture.renew(taker, fixture.now()).await.unwrap();
         let at = fixture.now() + HOURS;
 
         let swept = fixture.take_over(taker, at, 100).await;
@@ -118,8 +118,8 @@ both! {
         fixture.running(org, two).await;
         fixture.node_named("a").await;
         fixture.store.deregister_node(two, fixture.now()).await.unwrap();
-        let leave = Sweep { node: one, places: 5, expired: Expired::Leave, ..sweep(fixture.now(), 100) };
-        assert_eq!(fixture.store.sweep(leave).await.unwrap_err(), Error::Fenced);
+        let leave = Sweep { places: 5, ..sweep(one, fixture.now(), 100) };
+        assert_eq!(fixture.store.sweep(leave.clone()).await.unwrap_err(), Error::Fenced);
         let none = Sweep { places: 0, ..leave };
         assert!(fixture.store.sweep(none).await.unwrap().taken.is_empty());
     }

@@ -5,9 +5,9 @@ use sortie_api::{Micros, OrgId, RunStatus, RunUsage};
 
 use super::{
     both,
-    fixture::{Fixture, after},
+    fixture::{Fixture, after, sweep},
 };
-use crate::{Cancelled, ContentHolder, Counted, Error, Expired, Fence, NodeId, PlainError, RunFilter, Sweep};
+use crate::{Cancelled, ContentHolder, Counted, Error, Fence, NodeId, PlainError, RunFilter, Sweep};
 
 /// A run at work whose content only `node` has.
 async fn at_work(fixture: &Fixture, org: OrgId, node: NodeId) -> Fence {
@@ -122,17 +122,10 @@ both! {
         let kept = fixture.running(org, lost).await;
         fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
 
-        let sweep = Sweep {
-            node: other,
-            at: fixture.now(),
-            limit: 2,
-            places: 10,
-            expired: Expired::Leave,
-            compute_micros_per_second: Micros::ZERO,
-        };
-        let mut swept = fixture.store.sweep(sweep).await.unwrap();
+        let sweep = Sweep { places: 10, ..sweep(other, fixture.now(), 2) };
+        let mut swept = fixture.store.sweep(sweep.clone()).await.unwrap();
         // A limit is not overstepped in one go; what is left comes with the next.
-        let next = fixture.store.sweep(sweep).await.unwrap();
+        let next = fixture.store.sweep(sweep.clone()).await.unwrap();
         swept.ended.extend(next.ended);
         swept.taken.extend(next.taken);
         let mut ended: Vec<_> = swept.ended.iter().map(|(_, run)| *run).collect();
@@ -163,16 +156,9 @@ both! {
         fixture.store.forget_content(vec![fence.run]).await.unwrap();
         assert!(fixture.get(org, fence.run).await.billing_pending);
         fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
-        let sweep = Sweep {
-            node: other,
-            at: fixture.now(),
-            limit: 2,
-            places: 10,
-            expired: Expired::Leave,
-            compute_micros_per_second: Micros::ZERO,
-        };
+        let sweep = Sweep { places: 10, ..sweep(other, fixture.now(), 2) };
         for _ in 0..2 {
-            let swept = fixture.store.sweep(sweep).await.unwrap();
+            let swept = fixture.store.sweep(sweep.clone()).await.unwrap();
             assert!(swept.ended.is_empty() && swept.taken.is_empty());
             let run = fixture.get(org, fence.run).await;
             assert_eq!((run.status, run.billing_pending, run.cost_micros.get()), (RunStatus::Cancelled, false, 120));

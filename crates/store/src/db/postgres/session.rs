@@ -79,21 +79,21 @@ impl Session for PgSession {
 
     fn send(&mut self, begin: Option<&'static str>, statements: &[Stmt<'_>]) -> Sent {
         let (client, prepared) = (&self.client, &mut self.prepared);
-        self.runtime
-            .block_on(tokio::time::timeout(
-                ROUND_TRIP,
-                prepared.send(client, begin, statements),
-            ))
-            .unwrap_or_else(|_elapsed| Err(Failure::silent()))
+        self.runtime.block_on(async {
+            let sent = prepared.send(client, begin, statements);
+            tokio::time::timeout(ROUND_TRIP, sent)
+                .await
+                .unwrap_or_else(|_elapsed| Err(Failure::silent()))
+        })
     }
 
     fn end(&mut self, sql: &'static str) -> std::result::Result<(), Failure> {
-        self.runtime
-            .block_on(tokio::time::timeout(ROUND_TRIP, self.client.batch_execute(sql)))
-            .map_or_else(
-                |_elapsed| Err(Failure::silent()),
-                |ended| ended.map_err(|error| Failure::of(&error)),
-            )
+        self.runtime.block_on(async {
+            match tokio::time::timeout(ROUND_TRIP, self.client.batch_execute(sql)).await {
+                Ok(ended) => ended.map_err(|error| Failure::of(&error)),
+                Err(_elapsed) => Err(Failure::silent()),
+            }
+        })
     }
 }
 

@@ -1,0 +1,85 @@
+//! The heartbeat: renews the node's lease, and does nothing else.
+
+use std::time::Duration;
+
+use sortie_store::Error as StoreError;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Takeover;
+use crate::{Error, metrics::Renewal, news::Wake, worker::StopReason};
+
+/// Pause after a renewal that failed.
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+pub(crate) struct Heartbeat {
+    pub(crate) node: Takeover,
+    pub(crate) wake: Wake,
+}
+
+impl Heartbeat {
+    /// Renews the lease until the node has stopped, then signs it off.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let options = &self.node.places.worker().options;
+        while !stop.is_cancelled() {
+            let began = Instant::now();
+            let next = match self.beat().await {
+                Ok(()) => began + options.heartbeat,
+                Err(error) => {
+                    tracing::error!(%error, "cannot renew the node's lease");
+                    Instant::now() + AFTER_FAILURE.min(options.heartbeat)
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        let Takeover { store, identity, .. } = &self.node;
+        if let Err(error) = store.deregister_node(identity.get(), options.clock.now()).await {
+            tracing::warn!(%error, "cannot sign the node off; its lease will expire");
+        }
+    }
+
+    /// Renews the lease. A node that was declared lost gives its runs up and starts under a new identity.
+    pub(super) async fn beat(&self) -> Result<(), Error> {
+        let Takeover {
+            store,
+            places,
+            identity,
+        } = &self.node;
+        let options = &places.worker().options;
+        let (sent_at, now) = (Instant::now(), options.clock.now());
+        let beat = store.heartbeat(identity.get(), now, options.lease).await;
+        places.metrics().renewed(match &beat {
+            Ok(_) => Renewal::Renewed,
+            Err(StoreError::Fenced) => Renewal::Lost,
+            Err(_) => Renewal::Failed,
+        });
+        match beat {
+            Ok(beat) => {
+                identity.seen.renewed(sent_at, &beat.others);
+                if identity.leases.set(beat.clock) > options.heartbeat {
+                    tracing::warn!(
+                        "the database's clock has stepped: it was set, or this is another database, or this machine slept"
+                    );
+                }
+                Ok(())
+            }
+            Err(StoreError::Fenced) => {
+                tracing::warn!(
+                    "this node was declared lost: it gives its runs up and starts under a new identity"
+                );
+                places.active().stop_all(StopReason::Lost);
+                identity.renew(store, options).await?;
+                // Runs that nobody has taken over come back to this node.
+                self.wake.nodes.notify_one();
+                Ok(())
+            }
+            Err(error) => {
+                identity.seen.forget();
+                Err(error.into())
+            }
+        }
+    }
+}

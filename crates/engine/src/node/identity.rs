@@ -1,0 +1,91 @@
+//! The identity of a node: new after each start, and after the node was declared lost.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicI64, Ordering},
+};
+
+use sortie_api::Timestamp;
+use sortie_store::{Error as StoreError, NewNode, NodeId, Store};
+use tokio::time::Instant;
+
+use super::leases::Leases;
+use crate::{Error, MasterKey, Options, check_master_keys, clock::random, lease::LeaseClock};
+
+/// Identity of this node, with its own lease and those of the others.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    id: Arc<AtomicI64>,
+    /// Clock that leases are counted on.
+    pub(crate) leases: LeaseClock,
+    /// Leases as the heartbeat has last seen them.
+    pub(super) seen: Leases,
+    /// When the node began to stop, under whatever identity.
+    draining_since: Arc<OnceLock<Timestamp>>,
+}
+
+impl Identity {
+    /// Makes the node known under its first identity. Runs that an earlier start of it still holds are lost from then on. A
+    /// node that cannot open sealed credentials is not made known: it takes no runs from nodes that can.
+    pub(crate) async fn begin(store: &Store, options: &Options) -> Result<Self, Error> {
+        check_master_keys(store, &options.master_keys).await?;
+        let leases = LeaseClock::begin(store, options.clock.clone()).await?;
+        let sent_at = Instant::now();
+        let id = register(store, options, &leases, None).await?;
+        Ok(Self::of(id, leases, Leases::new(options.lease, sent_at)))
+    }
+
+    /// An identity that is known to the store.
+    pub(super) fn of(id: NodeId, leases: LeaseClock, seen: Leases) -> Self {
+        Self {
+            id: Arc::new(AtomicI64::new(id.0)),
+            leases,
+            seen,
+            draining_since: Arc::default(),
+        }
+    }
+
+    /// Makes the node known under a new identity, after it was declared lost. A node that is about to stop remains so.
+    pub(super) async fn renew(&self, store: &Store, options: &Options) -> Result<(), Error> {
+        self.leases.set(store.clock().await?);
+        let draining_since = self.draining_since.get().copied();
+        let sent_at = Instant::now();
+        let id = register(store, options, &self.leases, draining_since).await?;
+        self.id.store(id.0, Ordering::SeqCst);
+        self.seen.renewed(sent_at, &[]);
+        Ok(())
+    }
+
+    pub(crate) fn get(&self) -> NodeId {
+        NodeId(self.id.load(Ordering::SeqCst))
+    }
+
+    /// Records that the node is about to stop.
+    pub(crate) async fn drain(&self, store: &Store, at: Timestamp) -> Result<(), StoreError> {
+        let since = *self.draining_since.get_or_init(|| at);
+        store.drain_node(self.get(), since).await
+    }
+}
+
+/// Makes the node known under a new identity; its earlier ones are lost from then on.
+async fn register(
+    store: &Store,
+    options: &Options,
+    leases: &LeaseClock,
+    draining_since: Option<Timestamp>,
+) -> Result<NodeId, Error> {
+    let id = NodeId(i64::from_be_bytes(random()?) & i64::MAX);
+    store
+        .register_node(NewNode {
+            id,
+            name: options.node_name.clone(),
+            started_at: options.clock.now(),
+            lease_until: leases.now() + options.lease,
+            address: options.node_address.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            master_keys: Some(options.master_keys.iter().map(MasterKey::id).collect()),
+            draining_since,
+        })
+        .await?;
+    Ok(id)
+}

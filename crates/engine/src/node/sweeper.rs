@@ -1,0 +1,76 @@
+//! The sweeper: declares nodes lost that do not renew their lease, and takes their runs over.
+
+use sortie_store::Sweep;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::Takeover;
+use crate::{Error, Serves, news::Wake};
+
+/// Lost runs ended in one transaction.
+const LIMIT: u32 = 100;
+
+pub(crate) struct Sweeper {
+    pub(crate) node: Takeover,
+    pub(crate) wake: Wake,
+}
+
+impl Sweeper {
+    /// Sweeps when a lease becomes overdue, when another node has signed off, and once for each heartbeat, until the node
+    /// has stopped.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(self.node.places.worker().options.heartbeat);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let overdue = self.node.identity.seen.next_overdue();
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = self.wake.nodes.notified() => {}
+                () = tokio::time::sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {}
+                () = stop.cancelled() => return,
+            }
+            // A node that may itself be declared lost at any moment takes nothing over.
+            if !self.node.identity.seen.is_held() {
+                continue;
+            }
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(%error, "cannot take over runs of lost nodes; the next sweep tries again");
+            }
+        }
+    }
+
+    /// Takes over runs of lost nodes, as many as there are free slots, and ends those that were resumed too often.
+    pub(crate) async fn sweep(&self) -> Result<(), Error> {
+        let Takeover {
+            store,
+            places,
+            identity,
+        } = &self.node;
+        let options = &places.worker().options;
+        loop {
+            let turn = places.turn().await;
+            let free = match options.serves {
+                Serves::Everyone => turn.free(),
+                // Runs of other nodes are for a node that is here to stay.
+                Serves::OwnRuns | Serves::Nothing => 0,
+            };
+            let sweep = Sweep {
+                node: identity.get(),
+                at: options.clock.now(),
+                limit: LIMIT,
+                places: free,
+                overdue: identity.seen.overdue(),
+                lease: options.lease,
+                compute_micros_per_second: options.compute_micros_per_second,
+            };
+            let swept = store.sweep(sweep).await?;
+            let all_ended = swept.ended.len() < LIMIT as usize;
+            let all_taken = free == 0 || swept.taken.len() < free as usize;
+            self.node.tell_ended(&swept.ended);
+            self.node.go_on(&turn, swept.taken);
+            if all_ended && all_taken {
+                return Ok(());
+            }
+        }
+    }
+}

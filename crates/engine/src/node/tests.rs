@@ -1,0 +1,204 @@
+use std::sync::Arc;
+
+use sortie_api::{OrgId, RunId, RunStatus};
+use tempfile::TempDir;
+use tokio::time::Instant;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{leases::Leases, reconciler::Suspects, *};
+use crate::{
+    Options,
+    callbacks::Hints,
+    connections::Connections,
+    contents::Contents,
+    hub::Hub,
+    lease::LeaseClock,
+    models::Models,
+    news::Wake,
+    no_sandbox::NoSandbox,
+    testing::{Held, held},
+    web::NodeWeb,
+    worker::{Active, Collecting, StopReason, Worker},
+};
+
+/// A node, without its tasks.
+struct Rig {
+    takeover: Takeover,
+    wake: Wake,
+    _dir: TempDir,
+}
+
+impl Rig {
+    fn heartbeat(&self) -> Heartbeat {
+        Heartbeat {
+            node: self.takeover.clone(),
+            wake: self.wake.clone(),
+        }
+    }
+
+    fn sweeper(&self) -> Sweeper {
+        Sweeper {
+            node: self.takeover.clone(),
+            wake: self.wake.clone(),
+        }
+    }
+
+    fn reconciler(&self) -> Reconciler {
+        Reconciler(self.takeover.clone())
+    }
+
+    fn active(&self) -> &Active {
+        self.takeover.places.active()
+    }
+}
+
+/// A node that holds one run without a task for it.
+async fn holding() -> (Rig, OrgId, RunId) {
+    let Held {
+        store,
+        node,
+        claim,
+        dir,
+    } = held().await;
+    let options = Arc::new(Options {
+        data_dir: dir.path().to_owned(),
+        ..Options::default()
+    });
+    let records = crate::testing::records(&store);
+    let hub = Hub::new(
+        records.clone(),
+        crate::news::News::default(),
+        CancellationToken::new(),
+    );
+    let metrics = Arc::new(crate::metrics::Metrics::default());
+    let models = Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap();
+    let worker = Worker {
+        records,
+        metrics,
+        hub,
+        clock: options.clock.clone(),
+        models: Arc::new(models),
+        connections: Connections::new(
+            &options,
+            store.clone(),
+            TaskTracker::new(),
+            &Err("a test".to_owned()),
+        )
+        .unwrap(),
+        contents: Contents::open(&options, store.clone()).await.unwrap(),
+        collecting: Collecting::default(),
+        sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
+        web: NodeWeb::new(&options).unwrap(),
+        schedules: crate::news::TimerBell::default(),
+        active: Active::default(),
+        callbacks: Hints::default(),
+        options: Arc::clone(&options),
+    };
+    let places = Places::new(Arc::new(worker), TaskTracker::new(), CancellationToken::new());
+    let clock = LeaseClock::begin(&store, options.clock.clone()).await.unwrap();
+    let seen = Leases::new(options.lease, Instant::now());
+    let takeover = Takeover {
+        identity: Identity::of(node, clock, seen),
+        store,
+        places,
+    };
+    let rig = Rig {
+        takeover,
+        wake: Wake::default(),
+        _dir: dir,
+    };
+    (rig, claim.org, claim.fence.run)
+}
+
+async fn status(rig: &Rig, org: OrgId, run: RunId) -> RunStatus {
+    rig.takeover.store.get_run(org, run).await.unwrap().status
+}
+
+#[tokio::test]
+async fn a_run_that_is_held_without_a_task_goes_on_at_the_second_look() {
+    let (rig, org, run) = holding().await;
+    let mut suspects = Suspects::default();
+    rig.reconciler().compare(&mut suspects).await.unwrap();
+    assert!(!rig.active().contains(run));
+    rig.reconciler().compare(&mut suspects).await.unwrap();
+    assert!(rig.active().contains(run));
+    rig.active().drained().await;
+    assert_eq!(status(&rig, org, run).await, RunStatus::Succeeded);
+    let events = rig.takeover.store.events_after(org, run, 0, 100).await.unwrap();
+    let resumed: Vec<_> = events.iter().filter(|event| event.kind == "resumed").collect();
+    assert_eq!(resumed.len(), 1);
+    assert_eq!(resumed[0].data, r#"{"step":0,"attempt":2}"#);
+}
+
+#[tokio::test]
+async fn a_node_that_was_declared_lost_gets_back_what_nobody_took_over() {
+    let (rig, org, run) = holding().await;
+    let mut earlier = rig.active().enter(run);
+    let lost = rig.takeover.identity.get();
+    rig.takeover
+        .store
+        .deregister_node(lost, rig.takeover.places.worker().options.clock.now())
+        .await
+        .unwrap();
+    rig.heartbeat().beat().await.unwrap();
+    // The sweeper is told, and its own lease lasts.
+    rig.wake.nodes.notified().await;
+    assert!(rig.takeover.identity.seen.is_held());
+    rig.sweeper().sweep().await.unwrap();
+    assert_ne!(rig.takeover.identity.get(), lost);
+    assert_eq!(earlier.stopped().await, StopReason::Lost);
+    assert_eq!(status(&rig, org, run).await, RunStatus::Starting);
+    // The next attempt waits until the earlier one has wound up.
+    drop(earlier);
+    rig.active().drained().await;
+    assert_eq!(status(&rig, org, run).await, RunStatus::Succeeded);
+}
+
+#[tokio::test]
+async fn a_node_that_is_declared_lost_while_it_drains_is_shown_as_draining() {
+    let (rig, _org, _run) = holding().await;
+    let since = rig.takeover.places.worker().options.clock.now();
+    rig.takeover
+        .identity
+        .drain(&rig.takeover.store, since)
+        .await
+        .unwrap();
+    let lost = rig.takeover.identity.get();
+    rig.takeover.store.deregister_node(lost, since).await.unwrap();
+    rig.heartbeat().beat().await.unwrap();
+    let nodes = rig.takeover.store.list_nodes().await.unwrap();
+    let shown = nodes
+        .iter()
+        .find(|row| row.node.id == rig.takeover.identity.get());
+    assert_eq!(shown.unwrap().node.draining_since, Some(since));
+}
+
+#[tokio::test]
+async fn a_closing_node_takes_nothing_up_again() {
+    let (rig, org, run) = holding().await;
+    rig.takeover.places.close();
+    let mut suspects = Suspects::default();
+    for _ in 0..3 {
+        rig.reconciler().compare(&mut suspects).await.unwrap();
+    }
+    assert_eq!(rig.active().count(), 0);
+    assert_eq!(status(&rig, org, run).await, RunStatus::Starting);
+}
+
+#[tokio::test]
+async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
+    let (rig, org, run) = holding().await;
+    let mut place = rig.active().enter(run);
+    let mut suspects = Suspects::default();
+    for _ in 0..3 {
+        rig.reconciler().compare(&mut suspects).await.unwrap();
+    }
+    assert_eq!(status(&rig, org, run).await, RunStatus::Starting);
+    rig.takeover
+        .store
+        .cancel_run(org, run, rig.takeover.places.worker().options.clock.now())
+        .await
+        .unwrap();
+    rig.reconciler().compare(&mut suspects).await.unwrap();
+    assert_eq!(place.stopped().await, StopReason::NotOurs);
+}
