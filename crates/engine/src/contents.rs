@@ -39,18 +39,22 @@ pub(crate) struct Contents {
     ready: Arc<Mutex<Option<Instant>>>,
 }
 
+/// Opens the storage that the options name.
+pub(crate) async fn open(options: &Options) -> Result<Blobs, Error> {
+    Blobs::open(&options.blob_settings())
+        .await
+        .map_err(|error| Error::Invalid(format!("blob_url: {error}")))
+}
+
 impl Contents {
-    /// Opens the storage that the options name.
-    pub(crate) async fn open(options: &Options, store: Store) -> Result<Self, Error> {
-        let blobs = Blobs::open(&options.blob_settings())
-            .await
-            .map_err(|error| Error::Invalid(format!("blob_url: {error}")))?;
-        Ok(Self {
+    /// The content in a storage, and its rows.
+    pub(crate) fn over(blobs: Blobs, store: Store, clock: Clock) -> Self {
+        Self {
             store,
             blobs,
-            clock: options.clock.clone(),
+            clock,
             ready: Arc::default(),
-        })
+        }
     }
 
     /// Begins to take content in.

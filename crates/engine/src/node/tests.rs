@@ -10,7 +10,7 @@ use crate::{
     Options,
     callbacks::Hints,
     connections::Connections,
-    contents::Contents,
+    contents::{self, Contents},
     hub::Hub,
     lease::LeaseClock,
     models::Models,
@@ -85,7 +85,7 @@ async fn holding() -> (Rig, OrgId, RunId) {
             &Err("a test".to_owned()),
         )
         .unwrap(),
-        contents: Contents::open(&options, store.clone()).await.unwrap(),
+        contents: Contents::over(contents::open(&options).await.unwrap(), store.clone(), options.clock.clone()),
         collecting: Collecting::default(),
         sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
         web: NodeWeb::new(&options).unwrap(),

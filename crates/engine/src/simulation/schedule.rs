@@ -14,7 +14,7 @@ use super::{
     clients::client,
     plan::{CALM, Incident, Plan},
     witness::Witness,
-    world::World,
+    world::{Folders, World},
 };
 
 /// Time in which everything ends once nothing goes wrong any more.
@@ -35,7 +35,11 @@ pub(super) struct Verdict {
 }
 
 /// Runs the schedule of a seed. The database is given back for the next one.
-pub(super) fn run(seed: u64, database: SimulatedDatabase) -> (Verdict, Option<SimulatedDatabase>) {
+pub(super) fn run(
+    seed: u64,
+    database: SimulatedDatabase,
+    folders: &Folders,
+) -> (Verdict, Option<SimulatedDatabase>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -45,7 +49,7 @@ pub(super) fn run(seed: u64, database: SimulatedDatabase) -> (Verdict, Option<Si
         let witness = Witness::new();
         super::begin(seed, &witness);
         let server = SimulatedServer::new(database, seed).expect("the database can be emptied");
-        let verdict = simulate(seed, &server, witness).await;
+        let verdict = simulate(seed, &server, folders.clone(), witness).await;
         (verdict, server.end().await)
     });
     super::end();
@@ -53,11 +57,11 @@ pub(super) fn run(seed: u64, database: SimulatedDatabase) -> (Verdict, Option<Si
     done
 }
 
-async fn simulate(seed: u64, server: &SimulatedServer, witness: Witness) -> Verdict {
+async fn simulate(seed: u64, server: &SimulatedServer, folders: Folders, witness: Witness) -> Verdict {
     let mut rng = Rng::with_seed(seed ^ 0x5eed);
     let plan = Plan::draw(&mut rng);
     tracing::info!(?plan, "begins");
-    let world = World::new(server.clone(), plan.clone(), witness.clone());
+    let world = World::new(server.clone(), folders, plan.clone(), witness.clone());
     let began = Instant::now();
     server.set_faults(CALM);
     begin(&world).await;

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -12,19 +11,49 @@ use sortie_store::{
     Actor, Store,
     simulation::{SimulatedLink, SimulatedServer},
 };
+use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::{plan::Plan, witness::Witness};
-use crate::{Caller, Clock, Engine, Options, worker::StopReason};
+use crate::{
+    Caller, Clock, Engine, Options, contents, start::Storage, unretained::MemoryDir, worker::StopReason,
+};
 
 /// The time at the beginning of a schedule.
 pub(super) const BEGINNING: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
-/// Where a simulated node that has no files says that its files are.
-const NO_FOLDER: &str = "/dev/shm/sortie-simulation";
-
 /// Longest that a lease is not renewed.
 const LEASE: Duration = Duration::from_secs(13);
+
+/// Folders that no simulated node writes to. Opening them once saves time.
+#[derive(Clone)]
+pub(super) struct Folders {
+    root: Arc<TempDir>,
+    storage: Storage,
+}
+
+impl Folders {
+    pub(super) fn make() -> Self {
+        let root = tempfile::Builder::new()
+            .prefix("sortie-simulation-")
+            .tempdir_in("/dev/shm")
+            .expect("there is room in memory");
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let options = Options {
+            data_dir: root.path().to_owned(),
+            ..Options::default()
+        };
+        let blobs = runtime
+            .expect("a runtime without I/O can be made")
+            .block_on(contents::open(&options))
+            .expect("a folder in memory can be opened");
+        let memory_dir = MemoryDir::new(root.path().join("memory"));
+        Self {
+            root: Arc::new(root),
+            storage: Storage { blobs, memory_dir },
+        }
+    }
+}
 
 /// A process.
 #[derive(Clone)]
@@ -50,6 +79,7 @@ pub(super) struct World(Arc<Inner>);
 
 struct Inner {
     server: SimulatedServer,
+    folders: Folders,
     plan: Plan,
     witness: Witness,
     slots: Mutex<Slots>,
@@ -65,10 +95,11 @@ struct Slots {
 }
 
 impl World {
-    pub(super) fn new(server: SimulatedServer, plan: Plan, witness: Witness) -> Self {
+    pub(super) fn new(server: SimulatedServer, folders: Folders, plan: Plan, witness: Witness) -> Self {
         let nodes = (0..plan.nodes).map(|_| Slot::default()).collect();
         Self(Arc::new(Inner {
             server,
+            folders,
             plan,
             witness,
             slots: Mutex::new(Slots {
@@ -108,11 +139,9 @@ impl World {
     }
 
     fn options(&self, node: usize, clock: Clock) -> Options {
-        let folder = PathBuf::from(NO_FOLDER);
         Options {
             clock,
-            data_dir: folder.join("data"),
-            memory_dir: Some(folder.join("memory")),
+            data_dir: self.0.folders.root.path().to_owned(),
             node_name: format!("node-{node}"),
             concurrency: self.0.plan.concurrency,
             compute_micros_per_second: Micros::new(1_000).unwrap_or_default(),
@@ -136,8 +165,11 @@ impl World {
             };
             let store = Store::simulated(&link, self.0.plan.connections);
             let no_sandbox = Err("a simulation runs no commands".to_owned());
-            match Engine::start(self.options(node, clock.clone()), store, no_sandbox).await {
-                Ok(engine) => {
+            let (options, storage) = (self.options(node, clock.clone()), self.0.folders.storage.clone());
+            match Engine::assemble(options, store, no_sandbox, storage).await {
+                Ok((engine, sweeper)) => {
+                    let channel = engine.0.store.channel().expect("a simulated channel can be opened");
+                    engine.begin_runs(sweeper, channel);
                     let process = Process {
                         engine,
                         link,
