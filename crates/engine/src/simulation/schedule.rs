@@ -179,3 +179,12 @@ async fn settle(world: &World, clients: &mut JoinSet<()>, incidents: &mut JoinSe
         world.look();
     }
 }
+
+/// Time of log lines: how long the schedule has run.
+pub(super) struct Elapsed;
+
+impl tracing_subscriber::fmt::time::FormatTime for Elapsed {
+    fn format_time(&self, writer: &mut tracing_subscriber::fmt::format::Writer<'_>) -> std::fmt::Result {
+        write!(writer, "{:?}", super::elapsed())
+    }
+}

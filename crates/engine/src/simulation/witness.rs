@@ -46,13 +46,18 @@ impl Witness {
         }))
     }
 
+    /// Time since the schedule began.
+    pub(super) fn elapsed(&self) -> std::time::Duration {
+        self.0.began.elapsed()
+    }
+
     fn record(&self) -> MutexGuard<'_, Record> {
         self.0.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A rule is broken.
     pub(super) fn breaks(&self, rule: impl std::fmt::Display) {
-        let at = self.0.began.elapsed();
+        let at = self.elapsed();
         tracing::error!(?at, %rule, "a rule is broken");
         self.record()
             .broken
