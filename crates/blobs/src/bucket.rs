@@ -10,16 +10,17 @@ use object_store::{
     path::Path,
 };
 use sortie_net::Timeouts;
-use tokio::sync::Semaphore;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
 
-use crate::{Address, Content, Error, Result, Settings, Staged, blocking};
+use crate::{Address, Content, Error, KEEPING_TIME, Result, Settings, Staged, blocking};
 
 /// Size of a part, and of what goes in one request. Stores want equal parts of at least 5 MiB.
 const PART: u64 = 8 * 1024 * 1024;
 /// Contents that are sent to the store at once, each with one part in memory.
 const SENDING: usize = 4;
-/// How long one content may take to be sent: well within the hour for which an unused row stays.
-const SENDING_TIME: Duration = Duration::from_mins(20);
 
 const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(5),
@@ -80,11 +81,11 @@ impl Bucket {
     }
 
     pub(crate) async fn keep(&self, address: Address, staged: Staged) -> Result<()> {
-        let path = self.path(address);
-        let sending = async {
-            let _turn = self.sending.acquire().await.map_err(|_| late())?;
+        let (path, deadline) = (self.path(address), Instant::now() + KEEPING_TIME);
+        let begun = async {
+            let turn = self.sending.acquire().await.map_err(|_| late())?;
             match self.store.head(&path).await {
-                Ok(there) if there.size == staged.size() => return Ok(()),
+                Ok(there) if there.size == staged.size() => return Ok(None),
                 Ok(_) | Err(StoreError::NotFound { .. }) => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -92,20 +93,23 @@ impl Bucket {
             if staged.size() <= PART {
                 let content = part(&file, 0..staged.size()).await?;
                 self.store.put(&path, content.into()).await.map_err(failed)?;
-                return Ok(());
+                return Ok(None);
             }
-            let mut upload = self.store.put_multipart(&path).await.map_err(failed)?;
-            let sent = send(&mut *upload, &file, staged.size()).await;
-            if sent.is_err()
-                && let Err(error) = upload.abort().await
-            {
-                tracing::warn!(%error, "the parts of a broken upload stay in the store");
-            }
-            sent
+            let upload = self.store.put_multipart(&path).await.map_err(failed)?;
+            Ok(Some((turn, file, upload)))
         };
-        tokio::time::timeout(SENDING_TIME, sending)
-            .await
-            .map_err(|_| late())?
+        let begun = timeout_at(deadline, begun).await.map_err(|_| late())??;
+        let Some((_turn, file, mut upload)) = begun else {
+            return Ok(());
+        };
+        let sent = timeout_at(deadline, send(&mut *upload, &file, staged.size()));
+        let sent = sent.await.unwrap_or_else(|_| Err(late()));
+        if sent.is_err()
+            && let Err(error) = upload.abort().await
+        {
+            tracing::warn!(%error, "the parts of a broken upload stay in the store");
+        }
+        sent
     }
 
     pub(crate) async fn read(&self, address: Address, range: Range<u64>) -> Result<Content> {

@@ -1,27 +1,37 @@
 //! Content in a local folder: renamed into its place from the staging area of the same folder, and synced with it.
 
 use std::{
+    collections::HashSet,
     fs::File,
     io,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 
 use crate::{
-    Address, Content, Error, Result, Staged, blocking,
+    Address, Content, Error, KEEPING_TIME, Result, Staged, blocking,
     staging::{gone, make_folder},
 };
 
 /// What is read at once: the memory that one reader costs.
 const PIECE: u64 = 256 * 1024;
 
+/// Folders that are remembered as durable. An organization has 256 of them at most.
+const REMEMBERED: usize = 16 * 1024;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     root: PathBuf,
+    durable: DurableFolders,
+    /// Maximum time from the beginning of a write to its rename. A disk that hangs lets a writer go on after its caller has
+    /// gone.
+    limit: Duration,
 }
 
 impl Folder {
@@ -29,7 +39,11 @@ impl Folder {
         blocking(move || {
             make_folder(&root)
                 .map_err(|error| Error::Unavailable(format!("{} cannot be made: {error}", root.display())))?;
-            Ok(Self { root })
+            Ok(Self {
+                root,
+                durable: DurableFolders::default(),
+                limit: KEEPING_TIME,
+            })
         })
         .await?
     }
@@ -44,13 +58,18 @@ impl Folder {
 
     pub(crate) async fn keep(&self, address: Address, staged: Staged) -> Result<()> {
         let (root, path) = (self.root.clone(), self.path(address));
+        let (durable, limit, began) = (self.durable.clone(), self.limit, Instant::now());
         blocking(move || {
             // A rename onto what is there already puts the same bytes in its place, unless they were cut off by a crash
             // of the machine: then it mends them.
             staged.file().sync_all()?;
-            make_folders(&root, &path)?;
+            let folder = path.parent().unwrap_or(&root);
+            durable.make(&root, folder, sync_folder)?;
+            if began.elapsed() > limit {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the disk takes too long"));
+            }
             std::fs::rename(staged.path(), &path)?;
-            sync_folder(path.parent().unwrap_or(&root))
+            sync_folder(folder)
         })
         .await?
         .map_err(|error| Error::Unavailable(error.to_string()))
@@ -107,24 +126,125 @@ fn piece(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     Ok(piece.into())
 }
 
-/// Makes the folders above `path`, each synced into the one above it.
-fn make_folders(root: &Path, path: &Path) -> io::Result<()> {
-    let Some(folder) = path.parent() else {
-        return Ok(());
-    };
-    if folder.is_dir() {
-        return Ok(());
-    }
-    make_folder(folder)?;
-    for above in folder.ancestors().skip(1) {
-        sync_folder(above)?;
-        if above == root {
-            break;
+/// The folders whose names this process has synced, up to the root. A folder that is there may have been made by another
+/// upload a moment ago and not be durable yet, so only what is remembered here is taken for durable.
+#[derive(Clone, Debug, Default)]
+struct DurableFolders(Arc<Mutex<HashSet<PathBuf>>>);
+
+impl DurableFolders {
+    /// Makes `folder` and those above it, up to `root`. Returns when each is synced into the one above it.
+    fn make(&self, root: &Path, folder: &Path, sync: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+        if self.known().contains(folder) && folder.is_dir() {
+            return Ok(());
         }
+        make_folder(folder)?;
+        for above in folder
+            .ancestors()
+            .skip(1)
+            .take_while(|above| above.starts_with(root))
+        {
+            sync(above)?;
+        }
+        let mut known = self.known();
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(folder.to_owned());
+        Ok(())
     }
-    Ok(())
+
+    fn known(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use sortie_api::{BlobId, OrgId, Timestamp};
+
+    use super::*;
+    use crate::staging::Area;
+
+    #[test]
+    fn an_upload_syncs_the_folders_that_another_one_has_made_and_not_synced_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, folder) = (dir.path(), dir.path().join("org/aa"));
+        let folders = DurableFolders::default();
+        let (first, second) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let record = |synced: &RefCell<Vec<PathBuf>>, path: &Path| synced.borrow_mut().push(path.to_owned());
+        let made = folders.make(root, &folder, |path| {
+            record(&first, path);
+            // The folders are there, and none of them is synced.
+            if first.borrow().len() == 1 {
+                folders.make(root, &folder, |path| {
+                    record(&second, path);
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        });
+        made.unwrap();
+        let chain = vec![root.join("org"), root.to_owned()];
+        assert_eq!(first.into_inner(), chain);
+        assert_eq!(second.into_inner(), chain);
+    }
+
+    #[test]
+    fn a_folder_is_synced_once_and_again_when_it_was_removed_or_its_sync_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, folder) = (dir.path(), dir.path().join("org/aa"));
+        let folders = DurableFolders::default();
+        let synced = RefCell::new(0);
+        let make = || {
+            folders.make(root, &folder, |_| {
+                *synced.borrow_mut() += 1;
+                Ok(())
+            })
+        };
+        let failed = folders.make(root, &folder, |_| Err(io::Error::other("disk")));
+        assert!(failed.is_err() && folder.is_dir());
+        make().unwrap();
+        assert_eq!(*synced.borrow(), 2);
+        make().unwrap();
+        assert_eq!(*synced.borrow(), 2);
+        std::fs::remove_dir(&folder).unwrap();
+        make().unwrap();
+        assert_eq!(*synced.borrow(), 4);
+    }
+
+    #[test]
+    fn the_memory_of_synced_folders_is_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = DurableFolders::default();
+        let names = (0..REMEMBERED).map(|name| PathBuf::from(name.to_string()));
+        folders.known().extend(names);
+        folders
+            .make(dir.path(), &dir.path().join("aa"), |_| Ok(()))
+            .unwrap();
+        assert_eq!(folders.known().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_has_taken_too_long_is_not_renamed_into_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut folder = Folder::open(dir.path().to_owned()).await.unwrap();
+        folder.limit = Duration::ZERO;
+        let area = Area::open(folder.staging()).await.unwrap();
+        let staged = Arc::new(area).stage().await.unwrap().finish().await.unwrap();
+        let at = Timestamp::from_micros(1);
+        let address = Address {
+            org: OrgId::new(at, [1; 10]),
+            sha256: staged.sha256(),
+            blob: BlobId::new(at, [1; 10]),
+        };
+        let kept = folder.keep(address, staged).await;
+        assert!(matches!(kept, Err(Error::Unavailable(_))), "{kept:?}");
+        assert!(!address.file_in(dir.path()).exists());
+    }
 }

@@ -18,6 +18,7 @@ use std::{
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -26,6 +27,9 @@ use sortie_api::{BlobId, Credential, OrgId, Sha256};
 
 pub use self::staging::{Staged, Staging};
 use self::{bucket::Bucket, folder::Folder, staging::Area};
+
+/// Maximum time to keep one content: a third of the hour for which a row stays that nothing refers to.
+const KEEPING_TIME: Duration = Duration::from_mins(20);
 
 /// Content on its way out, piece by piece.
 pub type Content = BoxStream<'static, Result<Bytes>>;

@@ -120,6 +120,14 @@ impl Engine {
         let holder = self.0.store.content_holder(org, id).await?;
         let is_elsewhere = |holder: &ContentHolder| holder.node != self.0.identity.get();
         match (holder.filter(is_elsewhere), hop) {
+            // Its process may be alive and come back with the answer.
+            (Some(holder), _) if holder.is_lost && holder.has_answer => Err(Error::Unavailable(
+                "the node that holds the output of this run cannot be reached: the output is available once it comes \
+                 back, and is deleted at output_expires_at"
+                    .to_owned(),
+            )),
+            // The sweep is about to give it up, or the answer is for the receiver of the callback.
+            (Some(holder), _) if holder.is_lost => Ok(None),
             // Never passed on twice: what this node was asked for, it was thought to have.
             (Some(_), Hop::Second) => Err(Error::Unavailable(
                 "the content of this run is on another node, retry later".to_owned(),

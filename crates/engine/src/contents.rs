@@ -2,7 +2,8 @@
 //!
 //! Content is written after its row in `blob` and before whatever refers to it. Whoever refers to it does so within
 //! [`GRACE`]; content that nothing refers to for that long is swept, at the start of a node and now and again, by whichever
-//! node comes to it.
+//! node comes to it. The storage gives up a write after a third of that time. A writer whose row is gone all the same
+//! deletes what it wrote.
 
 use std::{collections::BTreeMap, fs::File, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
@@ -83,11 +84,18 @@ impl Contents {
         Ok(self.store.reserve_blob(new).await?)
     }
 
-    /// The second half, in the storage.
+    /// The second half, in the storage. Where the row was doomed meanwhile, the sweep may have come before the content:
+    /// then the content is deleted here, and has to be reserved anew.
     pub(crate) async fn put(&self, (org, blob): (OrgId, BlobId), staged: Staged) -> Result<(), Error> {
         let sha256 = staged.sha256();
         let address = Address { org, sha256, blob };
-        self.blobs.keep(address, staged).await.map_err(storage)
+        let kept = self.blobs.keep(address, staged).await.map_err(storage);
+        if self.store.has_blob(blob).await? {
+            return kept;
+        }
+        tracing::warn!(%address, "content was given up before it was kept");
+        self.blobs.delete(address).await.map_err(storage)?;
+        Err(away())
     }
 
     /// Until when content stays that is referred to, or no longer referred to, now.
@@ -243,3 +251,54 @@ impl Options {
 
 /// The variables that an S3-compatible store is reached with, by name.
 pub type AwsVariables = BTreeMap<String, Credential>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Held, held};
+
+    /// Contents in a folder, and some content that is on its way there.
+    async fn staged(held: &Held) -> (Contents, Staged) {
+        let options = Options {
+            data_dir: held.dir.path().to_owned(),
+            ..Options::default()
+        };
+        let contents = crate::testing::contents(&options, &held.store).await;
+        let mut staging = contents.stage().await.unwrap();
+        staging.write(b"some content").await.unwrap();
+        (contents, staging.finish().await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn content_that_comes_after_its_row_was_swept_is_deleted_by_who_wrote_it() {
+        let held = held().await;
+        let org = held.claim.org;
+        let (contents, late) = staged(&held).await;
+        let (sha256, blob) = (late.sha256(), contents.reserve(org, &late).await.unwrap());
+        let over = contents.clock.now() + 2 * GRACE;
+        assert_eq!(held.store.doom_blobs(over, BATCH).await, Ok(1));
+        assert_eq!(contents.sweep().await.unwrap(), 1);
+        let put = contents.put((org, blob), late).await;
+        assert!(matches!(put, Err(Error::Unavailable(_))), "{put:?}");
+        assert!(contents.open_file(org, (sha256, blob)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn content_whose_row_is_doomed_and_not_swept_yet_is_not_kept() {
+        let held = held().await;
+        let org = held.claim.org;
+        let (contents, late) = staged(&held).await;
+        let (sha256, blob) = (late.sha256(), contents.reserve(org, &late).await.unwrap());
+        held.store
+            .doom_blobs(contents.clock.now() + 2 * GRACE, BATCH)
+            .await
+            .unwrap();
+        assert!(contents.put((org, blob), late).await.is_err());
+        assert!(contents.open_file(org, (sha256, blob)).await.is_err());
+        // The same content that comes later has a row of its own.
+        let again = staged(&held).await.1;
+        let anew = contents.keep(org, again).await.unwrap();
+        assert_ne!(anew, blob);
+        assert!(contents.open_file(org, (sha256, anew)).await.is_ok());
+    }
+}

@@ -49,7 +49,7 @@ use std::{sync::Arc, time::Duration};
 
 use prometheus_client::registry::Registry;
 use sortie_api::{
-    KeyId, Mode, OrgId, OrganizationInfo, Role, RunStatus,
+    KeyId, Mode, OrgId, OrganizationInfo, Role,
     key::{CreateKey, CreatedKey, RotateKey},
     model::ModelCatalog,
     secret::Secret,
@@ -366,34 +366,6 @@ impl Engine {
             .is_err()
         {
             tracing::error!("callbacks under way did not end in time and are left behind");
-        }
-    }
-
-    /// What only this node has goes with it: such runs that are not final end, answers that nobody has read are gone.
-    async fn give_up_content(&self) {
-        let node = &self.0;
-        let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
-        let given_up = node.store.give_up_content(node.identity.get(), at, price);
-        match tokio::time::timeout(LAST_WRITES, given_up).await {
-            Ok(Ok(ended)) => {
-                for (_, run) in ended {
-                    tracing::warn!(run.id = %run, "a run with zero data retention is ended as interrupted");
-                    if let Err(error) = node.records.unretained.close(run, RunStatus::Interrupted) {
-                        tracing::error!(run.id = %run, %error, "the end of a run could not be told to its readers");
-                    }
-                    node.metrics.ended(RunStatus::Interrupted);
-                    node.hub.ended(run);
-                }
-            }
-            Ok(Err(error)) => {
-                tracing::error!(%error, "runs with zero data retention end with the next sweep");
-            }
-            Err(_elapsed) => tracing::error!("runs with zero data retention end with the next sweep"),
-        }
-        // Not before: what this node kept to itself is for any node only now.
-        node.news.callbacks();
-        if let Err(error) = node.memory_dir.remove().await {
-            tracing::warn!(%error, "the folder for working directories in memory stays");
         }
     }
 }

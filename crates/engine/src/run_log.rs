@@ -71,11 +71,6 @@ impl Records {
         Ok(self.unretained.with_output_to_deliver(run))
     }
 
-    /// The receiver of a run's callback has taken it: an output that is handed out once is gone.
-    pub(crate) async fn delivered(&self, run: RunId) -> Result<(), Error> {
-        self.unretained.delivered(&self.store, run).await
-    }
-
     /// The run as `done` shows it: without an output that is handed out once.
     pub(crate) async fn run(&self, org: OrgId, run: RunId) -> Result<Run, Error> {
         Ok(self.unretained.with_error(self.store.get_run(org, run).await?))

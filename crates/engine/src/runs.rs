@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sortie_api::{OrgId, Run, RunId, RunRequest, Timestamp, TraceContext};
 use sortie_store::{Cancelled, Created, Definition, InlineCredentials, Labels, NewRun, Retention};
+use tracing::Instrument as _;
 
 use crate::{
     Caller, Engine, Error, Serves,
@@ -45,22 +46,33 @@ impl Engine {
                 (run, admission)
             }
         };
-        let created = node
-            .store
-            .create_run(run)
+        let Some(admission) = admission else {
+            let created = self.record_run(run).await?;
+            if let Created::New(run) = &created {
+                self.hand_out(run.id);
+            }
+            return Ok(created);
+        };
+        // In a task of the node: the answer of the store decides what becomes of the content, whether or not the client waits
+        // for it.
+        let engine = self.clone();
+        let recording = async move { recorded(admission, engine.record_run(run).await) };
+        let recording = node.tracker.spawn(recording.in_current_span());
+        recording
             .await
-            .inspect_err(|error| node.metrics.refused(error));
-        if let Ok(Created::New(_)) = &created {
-            node.metrics.accepted(Trigger::Api);
+            .map_err(|error| Error::Internal(format!("cannot record a run: {error}")))?
+    }
+
+    /// Records a run and counts it.
+    async fn record_run(&self, run: NewRun) -> Result<Created, sortie_store::Error> {
+        let node = &self.0;
+        let created = node.store.create_run(run).await;
+        match &created {
+            Ok(Created::New(_)) => node.metrics.accepted(Trigger::Api),
+            Ok(Created::Existing(_)) => {}
+            Err(error) => node.metrics.refused(error),
         }
-        if let Some(admission) = admission {
-            return recorded(admission, created);
-        }
-        let created = created?;
-        if let Created::New(run) = &created {
-            self.hand_out(run.id);
-        }
-        Ok(created)
+        created
     }
 
     /// Tells the dispatcher of a run that was recorded.

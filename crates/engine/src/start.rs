@@ -189,12 +189,8 @@ impl Engine {
             stop: node.closing.clone(),
         };
         node.tracker.spawn(dispatcher.run());
-        let keeper = Keeper::new(
-            node.records.unretained.clone(),
-            node.store.clone(),
-            node.hub.clone(),
-        );
-        node.tracker.spawn(keeper.run(node.closed.clone()));
+        node.tracker
+            .spawn(Keeper::new(self.clone()).run(node.closed.clone()));
         self.begin_node(sweeper);
         if let Some(channel) = channel {
             node.exchanges

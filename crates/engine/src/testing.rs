@@ -8,8 +8,23 @@ use sortie_api::{
 };
 use sortie_store::{Actor, Audit, Claim, Created, NewCallback, NewKey, NewNode, NewRun, NodeId, Store};
 use tempfile::TempDir;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{Clock, Options, run_log::Records, unretained::Unretained, worker::Active};
+use crate::{
+    Clock, Options,
+    callbacks::Hints,
+    connections::Connections,
+    contents::{self, Contents},
+    hub::Hub,
+    metrics::Metrics,
+    models::Models,
+    news::{News, TimerBell},
+    no_sandbox::NoSandbox,
+    run_log::Records,
+    unretained::Unretained,
+    web::NodeWeb,
+    worker::{Active, Collecting, Worker},
+};
 
 /// A fresh SQLite file with a node, and a run that it has claimed.
 pub(crate) struct Held {
@@ -52,6 +67,43 @@ impl Held {
     pub(crate) fn records(&self) -> Records {
         records(&self.store)
     }
+
+    /// A worker of the node, with its data directory in `dir`.
+    pub(crate) async fn worker(&self) -> Arc<Worker> {
+        let options = Arc::new(Options {
+            data_dir: self.dir.path().to_owned(),
+            ..Options::default()
+        });
+        let (records, metrics) = (self.records(), Arc::new(Metrics::default()));
+        let connections = Connections::new(
+            &options,
+            self.store.clone(),
+            TaskTracker::new(),
+            &Err("a test".to_owned()),
+        );
+        Arc::new(Worker {
+            hub: Hub::new(records.clone(), News::default(), CancellationToken::new()),
+            records,
+            clock: options.clock.clone(),
+            models: Arc::new(Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap()),
+            metrics,
+            connections: connections.unwrap(),
+            contents: contents(&options, &self.store).await,
+            collecting: Collecting::default(),
+            sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
+            web: NodeWeb::new(&options).unwrap(),
+            schedules: TimerBell::default(),
+            active: Active::default(),
+            callbacks: Hints::default(),
+            options,
+        })
+    }
+}
+
+/// Contents in the storage that the options name.
+pub(crate) async fn contents(options: &Options, store: &Store) -> Contents {
+    let blobs = contents::open(options).await.unwrap();
+    Contents::over(blobs, store.clone(), options.clock.clone())
 }
 
 /// The records of a store, with room for runs without retention.

@@ -10,14 +10,14 @@ use sortie_api::{
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Hop, Options};
-use sortie_store::{Actor, Created, Store};
+use sortie_store::{Actor, Created, NewRun, Store};
 use tempfile::TempDir;
 
 struct Rig {
     engine: Engine,
     clock: Clock,
     org: OrgId,
-    _dirs: [TempDir; 2],
+    dirs: [TempDir; 2],
 }
 
 const BEGINNING: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
@@ -54,7 +54,7 @@ impl Rig {
             engine,
             clock,
             org,
-            _dirs: [dir, memory],
+            dirs: [dir, memory],
         }
     }
 
@@ -66,15 +66,50 @@ impl Rig {
         }
     }
 
-    /// A run that has answered.
-    async fn answered(&self, text: &str) -> RunId {
+    async fn create(&self, text: &str) -> Result<Created, Error> {
         let request = serde_json::json!({"prompt": text, "shell": false, "zero_data_retention": true});
         let request = serde_json::from_value(request).unwrap();
-        let created = self
-            .engine
-            .create_run(&self.caller(), request, None)
-            .await
-            .unwrap();
+        self.engine.create_run(&self.caller(), request, None).await
+    }
+
+    /// A lock on the database: no commit takes place as long as it is there.
+    fn lock(&self) -> rusqlite::Connection {
+        let connection = rusqlite::Connection::open(self.dirs[0].path().join("test.db")).unwrap();
+        connection.busy_timeout(Duration::from_secs(5)).unwrap();
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        connection
+    }
+
+    /// The identity of the node.
+    async fn node(&self) -> sortie_store::NodeId {
+        let nodes = self.engine.store().list_nodes().await.unwrap();
+        let own = nodes.iter().find(|row| row.ended_at.is_none());
+        own.unwrap().node.id
+    }
+
+    /// A run whose content `node` has.
+    fn held_by(&self, node: sortie_store::NodeId) -> NewRun {
+        NewRun {
+            id: RunId::new(BEGINNING, [9; 10]),
+            org: self.org,
+            idempotency_key: None,
+            definition: sortie_store::Definition::Unretained(sortie_store::Unretained {
+                node,
+                surcharge_percent: 0,
+            }),
+            inline: None,
+            callback: None,
+            max_cost: sortie_api::Micros::new(1).unwrap(),
+            timeout_seconds: 60,
+            labels: sortie_store::Labels::default(),
+            created_at: BEGINNING,
+            trace: None,
+        }
+    }
+
+    /// A run that has answered.
+    async fn answered(&self, text: &str) -> RunId {
+        let created = self.create(text).await.unwrap();
         let Created::New(run) = created else {
             panic!("the run is new")
         };
@@ -167,22 +202,7 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
     let rig = Rig::start().await;
     let id = rig.answered("here").await;
     // As if this node had forgotten it, and another had it.
-    let elsewhere = sortie_store::NewRun {
-        id: RunId::new(BEGINNING, [9; 10]),
-        org: rig.org,
-        idempotency_key: None,
-        definition: sortie_store::Definition::Unretained(sortie_store::Unretained {
-            node: sortie_store::NodeId(77),
-            surcharge_percent: 0,
-        }),
-        inline: None,
-        callback: None,
-        max_cost: sortie_api::Micros::new(1).unwrap(),
-        timeout_seconds: 60,
-        labels: sortie_store::Labels::default(),
-        created_at: BEGINNING,
-        trace: None,
-    };
+    let elsewhere = rig.held_by(sortie_store::NodeId(77));
     let other = elsewhere.id;
     let node = sortie_store::NewNode {
         id: sortie_store::NodeId(77),
@@ -262,4 +282,158 @@ async fn a_run_that_waits_when_its_node_stops_ends_with_it_and_is_counted() {
         text.contains("sortie_runs_finished_total{status=\"interrupted\"} 2"),
         "{text}"
     );
+}
+
+/// Longer than two looks of the keeper.
+const LOOKS: Duration = Duration::from_millis(1_500);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_goes_away_while_the_store_is_told_leaves_the_output_for_the_next() {
+    let rig = Rig::start().await;
+    let id = rig.answered("for the next").await;
+    let lock = rig.lock();
+    let reader = tokio::time::timeout(LOOKS, rig.get(id)).await;
+    assert!(reader.is_err(), "{reader:?}");
+    drop(lock);
+    // What the reader has told the store takes place without him.
+    let is_told = async || {
+        !rig.engine
+            .store()
+            .get_run(rig.org, id)
+            .await
+            .unwrap()
+            .output_available
+            .unwrap()
+    };
+    while !is_told().await {
+        tokio::task::yield_now().await;
+    }
+    let outputs = [rig.get(id).await.output, rig.get(id).await.output];
+    assert_eq!(outputs, [Some("for the next".to_owned()), None]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_client_goes_away_while_it_is_recorded_goes_on() {
+    let rig = Rig::start().await;
+    let lock = rig.lock();
+    let created = tokio::time::timeout(LOOKS, rig.create("goes on")).await;
+    assert!(created.is_err(), "{created:?}");
+    // Now only the node waits for the commit.
+    tokio::time::sleep(LOOKS).await;
+    drop(lock);
+    let filter = sortie_store::RunFilter {
+        status: Some(RunStatus::Succeeded),
+        schedule: None,
+        tag: None,
+        before: None,
+        limit: 10,
+    };
+    let found = loop {
+        let found = rig
+            .engine
+            .store()
+            .list_runs(rig.org, filter.clone())
+            .await
+            .unwrap();
+        if let [run] = &found[..] {
+            break run.id;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(rig.get(found).await.output.as_deref(), Some("goes on"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_the_store_gives_this_node_and_that_is_not_in_its_memory_is_ended() {
+    let rig = Rig::start().await;
+    let recorded_late = rig.held_by(rig.node().await);
+    let id = recorded_late.id;
+    rig.engine.store().create_run(recorded_late).await.unwrap();
+    let run = loop {
+        let run = rig.get(id).await;
+        if run.status.is_final() {
+            break run;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((run.status, run.billing_pending), (RunStatus::Interrupted, false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_declared_lost_and_lives_still_hands_its_outputs_out() {
+    let rig = Rig::start().await;
+    let id = rig.answered("still here").await;
+    let lost = rig.node().await;
+    rig.engine.store().deregister_node(lost, BEGINNING).await.unwrap();
+    // The node makes itself known again with its next heartbeat.
+    let holder = async || {
+        rig.engine
+            .store()
+            .content_holder(rig.org, id)
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    while holder().await.is_lost {
+        tokio::task::yield_now().await;
+    }
+    assert_ne!(holder().await.node, lost);
+    assert_eq!(rig.get(id).await.output.as_deref(), Some("still here"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
+    let rig = Rig::start().await;
+    let node = sortie_store::NodeId(77);
+    let elsewhere = rig.held_by(node);
+    let (store, id) = (rig.engine.store(), elsewhere.id);
+    let other = sortie_store::NewNode {
+        id: node,
+        name: "other".to_owned(),
+        started_at: BEGINNING,
+        lease_until: BEGINNING + Duration::from_hours(9),
+        address: Some("http://127.0.0.1:1".to_owned()),
+        version: String::new(),
+        master_keys: None,
+        draining_since: None,
+    };
+    store.register_node(other).await.unwrap();
+    store.create_run(elsewhere).await.unwrap();
+    let claims = store.claim_named(node, vec![id], None, BEGINNING).await.unwrap();
+    let mut fence = claims[0].fence;
+    store.start_unretained(fence, 1).await.unwrap();
+    fence.last_event += 1;
+    let expires_at = rig.clock.now() + Duration::from_hours(1);
+    let finish = sortie_store::UnretainedFinish {
+        status: RunStatus::Succeeded,
+        error: None,
+        last: sortie_store::Counted {
+            events: 1,
+            ..sortie_store::Counted::default()
+        },
+        output_expires_at: Some(expires_at),
+        receiver: sortie_store::Receiver::Nobody,
+        at: rig.clock.now(),
+    };
+    store.finish_unretained(fence, finish).await.unwrap();
+    store.deregister_node(node, BEGINNING).await.unwrap();
+    let caller = rig.caller();
+    let get = async || rig.engine.get_run(&caller, id, Duration::ZERO, Hop::First).await;
+    let answer = get().await;
+    assert!(matches!(&answer, Err(Error::Unavailable(_))), "{answer:?}");
+    // What needs no output goes on.
+    let run = rig.engine.look_at_run(rig.org, id, Duration::ZERO).await.unwrap();
+    assert_eq!(
+        (run.status, run.output_available),
+        (RunStatus::Succeeded, Some(true))
+    );
+    rig.pass(Duration::from_hours(1));
+    let run = loop {
+        match get().await {
+            Ok(run) => break run,
+            Err(Error::Unavailable(_)) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!((run.output, run.output_available), (None, Some(false)));
 }

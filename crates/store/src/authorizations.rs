@@ -1,7 +1,10 @@
 //! OAuth of connections: what waits for a person, and the tokens, which one node at a time may renew.
 //!
 //! An authorization server may give a refresh token for one use only, so two nodes must never use the same one. Who wants
-//! to renew takes the lease of the tokens it has seen; what it then writes counts only if they are still the same.
+//! to renew takes the lease of the tokens it has seen; what it then writes counts only if they are still the same. The lease
+//! is counted on the database's clock, and names its holder: a holder whose request was answered by nobody asks again.
+
+use std::time::Duration;
 
 use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 
@@ -40,6 +43,10 @@ pub struct SeenTokens {
     /// `tokens_version` of what was seen.
     pub version: i64,
 }
+
+/// One attempt to renew tokens: a random number, the same in every request of the attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefreshHolder(pub i64);
 
 impl Store {
     /// Begins an authorization, and forgets those that nobody ended in time. `NotFound` where the connection has changed.
@@ -115,27 +122,37 @@ impl Store {
             .await
     }
 
-    /// Takes the lease to renew tokens until `until`. False where somebody else has it, or has renewed them.
-    pub async fn lease_refresh(&self, seen: SeenTokens, now: Timestamp, until: Timestamp) -> Result<bool> {
+    /// Takes the lease to renew tokens for `length`, or extends that of the same holder. `now` counts where the database has
+    /// no clock. False where somebody else has the lease, or has renewed the tokens.
+    pub async fn lease_refresh(
+        &self,
+        seen: SeenTokens,
+        holder: RefreshHolder,
+        now: Timestamp,
+        length: Duration,
+    ) -> Result<bool> {
+        let length = i64::try_from(length.as_micros()).map_err(|error| Error::Corrupt(error.to_string()))?;
         self.db
             .write(move |tx| {
                 tx.exec(
-                    "UPDATE connection SET refresh_until = $5 WHERE id = $1 AND org_id = $2 AND tokens_version = $3 \
-                     AND tokens IS NOT NULL AND refresh_until <= $4",
-                    vals![seen.connection, seen.org, seen.version, now, until],
+                    "UPDATE connection SET refresh_until = COALESCE({NOW}, $5) + $6, refresh_holder = $4 \
+                     WHERE id = $1 AND org_id = $2 AND tokens_version = $3 AND tokens IS NOT NULL \
+                     AND (refresh_until <= COALESCE({NOW}, $5) OR refresh_holder = $4)",
+                    vals![seen.connection, seen.org, seen.version, holder.0, now, length],
                 )
                 .map(|changed| changed == 1)
             })
             .await
     }
 
-    /// Gives the lease back without new tokens: the next one may try at once.
-    pub async fn release_refresh(&self, seen: SeenTokens) -> Result<()> {
+    /// Gives the lease back without new tokens: the next one may try at once. A lease of another holder stays.
+    pub async fn release_refresh(&self, seen: SeenTokens, holder: RefreshHolder) -> Result<()> {
         self.db
             .write(move |tx| {
                 tx.exec(
-                    "UPDATE connection SET refresh_until = 0 WHERE id = $1 AND org_id = $2 AND tokens_version = $3",
-                    vals![seen.connection, seen.org, seen.version],
+                    "UPDATE connection SET refresh_until = 0 \
+                     WHERE id = $1 AND org_id = $2 AND tokens_version = $3 AND refresh_holder = $4",
+                    vals![seen.connection, seen.org, seen.version, holder.0],
                 )
                 .map(drop)
             })

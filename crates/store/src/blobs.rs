@@ -82,6 +82,17 @@ impl Store {
             .await
     }
 
+    /// Whether a blob is there and not doomed. Nobody ever refers to one that is not: its content may be deleted.
+    pub async fn has_blob(&self, id: BlobId) -> Result<bool> {
+        let found = self.db.read(move |tx| {
+            tx.query_opt(
+                "SELECT 1 FROM blob WHERE id = $1 AND doomed_at IS NULL",
+                vals![id],
+            )
+        });
+        Ok(found.await?.is_some())
+    }
+
     /// System: looks at up to `limit` blobs that are due, and dooms those that nothing refers to. How many it has looked
     /// at: fewer than `limit` mean that none is left.
     pub async fn doom_blobs(&self, now: Timestamp, limit: u32) -> Result<u32> {

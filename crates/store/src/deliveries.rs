@@ -3,7 +3,8 @@
 //! A run that has a callback has one row of `delivery` from its creation. Whoever makes the run final makes the delivery
 //! due in the same transaction ([`delivery_is_due`] and its kin), so that neither is ever there without the other. A node
 //! claims due deliveries host by host, under a lease: `due_at` moves to its end, so that another node takes over what is
-//! not recorded by then. `claim` is the fence: who lost its claim records nothing.
+//! not recorded by then. `claim` is the fence: who lost its claim records nothing. All these times are on the database's
+//! clock, which the nodes share, and on the node's where the database has none.
 //!
 //! Where the content of a run is in the memory of one node only, that node alone claims its delivery for as long.
 
@@ -97,10 +98,8 @@ pub enum AfterAttempt {
     Abandoned,
 }
 
-/// When a delivery that becomes due at `at` is given up.
-fn give_up_at(at: Timestamp) -> Timestamp {
-    at + std::time::Duration::from_secs(limits::CALLBACK_SECONDS)
-}
+/// How long after it has become due a delivery is given up, in microseconds.
+const GIVEN_UP_AFTER: i64 = limits::CALLBACK_SECONDS.cast_signed() * 1_000_000;
 
 /// Keeps the callback of a run that was just recorded, if it was.
 pub(crate) fn insert_delivery(run: RunId, callback: &NewCallback) -> Stmt<'_> {
@@ -114,26 +113,27 @@ pub(crate) fn insert_delivery(run: RunId, callback: &NewCallback) -> Stmt<'_> {
 /// System: the callback of a run that has just become final is due, if it has one.
 pub(crate) fn delivery_is_due(run: RunId, at: Timestamp) -> Stmt<'static> {
     Stmt::new(
-        "UPDATE delivery SET due_at = $2, give_up_at = $3 WHERE run_id = $1 AND give_up_at IS NULL",
-        vals![run, at, give_up_at(at)],
+        "UPDATE delivery SET due_at = COALESCE({NOW}, $2), give_up_at = COALESCE({NOW}, $2) + $3 \
+         WHERE run_id = $1 AND give_up_at IS NULL",
+        vals![run, at, GIVEN_UP_AFTER],
     )
 }
 
 /// The same for a run of `org`.
 pub(crate) fn delivery_of_org_is_due(org: OrgId, run: RunId, at: Timestamp) -> Stmt<'static> {
     Stmt::new(
-        "UPDATE delivery SET due_at = $3, give_up_at = $4 \
+        "UPDATE delivery SET due_at = COALESCE({NOW}, $3), give_up_at = COALESCE({NOW}, $3) + $4 \
          WHERE run_id = $2 AND org_id = $1 AND give_up_at IS NULL",
-        vals![org, run, at, give_up_at(at)],
+        vals![org, run, at, GIVEN_UP_AFTER],
     )
 }
 
 /// System: the same for the runs `ids`, a JSON array.
 pub(crate) fn deliveries_are_due(ids: &str, at: Timestamp) -> Stmt<'_> {
     Stmt::new(
-        "UPDATE delivery SET due_at = $2, give_up_at = $3 \
+        "UPDATE delivery SET due_at = COALESCE({NOW}, $2), give_up_at = COALESCE({NOW}, $2) + $3 \
          WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} AND give_up_at IS NULL",
-        vals![ids, at, give_up_at(at)],
+        vals![ids, at, GIVEN_UP_AFTER],
     )
 }
 
@@ -346,11 +346,12 @@ fn redeliver(tx: &mut dyn Tx, org: OrgId, run: RunId, at: Timestamp) -> Result<(
             // It takes the row in any case, so that what it answers is what it found.
             Stmt::new(
                 "UPDATE delivery SET \
-                 due_at = CASE WHEN give_up_at IS NULL OR node IS NOT NULL THEN due_at ELSE $3 END, \
+                 due_at = CASE WHEN give_up_at IS NULL OR node IS NOT NULL THEN due_at ELSE COALESCE({NOW}, $3) END, \
                  failures = CASE WHEN give_up_at IS NULL OR node IS NOT NULL THEN failures ELSE 0 END, \
-                 give_up_at = CASE WHEN give_up_at IS NULL OR node IS NOT NULL THEN give_up_at ELSE $4 END \
+                 give_up_at = CASE WHEN give_up_at IS NULL OR node IS NOT NULL THEN give_up_at \
+                   ELSE COALESCE({NOW}, $3) + $4 END \
                  WHERE run_id = $2 AND org_id = $1 RETURNING attempts, give_up_at, host",
-                vals![org, run, at, give_up_at(at)],
+                vals![org, run, at, GIVEN_UP_AFTER],
             ),
         ],
     )?;

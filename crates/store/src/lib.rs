@@ -32,7 +32,7 @@ mod usage;
 mod workflows;
 
 pub use audit::Audit;
-pub use authorizations::{OauthFlow, SeenTokens};
+pub use authorizations::{OauthFlow, RefreshHolder, SeenTokens};
 pub use backup::{DatabaseCopy, ReferredBlob, Referrer, Summary};
 pub use blobs::{DoomedBlob, NewBlob};
 pub use channel::{Heard, LONGEST_SAID, Speaker};
@@ -45,9 +45,10 @@ pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use reseal::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry};
-pub use runs::{ContentHolder, Counted, PlainError, UnretainedFinish};
+pub use runs::{ContentHolder, Counted, PlainError, Position, UnretainedFinish};
 pub use schedules::{
-    Due, FireRow, Fires, NextInstant, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
+    Due, FireRow, Fires, NextInstant, ReplacedRun, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,
+    SealedCallback,
 };
 pub use types::{
     Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Fence,

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use sortie_api::Timestamp;
+use sortie_api::{RunId, Timestamp};
 
 use crate::{
     Store,
     db::{Row, Stmt, Tx, batch, vals},
+    runs::{adopt_content, forget_answers_of_earlier},
     types::{Error, Heartbeat, NewNode, NodeId, NodeRow, Result, SeenLease},
 };
 
@@ -23,9 +24,19 @@ const HEARTBEAT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 })
 const REGISTER: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 6 });
 
 impl Store {
-    /// System: makes a node known, and its earlier incarnations (same name) lost. It does not wait behind other commands.
+    /// System: makes a process that starts known as a node, and its earlier incarnations (same name) lost. Answers that were
+    /// in their memory are gone with them. It does not wait behind other commands.
     pub async fn register_node(&self, node: NewNode) -> Result<()> {
-        self.db.urgent(REGISTER, move |tx| register(tx, &node)).await
+        self.register_again(node, Vec::new()).await
+    }
+
+    /// System: the same for a process that was declared lost and lives: the contents of `held` are still in its memory. Those
+    /// of runs that wait or have ended are its own again. Runs that it was at work on stay lost.
+    pub async fn register_again(&self, node: NewNode, held: Vec<RunId>) -> Result<()> {
+        let held = serde_json::to_string(&held).map_err(|error| Error::Corrupt(error.to_string()))?;
+        self.db
+            .urgent(REGISTER, move |tx| register(tx, &node, &held))
+            .await
     }
 
     /// System: renews a node's lease for `lease` from now on, and with it every run that the node holds. `Fenced` when the
@@ -69,6 +80,7 @@ impl Store {
                 tx.query_all(
                     "SELECT n.id, n.name, n.started_at, n.lease_until, n.address, n.version, n.master_keys, \
                      n.draining_since, n.ended_at, (SELECT COUNT(*) FROM queue q WHERE q.node_id = n.id) FROM node n WHERE n.id >= 0 \
+                     AND (n.ended_at IS NULL OR (SELECT q.run_id FROM queue q WHERE q.node_id = n.id LIMIT 1) IS NOT NULL) \
                      ORDER BY n.id",
                     vals![],
                 )
@@ -143,7 +155,7 @@ pub(crate) fn key_ids(stored: &str) -> Vec<String> {
     ids.map(str::to_owned).collect()
 }
 
-fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
+fn register(tx: &mut dyn Tx, node: &NewNode, held: &str) -> Result<()> {
     let master_keys = node.master_keys.as_ref().map(|ids| ids.join(","));
     batch(
         tx,
@@ -167,6 +179,8 @@ fn register(tx: &mut dyn Tx, node: &NewNode) -> Result<()> {
                     node.draining_since
                 ],
             ),
+            adopt_content(node.id, held),
+            forget_answers_of_earlier(node),
         ],
     )
     .map(drop)
@@ -179,7 +193,8 @@ fn deregister(tx: &mut dyn Tx, node: NodeId, at: Timestamp) -> Result<()> {
             Stmt::new(LOCK, vals![]),
             Stmt::new(
                 "DELETE FROM node WHERE id = $1 \
-                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL",
+                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL \
+                 AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL",
                 vals![node],
             ),
             Stmt::new(

@@ -93,7 +93,8 @@ fn observe(tx: &mut dyn Tx, at: Timestamp) -> Result<Observed> {
                 vals![MOST_COUNTED, at],
             ),
             Stmt::new(
-                "SELECT COUNT(CASE WHEN ended_at IS NULL THEN 1 END), COUNT(ended_at), \
+                "SELECT COUNT(CASE WHEN ended_at IS NULL THEN 1 END), COUNT(CASE WHEN ended_at IS NOT NULL \
+                   AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NOT NULL THEN 1 END), \
                  MIN(CASE WHEN ended_at IS NULL THEN lease_until END) FROM node",
                 vals![],
             ),

@@ -480,8 +480,10 @@ pub struct Claim {
     pub max_cost: Micros,
     /// When it was made.
     pub created_at: Timestamp,
-    /// When it was first claimed: the time limit and the compute cost count from here.
+    /// When it was first claimed, by the clock of the node that did.
     pub started_at: Timestamp,
+    /// Time since it was first claimed, by the database's clock: the time limit and the compute cost count it.
+    pub elapsed: Duration,
     /// The time limit, in seconds.
     pub timeout_seconds: u32,
     /// Host and port of the receiver of its callback, if it has one.

@@ -294,7 +294,8 @@ impl Node {
         let micros = by.as_micros();
         let sql = format!(
             "UPDATE run SET created_at = created_at - {micros}, started_at = started_at - {micros}, \
-             finished_at = finished_at - {micros} WHERE id = '{run}'"
+             finished_at = finished_at - {micros}, clock_started_at = clock_started_at - {micros}, \
+             clock_cancelled_at = clock_cancelled_at - {micros} WHERE id = '{run}'"
         );
         match &self.records {
             Records::InDataFolder => {

@@ -4,11 +4,7 @@
 //! is followed. Nothing of the answer but its status is kept. A body that can never be made is given up at once, and one
 //! that cannot be made for any other reason than a database that is away counts as a failure: each with its reason.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use hmac::{Hmac, KeyInit, Mac};
@@ -20,13 +16,17 @@ use sha2::Sha256;
 use sortie_api::{OrgId, RunId, Timestamp, TraceContext};
 use sortie_net::read_head;
 use sortie_store::{AfterAttempt, ClaimedDelivery, Error as StoreError, MadeAttempt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 use url::Url;
 
 use super::{ATTEMPT, Callbacks, Target, lanes::Health};
 use crate::{
     Clock, Error, Traces,
     clock::random,
+    lease::LeaseClock,
     metrics::{Delivery, Metrics},
     run_log::Records,
     sealing::hex,
@@ -56,6 +56,8 @@ const DOUBLINGS: i64 = 8;
 /// Sends callbacks.
 pub(super) struct Sender {
     clock: Clock,
+    /// The clock of due times.
+    leases: LeaseClock,
     records: Records,
     callbacks: Callbacks,
     metrics: Arc<Metrics>,
@@ -92,7 +94,7 @@ impl Answer {
 
 impl Sender {
     pub(super) fn new(
-        clock: Clock,
+        (clock, leases): (Clock, LeaseClock),
         records: Records,
         callbacks: Callbacks,
         metrics: Arc<Metrics>,
@@ -100,6 +102,7 @@ impl Sender {
     ) -> Self {
         Self {
             clock,
+            leases,
             records,
             callbacks,
             metrics,
@@ -109,31 +112,27 @@ impl Sender {
     }
 
     /// Makes one attempt and writes it down. How the host took it.
-    pub(super) async fn deliver(
-        self: Arc<Self>,
-        delivery: ClaimedDelivery,
-        leased_until: Timestamp,
-    ) -> Health {
+    pub(super) async fn deliver(self: Arc<Self>, delivery: ClaimedDelivery, lease_ends: Instant) -> Health {
         let spans = self.traces.deliver(&delivery);
         let trace = spans.context.clone();
-        spans.around(self.tried(&delivery, leased_until, trace)).await
+        spans.around(self.tried(&delivery, lease_ends, trace)).await
     }
 
     async fn tried(
         &self,
         delivery: &ClaimedDelivery,
-        leased_until: Timestamp,
+        lease_ends: Instant,
         trace: Option<TraceContext>,
     ) -> Health {
         let host = delivery.host.as_str();
         let (at, began) = (self.clock.now(), Instant::now());
-        let attempt = AssertUnwindSafe(self.attempt(delivery, leased_until, trace));
+        let attempt = AssertUnwindSafe(self.attempt(delivery, lease_ends, trace));
         let made = match attempt.catch_unwind().await {
             Ok(made) => made,
             Err(_panic) => {
                 tracing::error!(host, "an attempt to deliver a callback panicked");
                 let answer = Answer::none("the attempt failed within the engine".to_owned());
-                let failed = self.write_down(delivery, answer, (at, began), leased_until).await;
+                let failed = self.write_down(delivery, answer, (at, began), lease_ends).await;
                 failed.map(|_| Health::Bad)
             }
         };
@@ -147,24 +146,23 @@ impl Sender {
     async fn attempt(
         &self,
         delivery: &ClaimedDelivery,
-        leased_until: Timestamp,
+        lease_ends: Instant,
         trace: Option<TraceContext>,
     ) -> Result<Health, Error> {
-        let body = self.body((delivery.org, delivery.run), leased_until).await?;
+        let body = self.body((delivery.org, delivery.run), lease_ends).await?;
         let (at, began) = (self.clock.now(), Instant::now());
         let (body, _room) = match body {
             Body::Made(body, room) => (body, room),
             Body::Late => return Ok(Health::Unknown),
             Body::Failed(reason) => {
                 let answer = Answer::none(reason.to_owned());
-                self.write_down(delivery, answer, (at, began), leased_until)
-                    .await?;
+                self.write_down(delivery, answer, (at, began), lease_ends).await?;
                 return Ok(Health::Unknown);
             }
             Body::Impossible(reason) => {
                 let answer = Answer::none(reason.to_owned());
                 let made = made(delivery, answer, (at, began), AfterAttempt::Abandoned);
-                self.record(made, &delivery.host, leased_until).await?;
+                self.record(made, &delivery.host, lease_ends).await?;
                 return Ok(Health::Unknown);
             }
         };
@@ -175,11 +173,9 @@ impl Sender {
             Ok(target) => self.send(delivery.run, &target, (body, at), trace).await,
             Err(error) => Answer::none(format!("the callback cannot be read: {error}")),
         };
-        let after = self
-            .write_down(delivery, answer, (at, began), leased_until)
-            .await?;
+        let after = self.write_down(delivery, answer, (at, began), lease_ends).await?;
         if after == AfterAttempt::Delivered {
-            self.records.delivered(delivery.run).await?;
+            self.records.unretained.delivered(delivery.run);
         }
         Ok(match after {
             AfterAttempt::Delivered => Health::Good,
@@ -193,22 +189,22 @@ impl Sender {
         delivery: &ClaimedDelivery,
         answer: Answer,
         began: (Timestamp, Instant),
-        leased_until: Timestamp,
+        lease_ends: Instant,
     ) -> Result<AfterAttempt, Error> {
         let after = match answer.error {
             None => AfterAttempt::Delivered,
-            Some(_) => after_failure(delivery, self.clock.now(), random()?),
+            Some(_) => after_failure(delivery, self.leases.now(), random()?),
         };
         let made = made(delivery, answer, began, after);
-        self.record(made, &delivery.host, leased_until).await?;
+        self.record(made, &delivery.host, lease_ends).await?;
         Ok(after)
     }
 
     /// What is sent of a run: the object that `GET /v1/runs/{id}` shows. An error where the database is away.
-    async fn body(&self, (org, run): (OrgId, RunId), leased_until: Timestamp) -> Result<Body, Error> {
+    async fn body(&self, (org, run): (OrgId, RunId), lease_ends: Instant) -> Result<Body, Error> {
         let room = Arc::clone(&self.room).acquire_many_owned(BODY_KIB).await;
         let mut room = room.map_err(|_| Error::Internal("the room for callbacks is closed".to_owned()))?;
-        if leased_until.since(self.clock.now()) < LATEST {
+        if lease_ends.saturating_duration_since(Instant::now()) < LATEST {
             return Ok(Body::Late);
         }
         let run = match self.records.to_deliver(org, run).await {
@@ -294,7 +290,7 @@ impl Sender {
 
     /// Writes an attempt down, again for as long as the database is away and the lease lasts. Only what is written down is counted:
     /// anything else another node has taken over, or its run was deleted.
-    async fn record(&self, made: MadeAttempt, host: &str, leased_until: Timestamp) -> Result<(), Error> {
+    async fn record(&self, made: MadeAttempt, host: &str, lease_ends: Instant) -> Result<(), Error> {
         delivered(made.status, made.error.is_some());
         loop {
             match self.records.store.record_attempt(made.clone()).await {
@@ -304,7 +300,7 @@ impl Sender {
                 }
                 // Another node has taken it over, or an earlier try came through after all.
                 Err(StoreError::Fenced) => return Ok(()),
-                Err(StoreError::Unavailable(_)) if self.clock.now() < leased_until => {
+                Err(StoreError::Unavailable(_)) if Instant::now() < lease_ends => {
                     tokio::time::sleep(AFTER_FAILURE).await;
                 }
                 Err(error) => return Err(error.into()),
@@ -433,19 +429,21 @@ mod tests {
     }
 
     /// A sender over the records of `held`.
-    fn sender(held: &Held) -> Arc<Sender> {
-        counting(held, Arc::default())
+    async fn sender(held: &Held) -> Arc<Sender> {
+        counting(held, Arc::default()).await
     }
 
     /// The same, counted by these figures.
-    fn counting(held: &Held, metrics: Arc<Metrics>) -> Arc<Sender> {
+    async fn counting(held: &Held, metrics: Arc<Metrics>) -> Arc<Sender> {
         let options = Options::default();
         let no_sandbox = Err("a test".to_owned());
         let connections =
             Connections::new(&options, held.store.clone(), TaskTracker::new(), &no_sandbox).unwrap();
         let callbacks = Callbacks::new(&options, connections, Hints::default()).unwrap();
+        let clock = Clock::system();
+        let leases = LeaseClock::begin(&held.store, clock.clone()).await.unwrap();
         Arc::new(Sender::new(
-            Clock::system(),
+            (clock, leases),
             held.records(),
             callbacks,
             metrics,
@@ -467,7 +465,7 @@ mod tests {
     }
 
     /// A delivery that is due, and claimed until half a minute from now.
-    async fn claimed(held: &Held) -> (ClaimedDelivery, Timestamp) {
+    async fn claimed(held: &Held) -> (ClaimedDelivery, Instant) {
         let callback = NewCallback {
             host: "a:1".to_owned(),
             target: b"not sealed by us".to_vec(),
@@ -480,10 +478,10 @@ mod tests {
             limit: 1,
             without: Vec::new(),
         };
-        let until = now + Duration::from_secs(30);
+        let lease = Duration::from_secs(30);
         let node = ("n".to_owned(), NodeId(1));
-        let claim = held.store.claim_deliveries(node, vec![order], now, until);
-        (claim.await.unwrap().remove(0), until)
+        let claim = held.store.claim_deliveries(node, vec![order], now, now + lease);
+        (claim.await.unwrap().remove(0), Instant::now() + lease)
     }
 
     /// Whether the delivery is due at any time.
@@ -498,7 +496,7 @@ mod tests {
         let (delivery, until) = claimed(&held).await;
         held.sql("UPDATE run SET status = 'lost its way' WHERE callback_host IS NOT NULL");
         let (org, run) = (delivery.org, delivery.run);
-        let health = sender(&held).deliver(delivery, until).await;
+        let health = sender(&held).await.deliver(delivery, until).await;
         assert_eq!(health, Health::Unknown, "the receiver is not to blame");
         let attempts = held.store.list_deliveries(org, run).await.unwrap();
         let told: Vec<_> = attempts
@@ -517,7 +515,7 @@ mod tests {
         let held = held().await;
         let (delivery, until) = claimed(&held).await;
         held.sql("DELETE FROM run WHERE callback_host IS NOT NULL");
-        let health = sender(&held).deliver(delivery, until).await;
+        let health = sender(&held).await.deliver(delivery, until).await;
         assert_eq!(health, Health::Unknown);
         assert!(!is_due(&held.store).await);
     }
@@ -529,9 +527,8 @@ mod tests {
         held.sql("DELETE FROM run WHERE callback_host IS NOT NULL");
         held.sql("DELETE FROM delivery");
         let metrics = Arc::<Metrics>::default();
-        let health = counting(&held, Arc::clone(&metrics))
-            .deliver(delivery, until)
-            .await;
+        let sender = counting(&held, Arc::clone(&metrics)).await;
+        let health = sender.deliver(delivery, until).await;
         assert_eq!((health, attempts_counted(&metrics)), (Health::Unknown, 0));
     }
 
@@ -540,7 +537,7 @@ mod tests {
         let held = held().await;
         let (delivery, until) = claimed(&held).await;
         let metrics = Arc::<Metrics>::default();
-        let sender = counting(&held, Arc::clone(&metrics));
+        let sender = counting(&held, Arc::clone(&metrics)).await;
         held.sql("UPDATE delivery SET claim = claim + 1");
         Arc::clone(&sender).deliver(delivery.clone(), until).await;
         assert_eq!(attempts_counted(&metrics), 0);
@@ -554,7 +551,7 @@ mod tests {
         let held = held().await;
         let (delivery, until) = claimed(&held).await;
         let (org, run) = (delivery.org, delivery.run);
-        assert_eq!(sender(&held).deliver(delivery, until).await, Health::Bad);
+        assert_eq!(sender(&held).await.deliver(delivery, until).await, Health::Bad);
         let attempts = held.store.list_deliveries(org, run).await.unwrap();
         assert!(attempts[0].next_at.is_some(), "{attempts:?}");
         assert!(

@@ -16,9 +16,9 @@ use super::{
     attempt::Sender,
     lanes::{Health, Lanes, Place},
 };
-use crate::{Clock, Options, metrics::Metrics, node::Identity, run_log::Records};
+use crate::{Options, metrics::Metrics, node::Identity, run_log::Records};
 
-/// For so long a claimed delivery is this node's: an attempt, and as much again.
+/// Lease on a claimed delivery: twice the attempt timeout. Leases and due times are on the clock that all nodes share.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// How often it looks for what nobody has told, at least; and how far ahead it looks.
@@ -42,7 +42,6 @@ pub(crate) struct Courier {
     records: Records,
     /// Whose content this node has.
     identity: Identity,
-    clock: Clock,
     /// Under which it claims: the same at each start of the node.
     node: String,
     hints: Hints,
@@ -69,11 +68,10 @@ impl Courier {
         stop: CancellationToken,
     ) -> Self {
         Self {
-            clock: options.clock.clone(),
             node: options.node_name.clone(),
             hints: callbacks.hints.clone(),
             sender: Arc::new(Sender::new(
-                options.clock.clone(),
+                (options.clock.clone(), identity.leases.clone()),
                 records.clone(),
                 callbacks,
                 metrics,
@@ -92,7 +90,7 @@ impl Courier {
         let mut look_at = Instant::now();
         loop {
             let Hinted { hosts, mut look } = self.hints.take();
-            let now = self.clock.now();
+            let now = self.now();
             for (host, org) in hosts {
                 round.lanes.wait(host, org, now);
             }
@@ -129,11 +127,16 @@ impl Courier {
         self.wind_up(round.attempts).await;
     }
 
+    /// The time by the clock that all nodes share.
+    fn now(&self) -> Timestamp {
+        self.identity.leases.now()
+    }
+
     /// Until something that is known becomes due, or the next look.
     fn until_next(&self, round: &Round, look_at: Instant) -> Duration {
         let look = look_at.saturating_duration_since(Instant::now());
         match round.lanes.next_due() {
-            Some(due_at) => due_at.since(self.clock.now()).min(look),
+            Some(due_at) => due_at.since(self.now()).min(look),
             None => look,
         }
     }
@@ -156,12 +159,11 @@ impl Courier {
     /// Claims what is due and has a place, and sends it.
     async fn claim(&self, round: &mut Round) -> Result<(), StoreError> {
         loop {
-            let now = self.clock.now();
+            let (now, lease_ends) = (self.now(), Instant::now() + LEASE);
             let orders = round.lanes.orders(now);
             if orders.is_empty() {
                 return Ok(());
             }
-            let leased_until = now + LEASE;
             let claimed = self
                 .records
                 .store
@@ -169,7 +171,7 @@ impl Courier {
                     (self.node.clone(), self.identity.get()),
                     orders.clone(),
                     now,
-                    leased_until,
+                    now + LEASE,
                 )
                 .await?;
             let mut by_host: HashMap<String, Vec<ClaimedDelivery>> = HashMap::new();
@@ -181,7 +183,7 @@ impl Courier {
                 let orgs: Vec<OrgId> = of_host.iter().map(|delivery| delivery.org).collect();
                 let places = round.lanes.claimed(order, &orgs);
                 for (delivery, place) in of_host.into_iter().zip(places) {
-                    let attempt = Arc::clone(&self.sender).deliver(delivery, leased_until);
+                    let attempt = Arc::clone(&self.sender).deliver(delivery, lease_ends);
                     round.attempts.spawn(async move { (place, attempt.await) });
                 }
             }
@@ -203,7 +205,7 @@ impl Courier {
         let released = self
             .records
             .store
-            .release_deliveries(self.node.clone(), self.clock.now())
+            .release_deliveries(self.node.clone(), self.now())
             .await;
         if let Err(error) = released {
             tracing::warn!(%error, "claimed callbacks could not be given back; their lease will run out");

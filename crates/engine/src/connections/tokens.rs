@@ -1,8 +1,8 @@
 //! Access tokens of OAuth connections: the one that is stored, or a fresh one.
 //!
 //! A refresh token may be good for one use, so it is used once: under a lock on this node and under a lease across nodes.
-//! The renewal is a task of the node's own, so that no run which ends in its midst takes the new tokens with it. Each use
-//! reads the store: what another node has renewed is seen at once.
+//! The lease and the renewal are one task of the node's own, so that no run which ends in its midst takes the new tokens
+//! with it, or leaves a lease that nobody uses. Each use reads the store: what another node has renewed is seen at once.
 
 use std::{
     collections::HashMap,
@@ -14,11 +14,11 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use sortie_api::{ConnectionId, Credential, OrgId, Timestamp};
 use sortie_connect::{TokenError, Tokens, oauth};
-use sortie_store::{ConnectionRow, SeenTokens};
+use sortie_store::{ConnectionRow, Error as StoreError, RefreshHolder, SeenTokens};
 use tokio::time::Instant;
 
 use super::Connections;
-use crate::{Error, sealing::Place};
+use crate::{Error, clock::random, sealing::Place};
 
 /// How long a node has to renew tokens before another may try.
 const LEASE: Duration = Duration::from_mins(2);
@@ -142,16 +142,16 @@ impl Connections {
             }
             // What cannot be sealed afterwards is not asked for: the refresh token may be good for one use.
             self.fits().await.map_err(unavailable)?;
-            let leased = self.0.store.lease_refresh(seen, now, now + LEASE).await;
-            if leased.map_err(|error| unavailable(Error::from(error)))? {
-                let connections = self.clone();
-                let renewal = self
-                    .0
-                    .tracker
-                    .spawn(async move { connections.renew(seen, held.grant).await });
-                return renewal
-                    .await
-                    .map_err(|_| unavailable("the renewal did not end"))?;
+            let connections = self.clone();
+            let renewal = self
+                .0
+                .tracker
+                .spawn(async move { connections.renew(seen, held.grant, give_up).await });
+            let renewed = renewal
+                .await
+                .map_err(|_| unavailable("the renewal did not end"))?;
+            if let Some(token) = renewed? {
+                return Ok(token);
             }
             if Instant::now() > give_up {
                 return Err(unavailable("another node has been renewing it for too long"));
@@ -199,8 +199,33 @@ impl Connections {
         Ok((held, seen))
     }
 
+    /// Takes the lease of a grant and renews it. `None` where somebody else has the lease, or has renewed the grant.
+    async fn renew(
+        &self,
+        seen: SeenTokens,
+        grant: oauth::Grant,
+        give_up: Instant,
+    ) -> Result<Option<Credential>, TokenError> {
+        // The same in each request: the answer to one that took the lease may have been lost.
+        let holder = RefreshHolder(i64::from_be_bytes(random().map_err(unavailable)?));
+        let leased = until_answered(give_up, || {
+            let now = self.0.clock.now();
+            self.0.store.lease_refresh(seen, holder, now, LEASE)
+        });
+        if leased.await.map_err(|error| unavailable(Error::from(error)))? {
+            self.renew_leased(seen, holder, grant).await.map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
     /// Renews a grant under its lease, and stores what came of it.
-    async fn renew(&self, seen: SeenTokens, grant: oauth::Grant) -> Result<Credential, TokenError> {
+    async fn renew_leased(
+        &self,
+        seen: SeenTokens,
+        holder: RefreshHolder,
+        grant: oauth::Grant,
+    ) -> Result<Credential, TokenError> {
         match self.0.oauth.refresh(&grant).await {
             Ok(grant) => {
                 let token = grant.access_token.clone();
@@ -212,7 +237,7 @@ impl Connections {
                 Err(TokenError::NeedsAuthorization(why))
             }
             Err(error @ (oauth::Error::Refused(_) | oauth::Error::Unavailable(_))) => {
-                if let Err(error) = self.0.store.release_refresh(seen).await {
+                if let Err(error) = self.0.store.release_refresh(seen, holder).await {
                     tracing::warn!(connection = %seen.connection, %error, "a lease could not be given back: it ends by itself");
                 }
                 Err(unavailable(error))
@@ -259,12 +284,27 @@ impl Connections {
     }
 }
 
+/// Asks for a lease, again for as long as the database does not say whether it was taken.
+async fn until_answered<F>(give_up: Instant, ask: impl Fn() -> F) -> Result<bool, StoreError>
+where
+    F: Future<Output = Result<bool, StoreError>>,
+{
+    loop {
+        match ask().await {
+            Err(StoreError::Unavailable(_)) if Instant::now() < give_up => tokio::time::sleep(LOOK).await,
+            answer => return answer,
+        }
+    }
+}
+
 fn forget_unused(locks: &mut HashMap<ConnectionId, Weak<tokio::sync::Mutex<()>>>) {
     locks.retain(|_, lock| lock.strong_count() > 0);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use serde_json::json;
 
     use super::*;
@@ -284,6 +324,20 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_micros(second * 1_000_000)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_whose_answer_was_lost_is_asked_for_again_within_the_patience() {
+        let asked = Cell::new(0);
+        let lost = || async { Err(StoreError::Unavailable("the answer was lost".to_owned())) };
+        let at_first_lost = || async {
+            asked.set(asked.get() + 1);
+            if asked.get() == 1 { lost().await } else { Ok(true) }
+        };
+        let give_up = Instant::now() + PATIENCE;
+        assert_eq!(until_answered(give_up, at_first_lost).await, Ok(true));
+        assert!(until_answered(give_up, lost).await.is_err());
+        assert!(Instant::now() >= give_up);
     }
 
     #[test]

@@ -71,7 +71,8 @@ impl Heartbeat {
                     "this node was declared lost: it gives its runs up and starts under a new identity"
                 );
                 places.active().stop_all(StopReason::Lost);
-                identity.renew(store, options).await?;
+                let unretained = &places.worker().records.unretained;
+                identity.renew(store, options, unretained).await?;
                 // Runs that nobody has taken over come back to this node.
                 self.wake.nodes.notify_one();
                 Ok(())

@@ -10,7 +10,9 @@ use sortie_store::{Error as StoreError, NewNode, NodeId, Store};
 use tokio::time::Instant;
 
 use super::leases::Leases;
-use crate::{Error, MasterKey, Options, check_master_keys, clock::random, lease::LeaseClock};
+use crate::{
+    Error, MasterKey, Options, check_master_keys, clock::random, lease::LeaseClock, unretained::Unretained,
+};
 
 /// Identity of this node, with its own lease and those of the others.
 #[derive(Clone)]
@@ -31,7 +33,9 @@ impl Identity {
         check_master_keys(store, &options.master_keys).await?;
         let leases = LeaseClock::begin(store, options.clock.clone()).await?;
         let sent_at = Instant::now();
-        let id = register(store, options, &leases, None).await?;
+        let node = new_node(options, &leases, None)?;
+        let id = node.id;
+        store.register_node(node).await?;
         Ok(Self::of(id, leases, Leases::new(options.lease, sent_at)))
     }
 
@@ -46,11 +50,18 @@ impl Identity {
     }
 
     /// Makes the node known under a new identity, after it was declared lost. A node that is about to stop remains so.
-    pub(super) async fn renew(&self, store: &Store, options: &Options) -> Result<(), Error> {
+    /// Content without retention that is still in memory belongs to the node again.
+    pub(super) async fn renew(
+        &self,
+        store: &Store,
+        options: &Options,
+        unretained: &Unretained,
+    ) -> Result<(), Error> {
         self.leases.set(store.clock().await?);
-        let draining_since = self.draining_since.get().copied();
         let sent_at = Instant::now();
-        let id = register(store, options, &self.leases, draining_since).await?;
+        let node = new_node(options, &self.leases, self.draining_since.get().copied())?;
+        let id = node.id;
+        store.register_again(node, unretained.all()).await?;
         self.id.store(id.0, Ordering::SeqCst);
         self.seen.renewed(sent_at, &[]);
         Ok(())
@@ -67,25 +78,20 @@ impl Identity {
     }
 }
 
-/// Makes the node known under a new identity; its earlier ones are lost from then on.
-async fn register(
-    store: &Store,
+/// The node under a new identity. Its earlier ones are lost once this one is known.
+fn new_node(
     options: &Options,
     leases: &LeaseClock,
     draining_since: Option<Timestamp>,
-) -> Result<NodeId, Error> {
-    let id = NodeId(i64::from_be_bytes(random()?) & i64::MAX);
-    store
-        .register_node(NewNode {
-            id,
-            name: options.node_name.clone(),
-            started_at: options.clock.now(),
-            lease_until: leases.now() + options.lease,
-            address: options.node_address.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            master_keys: Some(options.master_keys.iter().map(MasterKey::id).collect()),
-            draining_since,
-        })
-        .await?;
-    Ok(id)
+) -> Result<NewNode, Error> {
+    Ok(NewNode {
+        id: NodeId(i64::from_be_bytes(random()?) & i64::MAX),
+        name: options.node_name.clone(),
+        started_at: options.clock.now(),
+        lease_until: leases.now() + options.lease,
+        address: options.node_address.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        master_keys: Some(options.master_keys.iter().map(MasterKey::id).collect()),
+        draining_since,
+    })
 }

@@ -3,6 +3,7 @@
 //! Everything is decided on one revision of the schedule and recorded only where that is still the newest. A dependency that is
 //! away leaves the instant due; any other refusal is what became of it, so that nothing holds up what comes next.
 
+use futures_util::{StreamExt as _, stream};
 use sortie_api::{
     OrgId, RunId, RunStatus, ScheduleId, Timestamp,
     schedule::{FireOutcome, Overlap},
@@ -13,11 +14,9 @@ use super::{
     form,
     plan::{Plan, plan, skipped},
     request_of,
+    timer::{AT_ONCE, PAGE},
 };
 use crate::{Caller, Engine, Error, metrics::Trigger};
-
-/// Earlier runs that are cancelled for a new one, at most.
-const CANCELLED: u32 = 1_000;
 
 /// What is to become of an instant that may start a run.
 enum Verdict {
@@ -57,32 +56,28 @@ impl Engine {
             };
             let timetable = form::timetable(&row.spec)?;
             let now = self.0.options.clock.now();
-            let (fires, replaced) = if let Some(released) = self.released(&row, now).await? {
-                (released, Vec::new())
+            let fires = if let Some(released) = self.released(&row, now).await? {
+                released
             } else if let Some(plan) = plan(&row, &timetable, now) {
                 self.fires(&row, plan, now).await?
             } else {
                 return Ok(());
             };
-            // Not before it is certain that there is another: a node that is killed in between leaves both.
-            if self.record(&row, fires).await? {
-                self.cancel_all(row.org, replaced).await?;
-            }
+            self.record(&row, fires).await?;
         }
     }
 
-    /// Records what became of instants, unless somebody else has written to the schedule since it was read. Whether a run
-    /// was started.
-    async fn record(&self, row: &ScheduleRow, fires: Fires) -> Result<bool, Error> {
+    /// Records what became of instants, unless somebody else has written to the schedule since it was read.
+    async fn record(&self, row: &ScheduleRow, fires: Fires) -> Result<(), Error> {
         let refused = match self.0.store.record_fires(fires.clone()).await {
             Ok(run) => {
                 if run.is_some() {
                     self.0.metrics.accepted(Trigger::Schedule);
                     self.wake_dispatchers();
                 }
-                return Ok(run.is_some());
+                return Ok(());
             }
-            Err(StoreError::Fenced) => return Ok(false),
+            Err(StoreError::Fenced) => return Ok(()),
             Err(error) => error,
         };
         // Only a run can be refused, by what it may cost.
@@ -98,10 +93,10 @@ impl Engine {
         {
             Ok(_) => {
                 self.0.metrics.refused(&refused);
-                Ok(false)
+                Ok(())
             }
             // Another node was refused the same, and has counted it.
-            Err(StoreError::Fenced) => Ok(false),
+            Err(StoreError::Fenced) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -133,57 +128,70 @@ impl Engine {
         Ok(Some(fires))
     }
 
-    /// What becomes of the instants that are due, and the runs to cancel once a run is started.
-    async fn fires(
-        &self,
-        row: &ScheduleRow,
-        plan: Plan,
-        now: Timestamp,
-    ) -> Result<(Fires, Vec<RunId>), Error> {
+    /// What becomes of the instants that are due.
+    async fn fires(&self, row: &ScheduleRow, plan: Plan, now: Timestamp) -> Result<Fires, Error> {
         let mut fires = unchanged(row);
-        let mut replaced = Vec::new();
+        fires.replaces = row.spec.overlap == Overlap::CancelOther;
         fires.rows = plan.skipped;
         fires.state.handled = plan.handled;
         fires.state.next = plan.next;
         if let Some(instant) = plan.start {
-            let verdict;
-            (verdict, replaced) = self.verdict(row).await?;
+            let verdict = self.verdict(row).await?;
             self.settle(&mut fires, (instant, verdict), now)?;
         }
-        Ok((fires, replaced))
+        Ok(fires)
     }
 
-    /// Whether an instant starts a run, by what the schedule says of the runs before it; and those of them that the new one
-    /// takes the place of.
-    async fn verdict(&self, row: &ScheduleRow) -> Result<(Verdict, Vec<RunId>), Error> {
+    /// Whether an instant starts a run, by what the schedule says of the runs before it.
+    async fn verdict(&self, row: &ScheduleRow) -> Result<Verdict, Error> {
         if let Some(skip) = self.failures(row).await? {
-            return Ok((Verdict::Skip(skip), Vec::new()));
+            return Ok(Verdict::Skip(skip));
         }
         let seen = (row.id, row.revision);
         let open = match row.spec.overlap {
-            Overlap::Allow => Vec::new(),
+            Overlap::Allow | Overlap::CancelOther => Vec::new(),
             Overlap::Skip | Overlap::QueueOne => self.0.store.open_runs(row.org, seen, 1).await?,
-            Overlap::CancelOther => self.0.store.open_runs(row.org, seen, CANCELLED).await?,
         };
         let is_waiting = row.state.waiting.is_some();
-        let verdict = match row.spec.overlap {
-            Overlap::Skip if !open.is_empty() => Verdict::Skip(Skip::quietly("overlap")),
-            Overlap::QueueOne if is_waiting => Verdict::Skip(Skip::quietly("overlap")),
-            Overlap::QueueOne if !open.is_empty() => Verdict::Wait,
-            Overlap::Allow | Overlap::Skip | Overlap::QueueOne => self.run_of(row).await?,
-            Overlap::CancelOther => return Ok((self.run_of(row).await?, open)),
-        };
-        Ok((verdict, Vec::new()))
-    }
-
-    async fn cancel_all(&self, org: OrgId, runs: Vec<RunId>) -> Result<(), Error> {
-        for run in runs {
-            match self.cancel_run(org, run).await {
-                Ok(_) | Err(Error::NotFound) => {}
-                Err(error) => return Err(error),
+        match row.spec.overlap {
+            Overlap::Skip if !open.is_empty() => Ok(Verdict::Skip(Skip::quietly("overlap"))),
+            Overlap::QueueOne if is_waiting => Ok(Verdict::Skip(Skip::quietly("overlap"))),
+            Overlap::QueueOne if !open.is_empty() => Ok(Verdict::Wait),
+            Overlap::Allow | Overlap::Skip | Overlap::QueueOne | Overlap::CancelOther => {
+                self.run_of(row).await
             }
         }
-        Ok(())
+    }
+
+    /// Cancels the runs that schedules have replaced, whichever node has recorded them. An error is one of those that were
+    /// met: its run is still to be cancelled.
+    pub(super) async fn cancel_replaced(&self) -> Result<(), Error> {
+        let (mut outcome, mut after) = (Ok(()), None);
+        loop {
+            let replaced = self.0.store.replaced_runs(after, PAGE).await?;
+            let Some(last) = replaced.last() else {
+                return outcome;
+            };
+            after = Some(last.run);
+            let cancelled = stream::iter(replaced)
+                .map(
+                    async |replaced| match self.cancel_run(replaced.org, replaced.run).await {
+                        Ok(_) | Err(Error::NotFound) => Ok(replaced.run),
+                        Err(error) => Err(error),
+                    },
+                )
+                .buffer_unordered(AT_ONCE)
+                .collect::<Vec<_>>()
+                .await;
+            let mut over = Vec::with_capacity(cancelled.len());
+            for cancelled in cancelled {
+                match cancelled {
+                    Ok(run) => over.push(run),
+                    Err(error) => outcome = Err(error),
+                }
+            }
+            self.0.store.forget_replaced(&over).await?;
+        }
     }
 
     /// Whether too many runs in a row did not succeed.
@@ -289,6 +297,7 @@ fn unchanged(row: &ScheduleRow) -> Fires {
         rows: Vec::new(),
         released: None,
         run: None,
+        replaces: false,
         audit: None,
     }
 }

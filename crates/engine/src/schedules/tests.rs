@@ -3,6 +3,7 @@
 
 mod many_nodes;
 mod refusals;
+mod replaced;
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{Engine, Error, clock::random};
 
 /// Schedules that are looked up at once.
-const PAGE: u32 = 256;
+pub(super) const PAGE: u32 = 256;
 
 /// Schedules that are dealt with at once: their writes share commits.
-const AT_ONCE: usize = 32;
+pub(super) const AT_ONCE: usize = 32;
 
 /// Works until the node stops.
 pub(crate) async fn run(engine: Engine, stop: CancellationToken) {
@@ -47,7 +47,7 @@ impl Engine {
         due.map_or(most, |due| due.since(node.options.clock.now()).min(most))
     }
 
-    /// Deals with every schedule that something is due of at `now`. An error is one of those that were met: what it left is
+    /// Deals with every schedule that something is due of at `now`, and cancels the runs that were replaced. An error is one of those that were met: what it left is
     /// still due.
     pub(super) async fn fire_due(&self, now: Timestamp) -> Result<(), Error> {
         let node = &self.0;
@@ -60,9 +60,10 @@ impl Engine {
             let is_last = due.len() < PAGE as usize;
             outcome = self.deal_with_all(due).await.and(outcome);
             if is_last {
-                return outcome;
+                break;
             }
         }
+        self.cancel_replaced().await.and(outcome)
     }
 
     async fn deal_with_all(&self, mut due: Vec<Due>) -> Result<(), Error> {

@@ -1,43 +1,44 @@
-//! What becomes of content without anybody asking: answers and events go at their time, runs that were ended elsewhere
-//! are closed here.
+//! The care of content: answers and events go at their time, runs that were ended elsewhere are closed here, and what the
+//! store says this node has is compared with what it has.
 //!
-//! Idempotent and timed. A node that has no such content pays for none of it.
+//! Idempotent and timed.
 
 use std::{collections::HashSet, time::Duration};
 
-use sortie_api::RunId;
-use sortie_store::Store;
+use sortie_api::{OrgId, RunId, RunStatus};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::{EVENTS_FOR, Stage, Unretained};
-use crate::{Error, hub::Hub};
+use crate::{Engine, Error, LAST_WRITES};
 
-/// How often it looks.
+/// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Looks from one comparison with the store to the next.
+const COMPARE_EVERY: u32 = 10;
 
 /// The job.
 pub(crate) struct Keeper {
-    unretained: Unretained,
-    store: Store,
-    hub: Hub,
+    engine: Engine,
     /// Answers that are gone here, and still held as far as the store knows.
     untold_outputs: Vec<RunId>,
     /// The same of whole contents.
     untold_contents: Vec<RunId>,
     /// Runs that the store did not know at the last look.
     unknown: HashSet<RunId>,
+    /// Looks until the next comparison.
+    until_compare: u32,
 }
 
 impl Keeper {
-    pub(crate) fn new(unretained: Unretained, store: Store, hub: Hub) -> Self {
+    pub(crate) fn new(engine: Engine) -> Self {
         Self {
-            unretained,
-            store,
-            hub,
+            engine,
             untold_outputs: Vec::new(),
             untold_contents: Vec::new(),
             unknown: HashSet::new(),
+            until_compare: COMPARE_EVERY,
         }
     }
 
@@ -51,49 +52,118 @@ impl Keeper {
                 () = stop.cancelled() => return,
             }
             if let Err(error) = self.look().await {
-                tracing::warn!(%error, "zero-data-retention runs could not be looked after");
+                tracing::warn!(%error, "cannot process zero-data-retention runs");
             }
         }
     }
 
+    fn unretained(&self) -> &Unretained {
+        &self.engine.0.records.unretained
+    }
+
     /// One look.
-    pub(crate) async fn look(&mut self) -> Result<(), Error> {
+    async fn look(&mut self) -> Result<(), Error> {
+        let node = &self.engine.0;
+        let (store, unretained) = (&node.store, &node.records.unretained);
         // From memory first: a database that is away keeps nothing alive.
-        self.untold_outputs
-            .extend(self.unretained.delete_expired_outputs());
-        self.untold_contents.extend(self.unretained.delete_forgotten());
+        self.untold_outputs.extend(unretained.delete_expired_outputs());
+        self.untold_outputs.extend(unretained.take_delivered());
+        self.untold_contents.extend(unretained.delete_forgotten());
         if !self.untold_outputs.is_empty() {
-            self.store.forget_outputs(self.untold_outputs.clone()).await?;
+            store.forget_outputs(self.untold_outputs.clone()).await?;
             self.untold_outputs.clear();
         }
         if !self.untold_contents.is_empty() {
-            self.store.forget_content(self.untold_contents.clone()).await?;
+            store.forget_content(self.untold_contents.clone()).await?;
             self.untold_contents.clear();
         }
-        self.close_ended().await
+        self.close_ended().await?;
+        self.until_compare = self.until_compare.saturating_sub(1);
+        if self.until_compare == 0 {
+            self.give_up_missing().await?;
+            self.until_compare = COMPARE_EVERY;
+        }
+        Ok(())
     }
 
-    /// Closes those that were ended by somebody else and have no worker here, and forgets those that were never recorded.
+    /// Closes those that were ended by somebody else and have no worker here, and forgets those that were never recorded. A
+    /// run that is being recorded is not among them.
     async fn close_ended(&mut self) -> Result<(), Error> {
-        let idle = self.unretained.idle();
+        let idle = self.unretained().idle();
         if idle.is_empty() {
             self.unknown.clear();
             return Ok(());
         }
-        let statuses = self.store.statuses(idle.clone()).await?;
+        let statuses = self.engine.0.store.statuses(idle.clone()).await?;
         let known: HashSet<RunId> = statuses.iter().map(|(run, _)| *run).collect();
         for (run, status) in statuses {
-            if status.is_final() && self.unretained.is_idle(run) {
-                self.unretained.close(run, status)?;
-                self.hub.ended(run);
+            if status.is_final() && self.unretained().is_idle(run) {
+                self.unretained().close(run, status)?;
+                self.engine.0.hub.ended(run);
             }
         }
         let unknown: HashSet<RunId> = idle.into_iter().filter(|run| !known.contains(run)).collect();
         for run in unknown.intersection(&self.unknown) {
-            self.unretained.runs().remove(*run);
+            self.unretained().runs().remove(*run);
         }
         self.unknown = unknown;
         Ok(())
+    }
+
+    /// Gives up runs that the store says this node has and that are not here. A commit that took place long after its answer
+    /// was lost leaves such a run: the content was forgotten as unknown.
+    async fn give_up_missing(&self) -> Result<(), Error> {
+        let node = &self.engine.0;
+        let holder = node.identity.get();
+        // Content is here before its run is in the store: what is not here now is gone.
+        let recorded = node.store.content_of(holder).await?;
+        let missing: Vec<RunId> = recorded
+            .into_iter()
+            .filter(|run| !self.unretained().holds(*run))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
+        let ended = node.store.give_up_missing(holder, missing, at, price).await?;
+        self.engine.tell_given_up(&ended);
+        node.due.look();
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Gives up, at the node's end, what only this node has: such runs that are not final end, answers that nobody has read
+    /// are gone.
+    pub(crate) async fn give_up_content(&self) {
+        let node = &self.0;
+        let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
+        let given_up = node.store.give_up_content(node.identity.get(), at, price);
+        match tokio::time::timeout(LAST_WRITES, given_up).await {
+            Ok(Ok(ended)) => self.tell_given_up(&ended),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "runs with zero data retention end with the next sweep");
+            }
+            Err(_elapsed) => tracing::error!("runs with zero data retention end with the next sweep"),
+        }
+        // Not before: what this node kept to itself is for any node only now.
+        node.news.callbacks();
+        if let Err(error) = node.memory_dir.remove().await {
+            tracing::warn!(%error, "the folder for working directories in memory stays");
+        }
+    }
+
+    /// Tells readers and figures of runs that ended with their content.
+    fn tell_given_up(&self, ended: &[(OrgId, RunId)]) {
+        let node = &self.0;
+        for (_, run) in ended {
+            tracing::warn!(run.id = %run, "a run with zero data retention is ended as interrupted");
+            if let Err(error) = node.records.unretained.close(*run, RunStatus::Interrupted) {
+                tracing::error!(run.id = %run, %error, "the end of a run could not be told to its readers");
+            }
+            node.metrics.ended(RunStatus::Interrupted);
+            node.hub.ended(*run);
+        }
     }
 }
 

@@ -60,6 +60,8 @@ struct Runs {
     bytes: usize,
     /// Those that wait for a worker, by organization, the next one to be served first.
     waiting: VecDeque<(OrgId, VecDeque<RunId>)>,
+    /// Runs whose answer the receiver of the callback has. The store is not told yet.
+    delivered: Vec<RunId>,
 }
 
 struct Content {
@@ -175,8 +177,8 @@ impl Runs {
     }
 }
 
-/// A run whose content is here and that is being recorded. Dropped, it waits for a worker: also where nobody knows
-/// whether it was recorded, for then the store will not hand it out.
+/// A run whose content is here and that is being recorded. The content stays as long as this is there. Dropped, the run
+/// waits for a worker: also where nobody knows whether it was recorded, for then the store will not hand it out.
 pub(crate) struct Admission {
     unretained: Unretained,
     org: OrgId,
@@ -272,6 +274,11 @@ impl Unretained {
         self.runs().by_id.contains_key(&run)
     }
 
+    /// The runs whose content is here.
+    pub(crate) fn all(&self) -> Vec<RunId> {
+        self.runs().by_id.keys().copied().collect()
+    }
+
     /// Whether the content of a run is here and the run not final.
     pub(crate) fn is_open(&self, run: RunId) -> bool {
         self.runs().is_open(run)
@@ -359,7 +366,8 @@ impl Unretained {
         });
     }
 
-    /// Somebody else than its worker has ended a run: its last event is added here, as nobody else will.
+    /// A run has ended without a worker here that knows of it: the last event is added here, as nobody else will. A run that
+    /// succeeded was ended by its worker, so that its answer stays.
     pub(crate) fn close(&self, run: RunId, status: RunStatus) -> Result<(), Error> {
         let at = self.0.clock.now();
         let mut last = Vec::new();
@@ -385,10 +393,12 @@ impl Unretained {
                 .events
                 .extend((first..).zip(last).map(|(seq, event)| row(seq, event)));
             content.request = None;
-            // One that was about to be recorded as the end, and was not.
-            let output = content.output.take();
-            let held = output.as_ref().and_then(Output::text).map_or(0, str::len);
-            content.bytes = content.bytes.saturating_sub(held);
+            if status != RunStatus::Succeeded {
+                // The worker was about to record it as the end, and did not.
+                let output = content.output.take();
+                let held = output.as_ref().and_then(Output::text).map_or(0, str::len);
+                content.bytes = content.bytes.saturating_sub(held);
+            }
             content.stage = Stage::Final(at);
         });
         Ok(())

@@ -1,8 +1,9 @@
 //! The answer of a run without retention: handed out once, or deleted unread after an hour.
 //!
-//! Whoever hands it out holds a lock of the run: of many readers one gets it. It leaves the memory only once the store
-//! says that it is gone, so that an answer is not lost to a database that is away; a reader that went away meanwhile has
-//! still had the only one.
+//! Whoever hands it out holds a lock of the run: of many readers one gets it. Before the store is told that the answer is
+//! gone, the answer is marked here. A reader that goes away, or a lost answer of the store, leaves the mark, and the next
+//! reader gets the answer. It leaves the memory when it is returned to a reader, when the receiver of the callback has it,
+//! or when its time is over.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,6 +22,8 @@ pub(crate) struct Output {
     reader: Reader,
     text: Option<Arc<str>>,
     expires_at: Option<Timestamp>,
+    /// Whether the store may know by this node that the answer is gone, although it is here.
+    is_marked: bool,
 }
 
 /// Who gets the answer of a run.
@@ -39,6 +42,7 @@ impl Output {
             reader,
             text: None,
             expires_at: None,
+            is_marked: false,
         }
     }
 
@@ -110,13 +114,32 @@ impl Unretained {
         }
     }
 
-    /// The receiver of a run's callback has its answer, which is gone after this.
-    pub(crate) async fn delivered(&self, store: &Store, run: RunId) -> Result<(), Error> {
+    /// The receiver of a run's callback has its answer, which is gone after this. The keeper tells the store.
+    pub(crate) fn delivered(&self, run: RunId) {
         if self.output(run, Reader::Callback).is_some() {
-            store.forget_outputs(vec![run]).await?;
             self.drop_output(run);
+            self.runs().delivered.push(run);
         }
-        Ok(())
+    }
+
+    /// Takes the runs whose answer was delivered, for the keeper to tell the store.
+    pub(super) fn take_delivered(&self) -> Vec<RunId> {
+        std::mem::take(&mut self.runs().delivered)
+    }
+
+    /// Marks the answer of a run as one that the store may call gone.
+    fn mark(&self, run: RunId) {
+        self.runs().change(run, |content| {
+            if let Some(output) = &mut content.output {
+                output.is_marked = true;
+            }
+        });
+    }
+
+    fn is_marked(&self, run: RunId) -> bool {
+        let runs = self.runs();
+        let output = runs.by_id.get(&run).and_then(|content| content.output.as_ref());
+        output.is_some_and(|output| output.is_marked)
     }
 
     /// A run as its first reader gets it: with its answer, which is gone after this.
@@ -134,15 +157,18 @@ impl Unretained {
         if !run.status.is_final() {
             return Ok(run);
         }
-        if run.output_expires_at.is_none() {
-            // What the store calls gone is nobody's any more.
+        if run.output_expires_at.is_none() && !self.is_marked(id) {
+            // Nobody is handed what the store calls gone.
             self.drop_output(id);
             return Ok(run);
         }
         let Some(output) = self.output(id, Reader::Get) else {
             return Ok(run);
         };
-        store.forget_outputs(vec![id]).await?;
+        if run.output_expires_at.is_some() {
+            self.mark(id);
+            store.forget_outputs(vec![id]).await?;
+        }
         self.drop_output(id);
         Ok(Run {
             output: Some(output.as_ref().to_owned()),

@@ -151,6 +151,41 @@ fn events_keep_their_numbers_and_the_end_closes_them_once() {
     assert!(unretained.request(run(1)).is_none());
 }
 
+#[test]
+fn an_answer_stays_with_a_run_that_succeeded_and_goes_with_one_that_somebody_else_has_ended() {
+    let unretained = registry(1 << 30, &Active::default());
+    for (number, status, is_held) in [
+        (1, RunStatus::Succeeded, true),
+        (2, RunStatus::Cancelled, false),
+        (3, RunStatus::Interrupted, false),
+    ] {
+        drop(admit(&unretained, 1, number, 1).unwrap());
+        unretained.put_output(run(number), "answer", at());
+        // The worker does not know that the end is recorded.
+        unretained.close(run(number), status).unwrap();
+        assert_eq!(
+            unretained.output(run(number), Reader::Get).is_some(),
+            is_held,
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_that_was_delivered_is_gone_here_and_told_to_the_store_once() {
+    let unretained = registry(1 << 30, &Active::default());
+    let output = Output::of(Reader::Callback);
+    let admission = unretained.admit((org(1), run(1)), request(1), output, at());
+    drop(admission.unwrap());
+    unretained.put_output(run(1), "answer", at());
+    for _ in 0..2 {
+        unretained.delivered(run(1));
+        assert!(unretained.output(run(1), Reader::Callback).is_none());
+    }
+    assert_eq!(unretained.take_delivered(), [run(1)]);
+    assert!(unretained.take_delivered().is_empty());
+}
+
 proptest! {
     /// Whatever comes and goes, what is counted is what is there.
     #[test]

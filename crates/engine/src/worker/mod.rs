@@ -1,6 +1,8 @@
 //! The worker: claims waiting runs, takes over those whose worker was lost, and works on each in a task of its own.
 
 mod active;
+#[cfg(test)]
+mod directory_tests;
 mod dispatch;
 mod files;
 mod finish;

@@ -254,7 +254,7 @@ impl Recorder {
         }
         let rows = numbered(&fence, &opening.events);
         let start = || self.log.start(fence, opening.events.clone());
-        until_stored(self.log.store(), fence, rows.len(), start).await?;
+        until_stored(self.log.store(), fence, (rows.len(), RunStatus::Running), start).await?;
         Ok(self.published(fence, &rows))
     }
 
@@ -263,7 +263,7 @@ impl Recorder {
         let rows = numbered(&fence, &new.events);
         let new = Arc::new(new);
         let append = || self.log.append(fence, Arc::clone(&new));
-        until_stored(self.log.store(), fence, rows.len(), append).await?;
+        until_stored(self.log.store(), fence, (rows.len(), RunStatus::Running), append).await?;
         Ok(self.published(fence, &rows))
     }
 

@@ -21,7 +21,7 @@ use super::{
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
     spent::Spent,
     web::{self, RunWeb},
-    writes::until_stored,
+    writes::{until_settled, until_stored},
 };
 use crate::{
     Clock, Options,
@@ -73,6 +73,8 @@ struct Attempt<'a> {
     brought: Brought,
     /// The event that it was resumed, until it is written.
     resumed: Option<NewEvent>,
+    /// The stopped workspace. It is deleted once the store says that the run is settled.
+    remains: Option<Remains>,
 }
 
 /// What the agent is started with.
@@ -88,6 +90,8 @@ impl Worker {
     /// Works on a claimed run until it is final or no longer this worker's.
     pub(crate) async fn run(self: Arc<Self>, claim: Claim, place: Place) {
         let run = claim.fence.run;
+        let claimed = Instant::now();
+        let started = claimed.checked_sub(claim.elapsed).unwrap_or(claimed);
         place.alone().await;
         let log = RunLog::new(self.records.clone(), run, claim.retention());
         if let Origin::Queue(event) = &claim.origin {
@@ -95,8 +99,6 @@ impl Worker {
             log.written(std::slice::from_ref(event));
             self.hub.publish(run, std::slice::from_ref(event));
         }
-        let (now, at) = self.clock.moment();
-        let started = at.checked_sub(now.since(claim.started_at)).unwrap_or(at);
         let mut attempt = Attempt {
             worker: &self,
             claim: &claim,
@@ -114,6 +116,7 @@ impl Worker {
             spent: Micros::ZERO,
             brought: Brought::Credentials,
             resumed: None,
+            remains: None,
         };
         let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
         let ended = match worked {
@@ -121,6 +124,7 @@ impl Worker {
             Ok(ended) => ended,
             Err(_panic) => Err(StoreError::Corrupt("the run's task panicked".to_owned())),
         };
+        attempt.clean_up(&ended).await;
         match log.close().await {
             Ok(true) => self.hub.ended(run),
             Ok(false) => {}
@@ -182,15 +186,14 @@ impl Attempt<'_> {
             ended = ended.for_good();
         }
         let (ended, outputs) = self.collect(ended, &remains).await;
-        let goes_on = self.claim.retention() == Retention::Full
-            && matches!(ended, Ended::Stopped(StopReason::HandOver | StopReason::Lost));
+        let goes_on = matches!(ended, Ended::Stopped(StopReason::HandOver));
         let finished = match kept {
             Ok(fence) => self.finish(ended, outputs, fence).await,
             Err(error) => Err(error),
         };
-        // Only now: a run that was not recorded to its end goes on, and may need it.
-        if !goes_on && matches!(finished, Ok(()) | Err(StoreError::Fenced)) {
-            self.delete(remains).await;
+        // A run that is handed over may need its directory again.
+        if !(goes_on && finished.is_ok()) {
+            self.remains = Some(remains);
         }
         finished
     }
@@ -269,7 +272,19 @@ impl Attempt<'_> {
         }
     }
 
-    async fn delete(&self, remains: Remains) {
+    /// Deletes the working directory of a run that this attempt has finished or settled. A fenced attempt does not know
+    /// whether the next one runs on this very node and needs the directory: that one is left to the clean-up of settled
+    /// runs. A run without retention has no next attempt.
+    async fn clean_up(&mut self, ended: &Result<(), StoreError>) {
+        let is_settled = match ended {
+            Ok(()) => true,
+            Err(StoreError::Fenced) => self.claim.retention() == Retention::None,
+            // The run stays held and goes on.
+            Err(_) => false,
+        };
+        let Some(remains) = self.remains.take().filter(|_| is_settled) else {
+            return;
+        };
         if let Err(error) = remains.delete().await {
             tracing::error!(%error, "a working directory could not be removed");
         }
@@ -343,9 +358,7 @@ impl Attempt<'_> {
         let Fence { run, attempt, .. } = self.claim.fence;
         let rest = self.recorder.rest();
         let cost = rest.spent.until(Instant::now(), &self.budget());
-        self.log
-            .store()
-            .settle_run(run, attempt, cost, rest.new.usage)
+        until_settled(|| self.log.store().settle_run(run, attempt, cost, rest.new.usage))
             .await
             .inspect(|()| {
                 traces::ended(RunStatus::Cancelled);
@@ -391,7 +404,7 @@ impl Attempt<'_> {
         };
         traces::ended(finish.status);
         let rows = numbered(&fence, &finish.events);
-        let finished = until_stored(self.log.store(), fence, rows.len(), || {
+        let finished = until_stored(self.log.store(), fence, (rows.len(), finish.status), || {
             self.log.finish(fence, finish.clone(), self.claim.timeout_seconds)
         })
         .await;
@@ -410,8 +423,11 @@ impl Attempt<'_> {
                     self.worker.schedules.ring();
                 }
             }
-            // Stored, and the answer lost: readers find it in the store.
-            Ok(None) => self.worker.hub.ended(fence.run),
+            // The answer to the commit was lost: readers find the end in the store, and the timer whether it concerns a schedule.
+            Ok(None) => {
+                self.worker.hub.ended(fence.run);
+                self.worker.schedules.ring();
+            }
             Err(error) => return Err(error),
         }
         if let Some(host) = &self.claim.callback_host {

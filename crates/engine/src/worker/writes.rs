@@ -1,13 +1,14 @@
 //! A worker's writes through a database that comes and goes.
 //!
 //! A connection lost in the middle of a commit leaves open whether the write took place. The run's position in the
-//! store tells: a write with events moves it, and one without may be repeated. So a write is tried again only where it
+//! store tells, with its status: a write with events moves it, and one without may be repeated. So a write is tried again only where it
 //! did not happen or does no harm, and a worker gives a run up only when the store says that the run is no longer its
 //! own.
 
 use std::time::Duration;
 
-use sortie_store::{Error, Fence, Store};
+use sortie_api::RunStatus;
+use sortie_store::{Error, Fence, Position, Store};
 
 /// Pauses between attempts, doubling from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -31,52 +32,255 @@ where
     }
 }
 
-/// Writes with `write`, which adds `added` events, until it is stored. `None`: it is stored, but its answer was lost.
-/// An error is final: `Fenced`, or something that trying again would not mend.
+/// Writes with `write`, which adds `added` events and leaves the run in `status`; any status that is not final stands for
+/// all of them. `None`: the write is stored, but its answer was lost. An error is final: `Fenced`, or something that trying
+/// again would not mend.
 pub(crate) async fn until_stored<T, F, W>(
     store: &Store,
     fence: Fence,
-    added: usize,
+    (added, status): (usize, RunStatus),
     write: W,
 ) -> Result<Option<T>, Error>
 where
     F: Future<Output = Result<T, Error>>,
     W: Fn() -> F,
 {
-    let target = fence
-        .last_event
-        .saturating_add(i64::try_from(added).unwrap_or(i64::MAX));
+    let target = Target {
+        fence,
+        last_event: fence
+            .last_event
+            .saturating_add(i64::try_from(added).unwrap_or(i64::MAX)),
+        status,
+    };
     let mut pause = FIRST_PAUSE;
     let mut in_doubt = false;
     loop {
         let error = match write().await {
             Ok(answer) => return Ok(Some(answer)),
             // An earlier attempt may have come through after all: then this one was fenced off by ourselves.
-            Err(Error::Fenced) if in_doubt => return settled(store, fence, target).await,
+            Err(Error::Fenced) if in_doubt => return settled(store, &target).await,
             Err(Error::Unavailable(error)) => error,
             Err(error) => return Err(error),
         };
         in_doubt = true;
         tracing::debug!(%error, "a write is tried again");
-        loop {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LAST_PAUSE);
-            match store.position(fence.run, fence.attempt).await {
-                Ok(position) if position == fence.last_event => break,
-                Ok(position) if position == target => return Ok(None),
-                Ok(_) => return Err(Error::Fenced),
-                Err(Error::Unavailable(_)) => {}
-                Err(error) => return Err(error),
-            }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+        match target.look(store).await? {
+            Look::Unchanged => {}
+            Look::Stored => return Ok(None),
+            Look::Other => return Err(Error::Fenced),
         }
     }
 }
 
-/// Whether a write that is in doubt took place.
-async fn settled<T>(store: &Store, fence: Fence, target: i64) -> Result<Option<T>, Error> {
-    if store.position(fence.run, fence.attempt).await? == target {
-        Ok(None)
-    } else {
-        Err(Error::Fenced)
+/// Reports with `settle` what a cancelled run has cost. The first report counts: where the answer to one was lost and the
+/// next is refused, the run is settled.
+pub(crate) async fn until_settled<F>(settle: impl Fn() -> F) -> Result<(), Error>
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    let mut pause = FIRST_PAUSE;
+    let mut in_doubt = false;
+    loop {
+        match settle().await {
+            Err(Error::Fenced) if in_doubt => return Ok(()),
+            Err(Error::Unavailable(error)) => {
+                in_doubt = true;
+                tracing::debug!(%error, "the cost of a cancelled run is reported again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LAST_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// The position in which a write leaves its run.
+struct Target {
+    fence: Fence,
+    last_event: i64,
+    status: RunStatus,
+}
+
+/// What the store says of a write that is in doubt.
+enum Look {
+    /// The run is where it was before the write.
+    Unchanged,
+    /// The write took place.
+    Stored,
+    /// Somebody else has moved the run.
+    Other,
+}
+
+impl Target {
+    async fn look(&self, store: &Store) -> Result<Look, Error> {
+        match until_read(|| store.position(self.fence.run)).await {
+            Ok(position) => Ok(self.compare(position)),
+            // Deleted, as only a run that has ended is.
+            Err(Error::NotFound) => Ok(Look::Other),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn compare(&self, position: Position) -> Look {
+        let is_ours = position.attempt == self.fence.attempt;
+        // A cancel adds an event as well: the number alone does not tell whose event it is.
+        let has_status = if self.status.is_final() {
+            position.status == self.status
+        } else {
+            !position.status.is_final()
+        };
+        if is_ours && position.last_event == self.fence.last_event && !position.status.is_final() {
+            Look::Unchanged
+        } else if is_ours && position.last_event == self.last_event && has_status {
+            Look::Stored
+        } else {
+            Look::Other
+        }
+    }
+}
+
+/// The end of a write that was refused after an attempt in doubt.
+async fn settled<T>(store: &Store, target: &Target) -> Result<Option<T>, Error> {
+    match target.look(store).await? {
+        Look::Stored => Ok(None),
+        Look::Unchanged | Look::Other => Err(Error::Fenced),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use sortie_api::{Micros, RunId, RunUsage, Timestamp};
+    use sortie_store::{Brought, Finish, Journal, NewEvent, Receiver};
+
+    use super::*;
+    use crate::testing::{Held, held};
+
+    /// The end of a run, with one event.
+    fn finish() -> Finish {
+        let at = Timestamp::from_micros(1);
+        let ended = sortie_api::event::EventType::status(RunStatus::Failed);
+        Finish {
+            status: RunStatus::Failed,
+            output: None,
+            error: Some("x".to_owned()),
+            cost: Micros::ZERO,
+            usage: RunUsage::default(),
+            events: vec![NewEvent::new(&ended, at).unwrap()],
+            journal: Journal::Empty,
+            brought: Brought::Nothing,
+            receiver: Receiver::Nobody,
+            artifacts: None,
+            at,
+        }
+    }
+
+    fn lost() -> Error {
+        Error::Unavailable("the answer is lost".to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_finish_whose_answer_is_lost_is_known_to_be_stored() {
+        let Held { store, claim, .. } = &held().await;
+        let lose = async || {
+            store.finish_run(claim.fence, finish()).await?;
+            Err::<(), Error>(lost())
+        };
+        let stored = until_stored(store, claim.fence, (1, RunStatus::Failed), lose).await;
+        assert_eq!(stored, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn a_finish_in_doubt_is_refused_where_the_run_was_cancelled() {
+        let Held { store, claim, .. } = &held().await;
+        let cancelled = async || {
+            store
+                .cancel_run(claim.org, claim.fence.run, Timestamp::from_micros(1))
+                .await?;
+            Err::<(), Error>(lost())
+        };
+        let refused = until_stored(store, claim.fence, (1, RunStatus::Failed), cancelled).await;
+        assert_eq!(refused, Err(Error::Fenced));
+    }
+
+    #[tokio::test]
+    async fn the_cost_of_a_cancelled_run_is_reported_until_the_store_has_it() {
+        let Held { store, claim, .. } = &held().await;
+        let (run, attempt) = (claim.fence.run, claim.fence.attempt);
+        let settle = || store.settle_run(run, attempt, Micros::ZERO, RunUsage::default());
+        // Refused at once: nobody has cancelled the run.
+        assert_eq!(until_settled(settle).await, Err(Error::Fenced));
+        store
+            .cancel_run(claim.org, run, Timestamp::from_micros(1))
+            .await
+            .unwrap();
+        let tries = Cell::new(0);
+        let flaky = async || {
+            tries.set(tries.get() + 1);
+            match tries.get() {
+                1 => Err(lost()),
+                2 => settle().await.and(Err(lost())),
+                _ => settle().await,
+            }
+        };
+        assert_eq!(until_settled(flaky).await, Ok(()));
+        assert_eq!(tries.get(), 3);
+        assert!(!store.get_run(claim.org, run).await.unwrap().billing_pending);
+    }
+
+    fn target(status: RunStatus) -> Target {
+        let fence = Fence {
+            run: RunId::new(Timestamp::from_micros(0), [1; 10]),
+            attempt: 2,
+            last_event: 5,
+        };
+        Target {
+            fence,
+            last_event: 7,
+            status,
+        }
+    }
+
+    fn look(target: &Target, (attempt, status, last_event): (i64, RunStatus, i64)) -> &'static str {
+        match target.compare(Position {
+            attempt,
+            status,
+            last_event,
+        }) {
+            Look::Unchanged => "unchanged",
+            Look::Stored => "stored",
+            Look::Other => "other",
+        }
+    }
+
+    #[test]
+    fn a_write_in_doubt_took_place_where_attempt_last_event_and_status_are_its_own() {
+        use RunStatus::{Cancelled, Interrupted, Running, Starting, Succeeded};
+        let (finish, append) = (target(Succeeded), target(Running));
+        assert_eq!(look(&finish, (2, Succeeded, 7)), "stored");
+        assert_eq!(look(&finish, (2, Running, 5)), "unchanged");
+        for other in [
+            (2, Cancelled, 7),
+            (2, Interrupted, 7),
+            (2, Running, 7),
+            (2, Cancelled, 6),
+            (3, Running, 5),
+            (3, Succeeded, 7),
+        ] {
+            assert_eq!(look(&finish, other), "other", "{other:?}");
+        }
+        assert_eq!(look(&append, (2, Running, 7)), "stored");
+        assert_eq!(look(&append, (2, Starting, 5)), "unchanged");
+        for other in [
+            (2, Cancelled, 7),
+            (2, Cancelled, 6),
+            (2, Succeeded, 7),
+            (3, Running, 7),
+        ] {
+            assert_eq!(look(&append, other), "other", "{other:?}");
+        }
     }
 }

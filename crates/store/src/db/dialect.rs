@@ -11,7 +11,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 12] = [
+const TOKENS: [(&str, &str, &str); 13] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -28,6 +28,13 @@ const TOKENS: [(&str, &str, &str); 12] = [
         "{CLOCK}",
         "NULL",
         "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT",
+    ),
+    // The same, with one value for the whole statement: an index can be searched with it, and a row written by it agrees
+    // with itself.
+    (
+        "{NOW}",
+        "NULL",
+        "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT",
     ),
     ("{DATABASE}", "'SQLite'", "'PostgreSQL'"),
     (

@@ -1,5 +1,5 @@
 //! Failures on order: a [`Tx`] whose n-th statement fails, and a commit that fails. They prove that a command is
-//! one transaction: whatever fails, nothing of it is seen. A command can also be held up between two statements, to let
+//! one transaction: whatever fails, nothing of it is seen. A commit can also take place and lose its answer. A command can also be held up between two statements, to let
 //! another one come between. Beside that it remembers the statements that were run, so
 //! that a test can look at their plans.
 
@@ -25,6 +25,7 @@ pub(crate) struct Faults {
     /// How many statements still pass, plus one; zero when none is to fail.
     statement: AtomicI64,
     commit: AtomicBool,
+    answer: AtomicBool,
     seen: Mutex<BTreeSet<&'static str>>,
     pause: Mutex<Option<Pause>>,
     contended: AtomicBool,
@@ -48,6 +49,11 @@ impl Faults {
         self.commit.store(true, Ordering::SeqCst);
     }
 
+    /// The next commit takes place, and its answer is lost, once.
+    pub(crate) fn lose_answer(&self) {
+        self.answer.store(true, Ordering::SeqCst);
+    }
+
     /// The next batch of more than `after` statements stops after so many, tells that it has, and goes on when told.
     pub(crate) fn pause(&self, after: usize) -> (oneshot::Receiver<()>, mpsc::Sender<()>) {
         let (reached, is_reached) = oneshot::channel();
@@ -69,7 +75,8 @@ impl Faults {
     /// Whether an ordered failure has not happened yet; forgets it.
     pub(crate) fn disarm(&self) -> bool {
         let statement = self.statement.swap(0, Ordering::SeqCst) > 0;
-        self.commit.swap(false, Ordering::SeqCst) || statement
+        let commit = self.commit.swap(false, Ordering::SeqCst);
+        self.answer.swap(false, Ordering::SeqCst) || commit || statement
     }
 
     /// Whether a command has said that it contends, since this was asked last.
@@ -86,6 +93,16 @@ impl Faults {
     pub(crate) fn at_commit(&self) -> Result<()> {
         if self.commit.swap(false, Ordering::SeqCst) {
             return Err(Error::Unavailable("injected: the commit fails".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Called where a back end has committed.
+    pub(crate) fn after_commit(&self) -> Result<()> {
+        if self.answer.swap(false, Ordering::SeqCst) {
+            return Err(Error::Unavailable(
+                "injected: the answer to the commit is lost".to_owned(),
+            ));
         }
         Ok(())
     }

@@ -105,6 +105,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "master_keys",
         text: include_str!("../../../../migrations/0016_master_keys.sql"),
     },
+    Migration {
+        version: 17,
+        name: "clocks",
+        text: include_str!("../../../../migrations/0017_clocks.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

@@ -53,6 +53,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
             ),
             Stmt::new(
                 "UPDATE run SET status = $3, outcome = $3, finished_at = $4, \
+                 clock_cancelled_at = COALESCE({NOW}, $4), \
                  billing_pending = CASE WHEN status IN ($9, $10, $11, $12) THEN 1 ELSE 0 END, \
                  last_event = last_event + 1 \
                  WHERE id = $2 AND org_id = $1 AND status IN ($5, $6, $7, $8)",

@@ -5,6 +5,8 @@
 //! limit is exact across nodes. The cost follows the number of runs handed out, not the number that wait:
 //! organizations are found by jumping through the index of waiting runs, counts stop at what can be used.
 
+use std::time::Duration;
+
 use sortie_api::{OrgId, RunStatus, Timestamp, TraceContext};
 
 use super::{budget_without_surcharge, json_ids, moves::sources, status_event};
@@ -189,7 +191,7 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
         tx,
         &[
             Stmt::new(
-                "UPDATE run SET status = $2, started_at = $3, attempt = attempt + 1, \
+                "UPDATE run SET status = $2, started_at = $3, clock_started_at = COALESCE({NOW}, $3), attempt = attempt + 1, \
                  last_event = last_event + 1 \
                  WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status IN ($4, $5, $6, $7)",
                 change,
@@ -200,7 +202,7 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
                  WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND zero_data_retention = 0",
                 vals![ids, event.kind, event.data.as_str(), event.at],
             ),
-            claims(ids),
+            claims(ids, event.at),
         ],
     )?;
     rows.rows
@@ -218,7 +220,7 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
 }
 
 /// Reads what the workers of the runs `ids` need, for [`claim_from`], the oldest run first.
-pub(super) fn claims(ids: &str) -> Stmt<'_> {
+pub(super) fn claims(ids: &str, at: Timestamp) -> Stmt<'_> {
     Stmt::new(
         concat!(
             "SELECT r.id, r.org_id, r.attempt, r.last_event, ",
@@ -226,10 +228,11 @@ pub(super) fn claims(ids: &str) -> Stmt<'_> {
             ", r.timeout_seconds, r.started_at, \
          (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), r.status, r.cost_micros, \
          r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.model_calls, r.tool_calls, \
-         r.callback_host, r.created_at, r.traceparent, r.tracestate FROM run r \
+         r.callback_host, r.created_at, r.traceparent, r.tracestate, \
+         {GREATEST}(0, COALESCE(COALESCE({NOW}, $2) - r.clock_started_at, $2 - r.started_at)) FROM run r \
          WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id"
         ),
-        vals![ids],
+        vals![ids, at],
     )
 }
 
@@ -254,6 +257,7 @@ pub(super) fn claim_from(row: &Row, origin: Origin) -> Result<Claim> {
         max_cost: row.micros(4)?,
         created_at: row.time(17)?,
         started_at: row.time(6)?,
+        elapsed: Duration::from_micros(row.int(20)?.unsigned_abs()),
         timeout_seconds: u32::try_from(row.int(5)?)
             .map_err(|_| Error::Corrupt("timeout_seconds is not a number of seconds".to_owned()))?,
         callback_host: row.opt_text(16)?.map(str::to_owned),

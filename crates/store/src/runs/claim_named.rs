@@ -13,7 +13,8 @@ use crate::{
 impl Store {
     /// System: claims those of `runs` that wait, for `node`; otherwise as [`claim_runs`](Self::claim_runs), without turns.
     /// `per_organization` is exact where `runs` has one of each organization at most. `Fenced` when the node was declared
-    /// lost.
+    /// lost. A run without retention that `node` has claimed already and not begun is returned again: the answer to its claim
+    /// was lost, and nobody but this node has its content.
     pub async fn claim_named(
         &self,
         node: NodeId,
@@ -25,7 +26,7 @@ impl Store {
         let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
         self.db
             .write(move |tx| {
-                let [_, _, taken] = batch(
+                let [_, _, claimed, taken] = batch(
                     tx,
                     &[
                         // The lock of all that hands out runs: no node claims while it is declared lost. Only a
@@ -36,6 +37,12 @@ impl Store {
                             vals![node],
                         )
                         .exactly(1, Error::Fenced),
+                        Stmt::new(
+                            "SELECT q.run_id FROM queue q WHERE q.run_id {IN}SELECT value FROM {JSON_EACH}($1){END} \
+                             AND COALESCE(q.node_id, -1) = $2 AND (SELECT r.id FROM run r WHERE r.id = q.run_id \
+                               AND r.zero_data_retention = 1 AND r.status = $3) IS NOT NULL",
+                            vals![ids.as_str(), node, RunStatus::Starting],
+                        ),
                         // Said in this way, it cannot be served by the index of the waiting runs, which would walk
                         // them.
                         Stmt::new(
@@ -49,7 +56,7 @@ impl Store {
                         ),
                     ],
                 )?;
-                begin_runs(tx, &json_ids(&taken.rows)?, &event)
+                begin_runs(tx, &json_ids(claimed.rows.iter().chain(&taken.rows))?, &event)
             })
             .await
     }

@@ -23,7 +23,9 @@ pub(crate) use claim::trace_from;
 pub(crate) use create::create_new;
 use sortie_api::{Run, RunStatus, RunUsage, Timestamp, event::EventType};
 
+pub use position::Position;
 pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
+pub(crate) use unretained::{adopt_content, forget_answers_of_earlier};
 
 use crate::{
     db::{Row, Stmt, Val, vals},

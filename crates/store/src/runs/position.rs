@@ -1,30 +1,42 @@
 //! System: how far runs have come, by the number of their last event.
 
-use sortie_api::RunId;
+use sortie_api::{RunId, RunStatus};
 
-use super::moves::held;
 use crate::{
     Store,
     db::{Stmt, batch, vals},
     types::{Error, NodeId, Result, Watched},
 };
 
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The number of its current attempt.
+    pub attempt: i64,
+    /// Its status.
+    pub status: RunStatus,
+    /// The number of its last event.
+    pub last_event: i64,
+}
+
 impl Store {
-    /// Worker: the last event of a run that it still holds in this attempt; [`Error::Fenced`] otherwise. Tells a worker
-    /// that lost its connection whether its last write took place.
-    pub async fn position(&self, run: RunId, attempt: i64) -> Result<i64> {
+    /// Worker: how far a run has come, whatever its status. Tells a worker that lost the answer to a write whether the write
+    /// took place.
+    pub async fn position(&self, run: RunId) -> Result<Position> {
         let row = self
             .db
             .read(move |tx| {
-                let mut params = vals![run, attempt];
-                params.extend(held()?);
-                tx.query_opt(
-                    "SELECT last_event FROM run WHERE id = $1 AND attempt = $2 AND status IN ($3, $4, $5, $6)",
-                    params,
+                tx.query_one(
+                    "SELECT attempt, status, last_event FROM run WHERE id = $1",
+                    vals![run],
                 )
             })
             .await?;
-        row.ok_or(Error::Fenced)?.int(0)
+        Ok(Position {
+            attempt: row.int(0)?,
+            status: row.parse(1)?,
+            last_event: row.int(2)?,
+        })
     }
 
     /// System: those of `runs` that are not settled, in no particular order: what they need on disk is to stay.

@@ -28,10 +28,11 @@ const UNRETAINED_REASON: &str = "the node that had its content was lost";
 /// The highest price of a second that is reckoned with: a product of it and a fraction of a second in microseconds fits.
 const MAX_RATE: i64 = 4_000_000_000_000;
 
-/// What a run has cost at `$end`, without the surcharge: what was recorded, or its seconds so far where they cost more;
-/// never more than its budget has room for. No step can overflow: `$rate` is at most [`MAX_RATE`], and `$seconds` is as many as can be multiplied by it.
-macro_rules! cost_at {
-    ($end:literal, $rate:literal, $seconds:literal) => {
+/// What a run has cost after `$elapsed` microseconds, without the surcharge: what was recorded, or its seconds so far where
+/// they cost more; never more than its budget has room for. No step can overflow: `$rate` is at most [`MAX_RATE`], and
+/// `$seconds` is as many as can be multiplied by it.
+macro_rules! cost_after {
+    ($elapsed:literal, $rate:literal, $seconds:literal) => {
         concat!(
             "{LEAST}(",
             budget_without_surcharge!(),
@@ -40,30 +41,26 @@ macro_rules! cost_at {
             " * {LEAST}(",
             $seconds,
             ", {GREATEST}(0, ",
-            $end,
-            " - COALESCE(started_at, ",
-            $end,
-            ")) / 1000000) + (",
+            $elapsed,
+            ") / 1000000) + (",
             $rate,
             " * ({GREATEST}(0, ",
-            $end,
-            " - COALESCE(started_at, ",
-            $end,
-            ")) % 1000000) + 999999) / 1000000))"
+            $elapsed,
+            ") % 1000000) + 999999) / 1000000))"
         )
     };
 }
 
-/// Sets what a run has cost at `$end`, with the surcharge, which is rounded up and always fits the budget.
+/// Sets what a run has cost after `$elapsed` microseconds, with the surcharge, which is rounded up and always fits the budget.
 macro_rules! set_cost {
-    ($end:literal, $rate:literal, $seconds:literal) => {
+    ($elapsed:literal, $rate:literal, $seconds:literal) => {
         concat!(
             "cost_micros = ",
-            cost_at!($end, $rate, $seconds),
+            cost_after!($elapsed, $rate, $seconds),
             " + ",
-            surcharge!(cost_at!($end, $rate, $seconds)),
+            surcharge!(cost_after!($elapsed, $rate, $seconds)),
             ", surcharge_micros = ",
-            surcharge!(cost_at!($end, $rate, $seconds))
+            surcharge!(cost_after!($elapsed, $rate, $seconds))
         )
     };
 }
@@ -98,7 +95,8 @@ const TO_END: &str = lost_runs!(
 /// Those that go on.
 const TO_TAKE: &str = lost_runs!("r.zero_data_retention = 0 AND r.status <> $2 AND r.resumes < $3");
 
-/// Those whose content is gone with such a node, be they at an end or not. Found in the same way.
+/// Runs without retention that a lost node leaves and that hold no answer: they are under way, they wait, or they have ended
+/// without one. A held answer stays with the node, whose process may be alive, until the time of the answer is over.
 const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
    SELECT (SELECT u.node_id FROM unretained u WHERE u.node_id >= 0 ORDER BY u.node_id, u.run_id LIMIT 1) \
    UNION ALL \
@@ -106,7 +104,9 @@ const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
      ORDER BY u.node_id, u.run_id LIMIT 1) FROM holder h WHERE h.node_id IS NOT NULL) \
  SELECT u.run_id FROM unretained u \
  WHERE u.node_id {IN}SELECT h.node_id FROM holder h WHERE h.node_id IS NOT NULL \
-   AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} LIMIT $1";
+   AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} \
+   AND (SELECT r.id FROM run r WHERE r.id = u.run_id \
+     AND (r.output_expires_at IS NULL OR r.output_expires_at <= $2)) IS NOT NULL LIMIT $1";
 
 /// How runs end here.
 #[derive(Clone)]
@@ -131,7 +131,7 @@ impl Ending {
         })
     }
 
-    /// The last two parameters of [`cost_at`].
+    /// The last two parameters of [`cost_after`].
     fn price(&self) -> [Val<'static>; 2] {
         let seconds = (i64::MAX / 2).checked_div(self.rate).unwrap_or(i64::MAX);
         [self.rate.into(), seconds.into()]
@@ -230,7 +230,7 @@ fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<
         swept.ended.extend(give_up(tx, &json_ids(&gone)?, ending)?);
     }
     if !to_take.is_empty() {
-        swept.taken = take_over(tx, sweep.node, &json_ids(&to_take)?)?;
+        swept.taken = take_over(tx, sweep.node, &json_ids(&to_take)?, sweep.at)?;
     }
     Ok((to_end.len().max(gone.len()), swept))
 }
@@ -265,7 +265,7 @@ fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
         ]
     };
     let find = |sql, limit| Stmt::new(sql, vals![limit, RunStatus::Cancelled, MAX_TAKEOVERS]);
-    let gone = || Stmt::new(GONE, vals![sweep.limit]);
+    let gone = || Stmt::new(GONE, vals![sweep.limit, sweep.at]);
     let [locked, to_end, to_take, content] = batch(
         tx,
         &[
@@ -274,7 +274,8 @@ fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
             Stmt::new(
                 concat!(
                     "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 AND EXISTS \
-                     (SELECT 1 FROM node WHERE ended_at IS NOT NULL OR (",
+                     (SELECT 1 FROM node WHERE (ended_at IS NOT NULL \
+                       AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL) OR (",
                     overdue!(),
                     "))"
                 ),
@@ -300,8 +301,10 @@ fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
                 declared(),
             ),
             Stmt::new(
+                // By its name, the next process of the node gives up what only its predecessor had.
                 "DELETE FROM node WHERE ended_at IS NOT NULL \
-                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL",
+                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL \
+                 AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL",
                 vals![],
             ),
             find(TO_END, sweep.limit),
@@ -330,12 +333,12 @@ fn retake(tx: &mut dyn Tx, node: NodeId, ids: &str, ending: &Ending) -> Result<S
     let taken = if left.is_empty() {
         Vec::new()
     } else {
-        take_over(tx, node, &json_ids(&left)?)?
+        take_over(tx, node, &json_ids(&left)?, ending.ended.at)?
     };
     Ok(Swept { ended, taken })
 }
 
-/// Gives up the runs `ids`, whose content is gone: those under way or waiting end, an answer that was held is so no more.
+/// Gives up the runs `ids`, whose content is gone: those under way or waiting end, and no answer counts as held.
 pub(super) fn give_up(tx: &mut dyn Tx, ids: &str, ending: &Ending) -> Result<Vec<(OrgId, RunId)>> {
     let taken = Stmt::new(
         "DELETE FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
@@ -378,7 +381,11 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                     "UPDATE run SET status = $2, outcome = $2, finished_at = $3, billing_pending = 0, \
                      error = CASE WHEN zero_data_retention = 1 THEN $11 ELSE $4 END, \
                      last_event = last_event + 2, ",
-                    set_cost!("$3", "$9", "$10"),
+                    set_cost!(
+                        "COALESCE(COALESCE({NOW}, $3) - clock_started_at, $3 - started_at, 0)",
+                        "$9",
+                        "$10"
+                    ),
                     " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status IN ($5, $6, $7, $8) \
                      RETURNING org_id, id"
                 ),
@@ -388,7 +395,11 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
             Stmt::new(
                 concat!(
                     "UPDATE run SET billing_pending = 0, ",
-                    set_cost!("finished_at", "$3", "$4"),
+                    set_cost!(
+                        "COALESCE(clock_cancelled_at - clock_started_at, finished_at - started_at, 0)",
+                        "$3",
+                        "$4"
+                    ),
                     " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status = $2 AND billing_pending = 1"
                 ),
                 settle,

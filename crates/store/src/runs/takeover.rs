@@ -1,6 +1,8 @@
 //! How runs whose worker is gone come to another node, or to the same one again: held by it, in the next attempt, so
 //! that whatever the old worker still tries to write is fenced. Their status stays as it is.
 
+use sortie_api::Timestamp;
+
 use super::{
     claim::{claim_from, claims},
     json_ids,
@@ -16,7 +18,7 @@ use crate::{
 /// Gives the held runs `ids` to `node`, under the lock of all that hands out runs. Those that were cancelled meanwhile
 /// are held and not handed out: the node settles them as what it has no task for. `Fenced` where the node was declared
 /// lost.
-pub(super) fn take_over(tx: &mut dyn Tx, node: NodeId, ids: &str) -> Result<Vec<Claim>> {
+pub(super) fn take_over(tx: &mut dyn Tx, node: NodeId, ids: &str, at: Timestamp) -> Result<Vec<Claim>> {
     let mut change = vals![ids, MAX_TAKEOVERS];
     change.extend(held()?);
     let [_, _, taken] = batch(
@@ -40,7 +42,7 @@ pub(super) fn take_over(tx: &mut dyn Tx, node: NodeId, ids: &str) -> Result<Vec<
         ],
     )?;
     let ids = json_ids(&taken.rows)?;
-    let [rows] = batch(tx, &[claims(&ids)])?;
+    let [rows] = batch(tx, &[claims(&ids, at)])?;
     rows.rows
         .iter()
         .map(|row| {

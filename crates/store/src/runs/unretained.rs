@@ -6,6 +6,7 @@
 use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
+    OF_ITS_NODE,
     finish::{End, leave_queue, release_budgets},
     json_ids, run_from,
     sweep::{Ending, give_up},
@@ -13,9 +14,9 @@ use super::{
 };
 use crate::{
     Store,
-    db::{Tx, vals},
+    db::{Stmt, Tx, vals},
     deliveries::delivery_is_due,
-    types::{Error, Fence, NodeId, Receiver, Result},
+    types::{Error, Fence, NewNode, NodeId, Receiver, Result},
 };
 
 /// What a worker adds to a run whose content is not stored.
@@ -75,6 +76,10 @@ pub struct ContentHolder {
     pub node: NodeId,
     /// Where other nodes reach it; none where they cannot, or where it is lost.
     pub address: Option<String>,
+    /// Whether the node is lost. Its process may be alive all the same and come back.
+    pub is_lost: bool,
+    /// Whether it may have an answer for whoever asks for the run: one is held, and not for the receiver of a callback.
+    pub has_answer: bool,
 }
 
 impl Store {
@@ -118,16 +123,22 @@ impl Store {
                 tx.query_one(
                     "SELECT (SELECT u.node_id FROM unretained u WHERE u.run_id = r.id), \
                      (SELECT n.address FROM unretained u JOIN node n ON n.id = u.node_id \
-                      WHERE u.run_id = r.id AND n.ended_at IS NULL) \
+                      WHERE u.run_id = r.id AND n.ended_at IS NULL), \
+                     (SELECT n.id FROM unretained u JOIN node n ON n.id = u.node_id \
+                      WHERE u.run_id = r.id AND n.ended_at IS NULL), \
+                     CASE WHEN r.output_expires_at IS NOT NULL AND r.callback_host IS NULL THEN 1 ELSE 0 END \
                      FROM run r WHERE r.id = $2 AND r.org_id = $1",
                     vals![org, id],
                 )
             })
             .await?;
         let address = row.opt_text(1)?.map(str::to_owned);
+        let (is_lost, has_answer) = (row.opt_int(2)?.is_none(), row.int(3)? == 1);
         Ok(row.opt_int(0)?.map(|node| ContentHolder {
             node: NodeId(node),
             address,
+            is_lost,
+            has_answer,
         }))
     }
 
@@ -177,6 +188,12 @@ impl Store {
             .collect()
     }
 
+    /// System: the runs whose content `node` has, in no particular order.
+    pub async fn content_of(&self, node: NodeId) -> Result<Vec<RunId>> {
+        let rows = self.db.read(move |tx| tx.query_all(OF_NODE, vals![node])).await?;
+        rows.iter().map(|row| row.parse(0)).collect()
+    }
+
     /// System: a node that stops gives up what only it has: such runs that are not final end as `interrupted`, answers are
     /// not held any more. The runs that ended.
     pub async fn give_up_content(
@@ -188,9 +205,32 @@ impl Store {
         let ending = Ending::new(at, compute_micros_per_second)?;
         self.db
             .write(move |tx| {
+                let found = tx.query_all(OF_NODE, vals![node])?;
+                if found.is_empty() {
+                    return Ok(Vec::new());
+                }
+                give_up(tx, &json_ids(&found)?, &ending)
+            })
+            .await
+    }
+
+    /// System: a node gives up those of `runs` that are recorded as its own and whose content it does not have. Otherwise as
+    /// [`give_up_content`](Self::give_up_content).
+    pub async fn give_up_missing(
+        &self,
+        node: NodeId,
+        runs: Vec<RunId>,
+        at: Timestamp,
+        compute_micros_per_second: Micros,
+    ) -> Result<Vec<(OrgId, RunId)>> {
+        let ending = Ending::new(at, compute_micros_per_second)?;
+        let ids = ids(&runs)?;
+        self.db
+            .write(move |tx| {
                 let found = tx.query_all(
-                    "SELECT run_id FROM unretained WHERE node_id = $1 ORDER BY node_id, run_id",
-                    vals![node],
+                    "SELECT run_id FROM unretained \
+                     WHERE node_id = $2 AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                    vals![ids.as_str(), node],
                 )?;
                 if found.is_empty() {
                     return Ok(Vec::new());
@@ -199,6 +239,30 @@ impl Store {
             })
             .await
     }
+}
+
+const OF_NODE: &str = "SELECT run_id FROM unretained WHERE node_id = $1 ORDER BY node_id, run_id";
+
+/// System: makes `node` the holder of the contents `held`, a JSON array of runs, as far as the runs wait or have ended. A run
+/// that a worker was at work on is not among them: its worker was stopped.
+pub(crate) fn adopt_content(node: NodeId, held: &str) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO unretained (run_id, node_id) SELECT r.id, CAST($2 AS BIGINT) FROM run r \
+         WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} AND r.zero_data_retention = 1 \
+         AND COALESCE((SELECT q.node_id FROM queue q WHERE q.run_id = r.id), $3) = $3 \
+         ON CONFLICT (run_id) DO UPDATE SET node_id = excluded.node_id",
+        vals![held, node, OF_ITS_NODE],
+    )
+}
+
+/// System: the answers that earlier incarnations of `node` held, and that it has not adopted, are gone with their memory.
+pub(crate) fn forget_answers_of_earlier(node: &NewNode) -> Stmt<'_> {
+    Stmt::new(
+        "UPDATE run SET output_expires_at = NULL WHERE output_expires_at IS NOT NULL \
+         AND id {IN}SELECT u.run_id FROM unretained u \
+           WHERE u.node_id {IN}SELECT n.id FROM node n WHERE n.id >= 0 AND n.name = $1 AND n.id <> $2{END}{END}",
+        vals![node.name.as_str(), node.id],
+    )
 }
 
 fn ids(runs: &[RunId]) -> Result<String> {

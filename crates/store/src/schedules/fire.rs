@@ -3,7 +3,7 @@
 
 use sortie_api::{OrgId, Run, RunId, ScheduleId, Timestamp, schedule::FireOutcome};
 
-use super::ScheduleState;
+use super::{ScheduleState, replaced::replace};
 use crate::{
     Audit, Store, audit,
     db::{Stmt, Tx, vals},
@@ -49,6 +49,8 @@ pub struct Fires {
     pub released: Option<Timestamp>,
     /// The run that one of them starts.
     pub run: Option<NewRun>,
+    /// Whether the run replaces those of the schedule that are open: they are to be cancelled.
+    pub replaces: bool,
     /// What is told of it, where the schedule was switched off.
     pub audit: Option<Audit>,
 }
@@ -94,7 +96,11 @@ fn record(tx: &mut dyn Tx, fires: &Fires) -> Result<Option<Run>> {
     statements.extend(fires.rows.iter().map(|row| insert(fires.schedule, row)));
     statements.extend(fires.audit.as_ref().map(audit::record));
     tx.batch(&statements)?;
-    fires.run.as_ref().map(|run| create_new(tx, run)).transpose()
+    let run = fires.run.as_ref().map(|run| create_new(tx, run)).transpose()?;
+    if let Some(run) = run.as_ref().filter(|_| fires.replaces) {
+        tx.batch(&[replace(fires.org, fires.schedule, run.id)])?;
+    }
+    Ok(run)
 }
 
 fn insert(schedule: ScheduleId, row: &FireRow) -> Stmt<'_> {

@@ -7,6 +7,7 @@
 mod expire;
 mod fire;
 mod read;
+mod replaced;
 mod save;
 
 use sortie_api::{
@@ -21,6 +22,7 @@ use crate::{
 
 pub use fire::{FireRow, Fires};
 pub use read::Due;
+pub use replaced::ReplacedRun;
 pub use save::SaveSchedule;
 
 /// What somebody says of a schedule.

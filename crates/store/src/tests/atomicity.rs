@@ -21,14 +21,14 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
         "SELECT id, name, lease_until, ended_at, address, draining_since, master_keys FROM node ORDER BY id",
         "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
-         error, resumes, surcharge_micros, output_expires_at FROM run ORDER BY id",
+         clock_started_at, clock_cancelled_at, error, resumes, surcharge_micros, output_expires_at FROM run ORDER BY id",
         "SELECT run_id, node_id FROM unretained ORDER BY run_id",
         "SELECT run_id, definition, requires_credentials FROM run_definition ORDER BY run_id",
         "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
         "SELECT run_id, artifacts FROM run_artifacts ORDER BY run_id",
         "SELECT run_id, blob_id FROM artifact_blob ORDER BY run_id, blob_id",
         "SELECT run_id, tag, created_at FROM run_tag ORDER BY run_id, tag",
-        "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, status, error, revision \
+        "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, refresh_holder, status, error, revision \
          FROM connection ORDER BY id",
         "SELECT state_hash, connection_id, revision, pending, expires_at FROM oauth_flow ORDER BY state_hash",
         "SELECT id, sealed FROM seal_check",
@@ -51,6 +51,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT id, org_id, name, blob_id, size, sha256, content_type FROM file ORDER BY id",
         "SELECT id, name, callback_secret, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \
          updated_at FROM schedule ORDER BY id",
+        "SELECT run_id, org_id FROM replaced_run ORDER BY run_id",
         "SELECT minute, subject, granted, block FROM rate_lease ORDER BY minute, subject",
         "SELECT schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id FROM fire \
          ORDER BY schedule_id, instant, occasion",
@@ -165,7 +166,7 @@ both! {
         .await;
         proves_atomic(fixture, async || store.save_authorization(org, (new.id, 1), b"x".to_vec(), fixture.audit(org)).await).await;
         let seen = SeenTokens { org, connection: new.id, version: 1 };
-        proves_atomic(fixture, async || store.lease_refresh(seen, later, later).await).await;
+        proves_atomic(fixture, async || store.lease_refresh(seen, crate::RefreshHolder(1), later, std::time::Duration::from_mins(1)).await).await;
         proves_atomic(fixture, async || store.save_refreshed(seen, b"y".to_vec()).await).await;
         let seen = SeenTokens { version: 2, ..seen };
         proves_atomic(fixture, async || store.drop_refused(seen, "x".to_owned()).await).await;
@@ -266,7 +267,11 @@ both! {
         fires.rows[0].instant = instant;
         fires.released = Some(instant);
         fires.audit = Some(fixture.audit_of(org, "schedule.pause", "x"));
+        fires.replaces = true;
         proves_atomic(fixture, async || store.record_fires(fires.clone()).await).await;
+        let replaced = store.replaced_runs(None, 5).await.unwrap();
+        assert_eq!(replaced.len(), 1);
+        proves_atomic(fixture, async || store.forget_replaced(&[replaced[0].run]).await).await;
         let run = fixture.new_run(org);
         proves_atomic(fixture, async || store.trigger_schedule(new.id, run.clone()).await).await;
         let audit = fixture.audit_of(org, "schedule.delete", "x");
@@ -386,7 +391,16 @@ both! {
         store.create_run(waits.clone()).await.unwrap();
         let ended = proves_atomic(fixture, async || store.give_up_content(node, at, Micros::ZERO).await).await;
         assert_eq!(ended, [(org, waits.id)]);
-        store.create_run(fixture.new_unretained(org, node)).await.unwrap();
+        let missing = fixture.new_unretained(org, node);
+        store.create_run(missing.clone()).await.unwrap();
+        let ended = proves_atomic(fixture, async || store.give_up_missing(node, vec![missing.id], at, Micros::ZERO).await).await;
+        assert_eq!(ended, [(org, missing.id)]);
+        let kept = fixture.new_unretained(org, node);
+        store.create_run(kept.clone()).await.unwrap();
+        let row = store.list_nodes().await.unwrap().into_iter().find(|row| row.node.id == node).unwrap();
+        let node = NodeId(fixture.number());
+        let again = NewNode { id: node, ..row.node };
+        proves_atomic(fixture, async || store.register_again(again.clone(), vec![kept.id]).await).await;
         store.deregister_node(node, at).await.unwrap();
         let taker = fixture.node().await;
         let sweep = Sweep { places: 5, ..fixture.declaring(taker, at, 10).await };

@@ -46,6 +46,16 @@ both! {
         }
     }
 
+    async fn a_commit_whose_answer_is_lost_takes_place_and_is_told_as_unavailable(fixture: &Fixture) {
+        fixture.store.db.faults().lose_answer();
+        let command = fixture.store.db.write(|tx| {
+            tx.exec("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![])
+        });
+        assert!(matches!(command.await.unwrap_err(), Error::Unavailable(_)));
+        assert!(!fixture.store.db.faults().disarm());
+        assert_eq!(fixture.count("SELECT turn FROM dispatch").await, 1);
+    }
+
     async fn a_failed_command_does_not_take_its_neighbours_with_it(fixture: &Fixture) {
         let commands = (0..200_i64).map(|number| fixture.store.db.write(move |tx| {
             tx.exec("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![])?;

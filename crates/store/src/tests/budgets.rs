@@ -99,7 +99,7 @@ both! {
         assert_eq!(made, store.get_budget(org, ORG, at).await.unwrap());
         assert_eq!((made.scope, made.limit_micros, made.period), (ORG, micros(500), BudgetPeriod::Month));
         assert_eq!((made.created_at, made.updated_at), (at, at));
-        assert_eq!(made.resets_at.to_string(), "2023-12-01T00:00:00.000Z");
+        assert_eq!(made.resets_at.to_string(), "2099-12-01T00:00:00.000Z");
         assert_eq!(store.get_budget(other, ORG, at).await.unwrap_err(), Error::NotFound);
         fixture.budget(org, &workflow(), 7).await;
         let put = PutBudget { limit_micros: micros(9), period: BudgetPeriod::Day };
@@ -204,7 +204,7 @@ both! {
         });
         assert_eq!(
             refusal.to_string(),
-            "budget workflow:report: max_cost_micros is 41, and 40 are left until 2023-11-15T00:00:00.000Z"
+            "budget workflow:report: max_cost_micros is 41, and 40 are left until 2099-11-15T00:00:00.000Z"
         );
         for scope in [ORG, BudgetScope::Schedule(schedule()), BudgetScope::Key(key()), workflow()] {
             assert_eq!(fixture.standing(org, &scope).await.0, 60, "{scope}");

@@ -3,7 +3,12 @@ use std::time::Duration;
 use sortie_api::{ConnectionId, ConnectionStatus, OrgId};
 
 use super::{both, fixture::Fixture};
-use crate::{Created, Error, InlineCredentials, OauthFlow, OldTokens, SaveConnection, SeenTokens};
+use crate::{
+    Created, Error, InlineCredentials, OauthFlow, OldTokens, RefreshHolder, SaveConnection, SeenTokens,
+    db::Dialect,
+};
+
+const MINUTE: Duration = Duration::from_mins(1);
 
 impl Fixture {
     pub(super) fn new_connection(&self, org: OrgId, name: &str) -> SaveConnection {
@@ -186,17 +191,16 @@ both! {
         let seen = fixture.authorized(org, "a").await;
         let store = &fixture.store;
         let now = fixture.now();
-        let until = now + Duration::from_mins(1);
-        assert!(store.lease_refresh(seen, now, until).await.unwrap());
-        assert!(!store.lease_refresh(seen, now, until).await.unwrap(), "somebody has it");
-        store.release_refresh(seen).await.unwrap();
-        assert!(store.lease_refresh(seen, now, until).await.unwrap());
-        let later = until + Duration::from_mins(1);
-        assert!(store.lease_refresh(seen, until, later).await.unwrap(), "whoever had it is gone");
+        let lease = async |seen, holder, length| store.lease_refresh(seen, RefreshHolder(holder), now, length).await.unwrap();
+        assert!(lease(seen, 1, MINUTE).await);
+        assert!(!lease(seen, 2, MINUTE).await, "somebody has it");
+        store.release_refresh(seen, RefreshHolder(1)).await.unwrap();
+        assert!(lease(seen, 2, Duration::ZERO).await);
+        assert!(lease(seen, 3, MINUTE).await, "whoever had it is gone");
         assert!(store.save_refreshed(seen, b"second".to_vec()).await.unwrap());
         assert!(!store.save_refreshed(seen, b"late".to_vec()).await.unwrap());
         assert!(!store.drop_refused(seen, "late".to_owned()).await.unwrap());
-        assert!(!store.lease_refresh(seen, later, later).await.unwrap(), "they are renewed already");
+        assert!(!lease(seen, 3, MINUTE).await, "they are renewed already");
         let found = store.get_connection(org, "a").await.unwrap();
         assert_eq!((found.tokens.as_deref(), found.tokens_version), (Some(&b"second"[..]), 2));
 
@@ -205,14 +209,40 @@ both! {
         let found = store.get_connection(org, "a").await.unwrap();
         assert_eq!((found.status, found.error.as_deref()), (ConnectionStatus::NeedsAuthorization, Some("revoked")));
         let seen = SeenTokens { version: found.tokens_version, ..seen };
-        assert!(!store.lease_refresh(seen, later, later).await.unwrap(), "there is nothing to renew");
+        assert!(!lease(seen, 3, MINUTE).await, "there is nothing to renew");
+    }
+
+    async fn who_has_the_lease_to_renew_tokens_gets_it_again_and_alone_gives_it_back(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let seen = fixture.authorized(org, "a").await;
+        let (store, now) = (&fixture.store, fixture.now());
+        let (mine, other) = (RefreshHolder(1), RefreshHolder(2));
+        // The answer to the first request may have been lost.
+        for _ in 0..2 {
+            assert_eq!(store.lease_refresh(seen, mine, now, MINUTE).await, Ok(true));
+        }
+        store.release_refresh(seen, other).await.unwrap();
+        assert_eq!(store.lease_refresh(seen, other, now, MINUTE).await, Ok(false));
+        store.release_refresh(seen, mine).await.unwrap();
+        assert_eq!(store.lease_refresh(seen, other, now, MINUTE).await, Ok(true));
+    }
+
+    async fn the_lease_to_renew_tokens_is_counted_on_the_clock_that_all_nodes_share(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let seen = fixture.authorized(org, "a").await;
+        let (store, now) = (&fixture.store, fixture.now());
+        assert_eq!(store.lease_refresh(seen, RefreshHolder(1), now, MINUTE).await, Ok(true));
+        let ahead = now + 10 * MINUTE;
+        // SQLite has no clock: one node alone uses it, and its time counts.
+        let is_over = fixture.dialect() == Dialect::Sqlite;
+        assert_eq!(store.lease_refresh(seen, RefreshHolder(2), ahead, MINUTE).await, Ok(is_over));
     }
 
     async fn of_many_that_want_to_renew_at_once_one_does(fixture: &Fixture) {
         let org = fixture.org().await;
         let seen = fixture.authorized(org, "a").await;
         let now = fixture.now();
-        let all = (0..20).map(|_| fixture.store.lease_refresh(seen, now, now + Duration::from_mins(1)));
+        let all = (0..20).map(|holder| fixture.store.lease_refresh(seen, RefreshHolder(holder), now, MINUTE));
         let got = futures_util::future::join_all(all).await;
         assert_eq!(got.into_iter().filter(|leased| *leased == Ok(true)).count(), 1);
     }

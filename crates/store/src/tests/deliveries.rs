@@ -7,7 +7,8 @@ use sortie_api::{OrgId, RunId, RunStatus, Timestamp, TraceContext, limits};
 use super::{both, fixture::Fixture};
 use crate::{
     AfterAttempt, ClaimedDelivery, Created, Error, Fence, Finish, MadeAttempt, NewCallback, NewRun, NodeId,
-    Order, Receiver, SCANNED, db::vals,
+    Order, Receiver, SCANNED,
+    db::{Dialect, vals},
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -130,6 +131,20 @@ both! {
         assert_eq!(fixture.hosts(far).await, ["a:1", "b:1", "c:1", "d:1"]);
     }
 
+    async fn a_callback_is_due_by_the_clock_that_all_nodes_share(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = fixture.calling_back(org, node, "a:1").await;
+        // The clock of the node that ends the run is hours ahead.
+        let at = fixture.now() + Duration::from_hours(5);
+        fixture.store.finish_run(fence, Finish { at, ..fixture.ends() }).await.unwrap();
+        let is_due = fixture.dialect() == Dialect::Postgres;
+        assert_eq!(fixture.hosts(fixture.now()).await.len(), usize::from(is_due));
+        let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
+        fixture.store.record_attempt(made(&claimed, at, AfterAttempt::Abandoned)).await.unwrap();
+        fixture.store.redeliver(org, fence.run, at).await.unwrap();
+        assert_eq!(fixture.hosts(fixture.now()).await.len(), usize::from(is_due));
+    }
+
     async fn a_callback_becomes_due_once(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let held = fixture.calling_back(org, node, "a:1").await;
@@ -158,11 +173,12 @@ both! {
     async fn a_claim_is_a_lease_that_another_node_takes_over(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let (run, at) = fixture.due(org, node, "a:1").await;
-        let early = Timestamp::from_micros(at.as_micros() - 1);
+        let due = fixture.count("SELECT due_at FROM delivery").await;
+        let early = Timestamp::from_micros(due - 1);
         assert!(fixture.claim_due("one", "a:1", early).await.is_empty());
         let first = fixture.claim_due("one", "a:1", at).await;
         assert_eq!((first.len(), first[0].run, first[0].org, first[0].target.as_slice()), (1, run, org, &b"sealed"[..]));
-        assert_eq!(first[0].give_up_at, at + Duration::from_secs(limits::CALLBACK_SECONDS));
+        assert_eq!(first[0].give_up_at, Timestamp::from_micros(due) + Duration::from_secs(limits::CALLBACK_SECONDS));
         assert!(fixture.claim_due("two", "a:1", at + Duration::from_secs(29)).await.is_empty());
         let second = fixture.claim_due("two", "a:1", at + LEASE).await;
         assert_eq!(second.len(), 1);

@@ -75,9 +75,9 @@ impl Fixture {
         self.counter.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// A time later than all before.
+    /// A time later than all before, and than the database's own clock: what that clock makes due is due by now.
     pub(super) fn now(&self) -> Timestamp {
-        Timestamp::from_micros(1_700_000_000_000_000 + self.number() * 1_000)
+        Timestamp::from_micros(4_098_377_600_000_000 + self.number() * 1_000)
     }
 
     pub(super) fn random(&self) -> [u8; 10] {
@@ -330,6 +330,22 @@ impl Fixture {
             usage: usage(1),
         };
         self.store.append(fence, new).await
+    }
+
+    /// Makes a run one that nodes older than the columns of the database's clock have claimed and cancelled: its time is that
+    /// between `started_at` and its end.
+    pub(super) async fn on_node_clocks(&self, run: RunId) {
+        let sql = "UPDATE run SET clock_started_at = NULL, clock_cancelled_at = NULL WHERE id = $1";
+        let changed = self.store.db.write(move |tx| tx.exec(sql, vals![run])).await;
+        assert_eq!(changed, Ok(1));
+    }
+
+    /// Makes a run one that was first claimed so much earlier, by the clock that counts its time.
+    pub(super) async fn claimed_earlier(&self, run: RunId, by: Duration) {
+        let by = i64::try_from(by.as_micros()).expect("a span");
+        let sql = "UPDATE run SET clock_started_at = clock_started_at - CAST($2 AS BIGINT) WHERE id = $1";
+        let changed = self.store.db.write(move |tx| tx.exec(sql, vals![run, by])).await;
+        assert_eq!(changed, Ok(1));
     }
 
     /// A run that was cancelled under its worker, and the fence that the worker had.

@@ -94,7 +94,7 @@ async fn work(fixture: &Fixture) {
         )
         .await
         .unwrap();
-    fixture.renew(node, fixture.now()).await.unwrap();
+    fixture.store.heartbeat(node, fixture.now()).await.unwrap();
     fixture.take_over(node, fixture.now(), 10).await;
     fixture.store.list_nodes().await.unwrap();
     fixture.store.deregister_node(node, fixture.now()).await.unwrap();
@@ -116,18 +116,25 @@ const LONG: Duration = Duration::from_secs(5);
 #[tokio::test]
 async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let fixture = Fixture::postgres().await;
-    let node = fixture.node().await;
+    let org = fixture.org().await;
     // As if this database were one migration behind: it is the newest that has to be undone here.
-    assert_eq!(newest_known_migration(), 16);
+    assert_eq!(newest_known_migration(), 17);
     let undone = fixture.store.db.write(|tx| {
-        tx.exec("ALTER TABLE node DROP COLUMN master_keys", vals![])?;
-        tx.exec("DELETE FROM migration WHERE version = 16", vals![])
+        for undo in [
+            "DROP TABLE replaced_run",
+            "ALTER TABLE connection DROP COLUMN refresh_holder",
+            "ALTER TABLE run DROP COLUMN clock_started_at",
+            "ALTER TABLE run DROP COLUMN clock_cancelled_at",
+        ] {
+            tx.exec(undo, vals![])?;
+        }
+        tx.exec("DELETE FROM migration WHERE version = 17", vals![])
     });
     undone.await.unwrap();
     let (dump, connection) = tokio_postgres::connect(fixture.url(), NoTls).await.unwrap();
     let mut connections = JoinSet::new();
     connections.spawn(connection);
-    dump.batch_execute("BEGIN; LOCK TABLE node IN ACCESS SHARE MODE")
+    dump.batch_execute("BEGIN; LOCK TABLE run IN ACCESS SHARE MODE")
         .await
         .unwrap();
 
@@ -136,12 +143,12 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     newer.spawn(async move { Store::open(&url).await });
     let begun = Instant::now();
     while begun.elapsed() < LONG {
-        fixture.renew(node, fixture.now()).await.unwrap();
+        fixture.queued(org).await;
     }
     assert!(newer.try_join_next().is_none(), "it does not wait for the dump");
     dump.batch_execute("COMMIT").await.unwrap();
     let opened = newer.join_next().await.unwrap().unwrap();
     opened.unwrap().ping().await.unwrap();
-    let there = "SELECT count(*) FROM migration WHERE version = 16";
+    let there = "SELECT count(*) FROM migration WHERE version = 17";
     assert_eq!(fixture.count(there).await, 1);
 }

@@ -133,11 +133,7 @@ both! {
         fixture.store.heartbeat(node, fixture.now(), Duration::ZERO).await.unwrap();
         assert!(fixture.store.sweep(sweep).await.unwrap().taken.is_empty());
         let swept = fixture.take_over(taker, at, 10).await;
-        let on_sqlite = fixture.dialect() == Dialect::Sqlite;
-        assert_eq!(runs(&swept.taken), if on_sqlite { vec![fence.run] } else { Vec::new() });
-        let seen = SeenLease { node, lease_until: fixture.lease_of(node).await };
-        let sweep = Sweep { places: 10, overdue: vec![seen], ..fixture.declaring(taker, at, 100).await };
-        assert_eq!(runs(&fixture.store.sweep(sweep).await.unwrap().taken).len(), usize::from(!on_sqlite));
+        assert_eq!(runs(&swept.taken), [fence.run]);
         assert_eq!(fixture.renew(node, at).await.unwrap_err(), Error::Fenced);
     }
 
@@ -295,6 +291,7 @@ both! {
             fixture.append(claim.fence, vec![], recorded).await.unwrap();
             let at = claim.started_at + Duration::from_micros(10_000_001);
             fixture.tire(run).await;
+            fixture.on_node_clocks(run).await;
             fixture.store.retake_held(node, vec![run], at, price).await.unwrap();
             assert_eq!(fixture.get(org, run).await.cost_micros.get(), cost, "{recorded:?} {rate}");
         }
@@ -310,11 +307,68 @@ both! {
                 fixture.store.create_run(new.clone()).await.unwrap();
                 fixture.claim_one(node).await;
                 fixture.tire(new.id).await;
+                fixture.on_node_clocks(new.id).await;
                 let (at, price) = (Timestamp::from_micros(at), Micros::new(rate).unwrap());
                 fixture.store.retake_held(node, vec![new.id], at, price).await.unwrap();
                 let cost = fixture.get(org, new.id).await.cost_micros;
                 assert_eq!(cost.is_zero(), at == Timestamp::from_micros(0) || rate == 0, "{at:?} {rate}");
             }
+        }
+    }
+
+    async fn a_run_that_changes_its_node_is_timed_on_the_clock_that_all_nodes_share(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, other) = (fixture.node().await, fixture.node().await);
+        fixture.queued(org).await;
+        let claim = fixture.claim_one(node).await;
+        assert!(claim.elapsed < Duration::from_mins(1), "{:?}", claim.elapsed);
+        fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+        // The clock of the other node is ten hours ahead.
+        let taken = fixture.take_over(other, claim.started_at + 5 * HOURS, 5).await.taken.remove(0);
+        match fixture.dialect() {
+            Dialect::Sqlite => assert_eq!(taken.elapsed, 5 * HOURS),
+            Dialect::Postgres => assert!(taken.elapsed < HOURS, "{:?}", taken.elapsed),
+        }
+        fixture.claimed_earlier(claim.fence.run, HOURS).await;
+        let swept = fixture.store.retake_held(other, vec![claim.fence.run], claim.started_at, Micros::ZERO).await;
+        let elapsed = swept.unwrap().taken[0].elapsed;
+        assert!(elapsed >= HOURS && elapsed < 2 * HOURS, "{elapsed:?}");
+    }
+
+    async fn time_that_runs_backwards_between_two_nodes_counts_as_none(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        fixture.queued(org).await;
+        let claim = fixture.claim_one(node).await;
+        let run = claim.fence.run;
+        fixture.on_node_clocks(run).await;
+        let behind = Timestamp::from_micros(claim.started_at.as_micros() - 5_000_000);
+        let price = Micros::new(3).unwrap();
+        let swept = fixture.store.retake_held(node, vec![run], behind, price).await.unwrap();
+        assert_eq!(swept.taken[0].elapsed, Duration::ZERO);
+        fixture.tire(run).await;
+        fixture.store.retake_held(node, vec![run], behind, price).await.unwrap();
+        assert_eq!(fixture.get(org, run).await.cost_micros, Micros::ZERO);
+    }
+
+    async fn compute_of_a_run_that_ends_with_its_node_is_charged_by_the_clock_that_all_nodes_share(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let price = Micros::new(1).unwrap();
+        for is_cancelled in [false, true] {
+            let node = fixture.node().await;
+            fixture.queued(org).await;
+            let claim = fixture.claim_one(node).await;
+            let run = claim.fence.run;
+            fixture.tire(run).await;
+            fixture.claimed_earlier(run, HOURS).await;
+            // The clocks of those who cancel and sweep are behind that of the node that claimed.
+            let behind = Timestamp::from_micros(claim.started_at.as_micros() - 1);
+            if is_cancelled {
+                fixture.store.cancel_run(org, run, behind).await.unwrap();
+            }
+            fixture.store.retake_held(node, vec![run], behind, price).await.unwrap();
+            let cost = fixture.get(org, run).await.cost_micros.get();
+            assert!((7_200..14_400).contains(&cost), "{cost}, cancelled: {is_cancelled}");
         }
     }
 
@@ -325,6 +379,7 @@ both! {
         let claim = fixture.claim_one(node).await;
         let at = claim.started_at + Duration::from_secs(20);
         fixture.store.cancel_run(org, claim.fence.run, at).await.unwrap();
+        fixture.on_node_clocks(claim.fence.run).await;
         let events = fixture.events(org, claim.fence.run).await;
         let price = Micros::new(3).unwrap();
         let taker = fixture.node().await;

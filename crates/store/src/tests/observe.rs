@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
+use sortie_api::Timestamp;
 
 use super::both;
 use crate::Observed;
@@ -26,7 +27,8 @@ both! {
         fixture.running(one, node).await;
         let cancelled = fixture.running(one, node).await;
         fixture.store.cancel_run(one, cancelled.run, fixture.now()).await.unwrap();
-        let (_, due_at) = fixture.due(one, node, "a:1").await;
+        fixture.due(one, node, "a:1").await;
+        let due_at = Timestamp::from_micros(fixture.count("SELECT MAX(due_at) FROM delivery").await);
         fixture.calling_back(one, node, "b:1").await;
         fixture.queued(one).await;
         fixture.claim_one(node).await;
@@ -54,9 +56,9 @@ both! {
         };
         assert_eq!(seen, expected);
         assert!(first_lease_until.is_some());
-        let before = fixture.store.observe(due_at + Duration::ZERO).await.unwrap();
+        let before = fixture.store.observe(due_at).await.unwrap();
         assert_eq!((before.callbacks_due, before.oldest_callback_due_at), (1, Some(due_at)));
-        let early = sortie_api::Timestamp::from_micros(due_at.as_micros() - 1);
+        let early = Timestamp::from_micros(due_at.as_micros() - 1);
         let before = fixture.store.observe(early).await.unwrap();
         assert_eq!((before.callbacks_waiting, before.callbacks_due, before.oldest_callback_due_at), (1, 0, None));
     }

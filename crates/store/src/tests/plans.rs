@@ -13,8 +13,8 @@ use super::{
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, OldTokens, Rotation,
-    RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
+    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, OldTokens, RefreshHolder,
+    Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -60,7 +60,7 @@ async fn use_everything(fixture: &Fixture) {
         .await
         .unwrap();
     fixture.store.find_idempotent(org, "once").await.unwrap();
-    fixture.store.position(fence.run, 1).await.unwrap_err();
+    fixture.store.position(fence.run).await.unwrap();
     fixture.store.watch(node, vec![run]).await.unwrap();
     fixture.store.drain_node(node, fixture.now()).await.unwrap();
     fixture.store.list_nodes().await.unwrap();
@@ -82,7 +82,6 @@ async fn use_everything(fixture: &Fixture) {
         .unwrap();
     fixture.tired(org, node).await;
     fixture.running(org, node).await;
-    fixture.renew(node, fixture.now()).await.unwrap();
     let taker = fixture.node().await;
     let later = fixture.now() + Duration::from_mins(1);
     let swept = fixture.take_over(taker, later, 10).await;
@@ -272,6 +271,9 @@ async fn use_unretained(fixture: &Fixture, org: OrgId) {
     store.statuses(vec![first.id]).await.unwrap();
     store.forget_outputs(vec![first.id]).await.unwrap();
     store.forget_content(vec![first.id]).await.unwrap();
+    assert_eq!(store.content_of(node).await.unwrap(), [second.id]);
+    let missing = store.give_up_missing(node, vec![first.id], fixture.now(), Micros::ZERO);
+    assert_eq!(missing.await.unwrap(), []);
     let ended = store.give_up_content(node, fixture.now(), Micros::ZERO);
     assert_eq!(ended.await.unwrap(), [(org, second.id)]);
 }
@@ -296,8 +298,10 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
         connection: new.id,
         version: 1,
     };
-    assert!(store.lease_refresh(seen, new.at, new.at).await.unwrap());
-    store.release_refresh(seen).await.unwrap();
+    let holder = RefreshHolder(1);
+    let leased = store.lease_refresh(seen, holder, new.at, Duration::ZERO);
+    assert!(leased.await.unwrap());
+    store.release_refresh(seen, holder).await.unwrap();
     assert!(store.save_refreshed(seen, b"y".to_vec()).await.unwrap());
     store
         .drop_refused(SeenTokens { version: 2, ..seen }, "x".to_owned())
@@ -346,7 +350,10 @@ async fn use_schedules(fixture: &Fixture, org: OrgId) {
     let mut fires = fixture.start_next(&row);
     fires.rows[0].outcome = FireOutcome::Waiting;
     fires.state.waiting = Some(fires.rows[0].instant);
-    store.record_fires(fires.clone()).await.unwrap();
+    fires.replaces = true;
+    let run = store.record_fires(fires.clone()).await.unwrap().unwrap();
+    store.replaced_runs(Some(run.id), 5).await.unwrap();
+    store.forget_replaced(&[run.id]).await.unwrap();
     fires.released = fires.state.waiting.take();
     fires.run = None;
     fires.revision += 1;

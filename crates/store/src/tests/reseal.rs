@@ -137,7 +137,7 @@ both! {
         // The other way round: who renews has seen a version, which sealing anew does not change.
         let seen = SeenTokens { version: seen.version + 1, ..seen };
         let now = fixture.now();
-        assert!(fixture.store.lease_refresh(seen, now, now).await.unwrap());
+        assert!(fixture.store.lease_refresh(seen, crate::RefreshHolder(1), now, std::time::Duration::ZERO).await.unwrap());
         let read = fixture.sealed(column).await;
         let new = vec![instead(&read[0], b"sealed anew")];
         assert_eq!(fixture.store.reseal(column, new, None).await.unwrap(), 1);

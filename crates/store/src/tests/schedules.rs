@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sortie_api::{
-    OrgId, RunStatus, ScheduleId, Timestamp,
+    OrgId, RunId, RunStatus, ScheduleId, Timestamp,
     schedule::{FireOutcome, Overlap},
 };
 
@@ -93,6 +93,7 @@ impl Fixture {
             }],
             released: None,
             run: Some(run),
+            replaces: false,
             audit: None,
         }
     }
@@ -245,6 +246,36 @@ both! {
         store.record_fires(starts).await.unwrap().unwrap();
         let told: Vec<_> = store.list_fires(org, row.id, None, 5).await.unwrap();
         assert!(told.iter().all(|fire| fire.outcome == FireOutcome::Started) && told.len() == 2, "{told:?}");
+    }
+
+    async fn the_open_runs_of_a_schedule_are_replaced_with_the_record_of_the_new_one(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let row = fixture.schedule(org).await;
+        let store = &fixture.store;
+        let mut runs = Vec::new();
+        for replaces in [false, false, false, true] {
+            let row = fixture.row(&row).await;
+            let fires = Fires { replaces, ..fixture.start_next(&row) };
+            runs.push(store.record_fires(fires).await.unwrap().unwrap().id);
+            if runs.len() == 1 {
+                store.cancel_run(org, runs[0], fixture.now()).await.unwrap();
+            }
+        }
+        let other = fixture.schedule(fixture.org().await).await;
+        store.record_fires(fixture.start_next(&other)).await.unwrap();
+        let replaced = async |after, limit| -> Vec<RunId> {
+            let replaced = store.replaced_runs(after, limit).await.unwrap();
+            replaced.into_iter().map(|replaced| replaced.run).collect()
+        };
+        assert_eq!(replaced(None, 5).await, runs[1..3]);
+        assert_eq!(replaced(None, 1).await, runs[1..2]);
+        assert_eq!(replaced(Some(runs[1]), 5).await, runs[2..3]);
+        // Replaced again, a run is still to be cancelled once.
+        let row = fixture.row(&row).await;
+        store.record_fires(Fires { replaces: true, ..fixture.start_next(&row) }).await.unwrap();
+        assert_eq!(replaced(None, 5).await, runs[1..4]);
+        store.forget_replaced(&runs[1..3]).await.unwrap();
+        assert_eq!(replaced(None, 5).await, runs[3..4]);
     }
 
     async fn how_recent_runs_ended_is_told_without_the_cancelled_and_the_open(fixture: &Fixture) {

@@ -140,11 +140,120 @@ both! {
             assert_eq!(run.error.as_deref(), Some("the node that had its content was lost"));
         }
         assert_eq!(fixture.get(org, works.run).await.cost_micros.get(), 120);
-        let answered = fixture.get(org, done.run).await;
-        assert_eq!((answered.status, answered.output_available), (RunStatus::Succeeded, Some(false)));
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
-        assert_eq!(fixture.store.content_holder(org, done.run).await.unwrap(), None);
+        // The process may live: its answer stays until the time of the answer is over.
+        let answered = fixture.get(org, done.run).await;
+        assert_eq!((answered.status, answered.output_available), (RunStatus::Succeeded, Some(true)));
+        let holder = fixture.store.content_holder(org, done.run).await.unwrap().unwrap();
+        assert_eq!((holder.node, holder.is_lost, holder.has_answer), (lost, true, true));
         fixture.check().await;
+        let over = Sweep { at: answered.output_expires_at.unwrap(), ..sweep };
+        for _ in 0..2 {
+            fixture.store.sweep(over).await.unwrap();
+        }
+        assert_eq!(fixture.get(org, done.run).await.output_available, Some(false));
+        assert_eq!(fixture.store.content_holder(org, done.run).await.unwrap(), None);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM node").await, 1);
+        fixture.check().await;
+    }
+
+    async fn a_node_that_was_declared_lost_has_what_is_still_in_its_memory_again(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, other) = (fixture.node_named("a").await, fixture.node().await);
+        let (held, dropped) = (at_work(fixture, org, node).await, at_work(fixture, org, node).await);
+        for fence in [held, dropped] {
+            fixture.store.finish_unretained(fence, fixture.unretained_finish()).await.unwrap();
+        }
+        let works = at_work(fixture, org, node).await;
+        let cancelled = at_work(fixture, org, node).await;
+        fixture.store.cancel_run(org, cancelled.run, fixture.now()).await.unwrap();
+        let waits = fixture.new_unretained(org, node);
+        fixture.store.create_run(waits.clone()).await.unwrap();
+        // A node is declared lost before anybody sweeps what it leaves.
+        fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+        let row = fixture.store.list_nodes().await.unwrap().into_iter().find(|row| row.node.id == node).unwrap();
+        let renewed = NodeId(fixture.number());
+        let again = crate::NewNode { id: renewed, ..row.node };
+        let in_memory = vec![held.run, works.run, cancelled.run, waits.id];
+        fixture.store.register_again(again, in_memory).await.unwrap();
+        let mut adopted = fixture.store.content_of(renewed).await.unwrap();
+        adopted.sort();
+        let mut expected = vec![held.run, waits.id];
+        expected.sort();
+        assert_eq!(adopted, expected);
+        assert_eq!(fixture.get(org, held.run).await.output_available, Some(true));
+        assert_eq!(fixture.get(org, dropped.run).await.output_available, Some(false));
+        let swept = fixture.take_over(other, fixture.now(), 5).await;
+        assert_eq!((swept.ended, swept.taken.len()), (vec![(org, works.run)], 0));
+        assert!(!fixture.get(org, cancelled.run).await.billing_pending);
+        let claims = fixture.store.claim_named(renewed, vec![waits.id], None, fixture.now()).await.unwrap();
+        assert_eq!(claims.len(), 1);
+        fixture.check().await;
+    }
+
+    async fn the_next_process_of_a_node_gives_up_the_answers_of_the_one_before_at_once(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, stays) = (fixture.node_named("a").await, fixture.node_named("b").await);
+        let (gone, kept) = (at_work(fixture, org, node).await, at_work(fixture, org, stays).await);
+        for fence in [gone, kept] {
+            fixture.store.finish_unretained(fence, fixture.unretained_finish()).await.unwrap();
+        }
+        // Swept before the next start: the name of the node is still known.
+        fixture.store.deregister_node(node, fixture.now()).await.unwrap();
+        fixture.take_over(stays, fixture.now(), 5).await;
+        assert_eq!(fixture.get(org, gone.run).await.output_available, Some(true));
+        fixture.node_named("a").await;
+        assert_eq!(fixture.get(org, gone.run).await.output_available, Some(false));
+        assert_eq!(fixture.get(org, kept.run).await.output_available, Some(true));
+        fixture.take_over(stays, fixture.now(), 5).await;
+        assert_eq!(fixture.store.content_holder(org, gone.run).await.unwrap(), None);
+    }
+
+    async fn a_run_that_is_recorded_after_its_content_was_forgotten_is_given_up(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let new = fixture.new_unretained(org, node);
+        fixture.store.db.faults().lose_answer();
+        assert!(matches!(fixture.store.create_run(new.clone()).await, Err(Error::Unavailable(_))));
+        assert_eq!(fixture.store.content_of(node).await.unwrap(), [new.id]);
+        let other = fixture.node().await;
+        for (node, ended) in [(other, vec![]), (node, vec![(org, new.id)]), (node, vec![])] {
+            let given_up = fixture.store.give_up_missing(node, vec![new.id], fixture.now(), Micros::ZERO).await;
+            assert_eq!(given_up.unwrap(), ended);
+        }
+        assert_eq!(fixture.get(org, new.id).await.status, RunStatus::Interrupted);
+        assert_eq!(fixture.store.content_of(node).await.unwrap(), []);
+        fixture.check().await;
+    }
+
+    async fn one_whose_claim_lost_its_answer_is_claimed_again_by_its_node_alone(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (node, other) = (fixture.node().await, fixture.node().await);
+        let new = fixture.new_unretained(org, node);
+        fixture.store.create_run(new.clone()).await.unwrap();
+        let claim = async |node| fixture.store.claim_named(node, vec![new.id], Some(1), fixture.now()).await;
+        fixture.store.db.faults().lose_answer();
+        assert!(matches!(claim(node).await, Err(Error::Unavailable(_))));
+        assert!(claim(other).await.unwrap().is_empty());
+        let claims = claim(node).await.unwrap();
+        let [claimed] = &claims[..] else { panic!("{claims:?}") };
+        assert_eq!((claimed.fence.attempt, claimed.fence.last_event), (1, 2));
+        fixture.store.start_unretained(claimed.fence, 1).await.unwrap();
+        assert!(claim(node).await.unwrap().is_empty());
+        fixture.check().await;
+    }
+
+    async fn its_position_tells_of_a_finish_whose_answer_was_lost(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = at_work(fixture, org, node).await;
+        fixture.store.db.faults().lose_answer();
+        let finish = fixture.unretained_finish();
+        let finished = fixture.store.finish_unretained(fence, finish).await;
+        assert!(matches!(finished, Err(Error::Unavailable(_))));
+        let position = fixture.store.position(fence.run).await.unwrap();
+        let last_event = fence.last_event + finish.last.events;
+        let expected = crate::Position { attempt: fence.attempt, status: finish.status, last_event };
+        assert_eq!(position, expected);
+        assert_eq!(fixture.store.position(fixture.run_id()).await, Err(Error::NotFound));
     }
 
     async fn one_that_was_cancelled_is_settled_once_when_its_content_was_forgotten_before_its_node_was_lost(fixture: &Fixture) {

@@ -1,8 +1,10 @@
 //! Runs without retention through another node than the one that has their content.
 
+use std::time::{Duration, Instant};
+
 use anyhow::ensure;
 use sortie_api::RunStatus;
-use sortie_testkit::{Database, Node, NodeOptions, client::kinds, http::HeaderValue};
+use sortie_testkit::{Database, Node, NodeOptions, Signal, client::kinds, http::HeaderValue};
 
 use super::{at_work, held, unretained};
 use crate::{
@@ -129,6 +131,84 @@ async fn without_its_node_it_is_interrupted_and_asking_another_node_never_hangs(
     // What the killed node left in memory goes with its next start.
     first.restart().await?;
     first.stop().await
+}
+
+/// The process of a node that was declared lost may live: what only it has is not gone.
+#[tokio::test]
+async fn an_output_outlives_that_its_node_is_declared_lost() -> Checked {
+    let (first, second) = two().await?;
+    let (here, there) = (first.client()?, second.client()?);
+    let (_, done) = here.complete(&unretained("still here")).await?;
+    let id = done.id.to_string();
+    first.signal(Signal::STOP)?;
+    let declared = "SELECT id FROM node WHERE ended_at IS NOT NULL";
+    let begun = Instant::now();
+    while second.rows(declared).await?.is_empty() {
+        ensure!(begun.elapsed().as_secs() < 40, "nobody declares the node lost");
+        // Nothing tells of the sweep.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for _ in 0..2 {
+        there
+            .get(&format!("/v1/runs/{id}"))
+            .await?
+            .failure(503, "unavailable")?;
+    }
+    let listed = there.list("").await?.remove(0);
+    assert_eq!(held(&listed), (None, Some(true), true));
+    first.signal(Signal::CONT)?;
+    let begun = Instant::now();
+    let run = loop {
+        let answer = there.get(&format!("/v1/runs/{id}")).await?;
+        if answer.status == 200 {
+            break answer.read::<sortie_api::Run>()?;
+        }
+        answer.failure(503, "unavailable")?;
+        ensure!(begun.elapsed().as_secs() < 30, "the node does not come back");
+        // Nothing tells when the node has made itself known again.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(held(&run), (Some("still here"), Some(false), false));
+    assert_eq!(held(&here.run(&id).await?), (None, Some(false), false));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_whose_client_goes_away_before_its_commit_goes_on() -> Checked {
+    let (first, _second) = two().await?;
+    let client = first.client()?;
+    // For longer than the node takes to forget a run that the database does not know.
+    let locked = first.lock_table("unretained", Duration::from_secs(3));
+    let creating = async {
+        let locks = "SELECT pid FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted \
+                     AND relation = 'unretained'::regclass";
+        while first.rows(locks).await?.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let request = unretained("goes on");
+        let created = tokio::time::timeout(Duration::from_millis(400), client.create(&request)).await;
+        ensure!(created.is_err(), "the database is locked: {created:?}");
+        Ok(())
+    };
+    let (locked, given_up) = futures_util::join!(locked, creating);
+    locked?;
+    given_up?;
+    let begun = Instant::now();
+    let run = loop {
+        let listed = client.list("").await?;
+        if let Some(run) = listed.first().filter(|run| run.status.is_final()) {
+            break run.clone();
+        }
+        ensure!(begun.elapsed().as_secs() < 20, "{listed:?}");
+        // Nobody knows the id of the run, so nobody can follow it.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(run.status, RunStatus::Succeeded);
+    assert_eq!(
+        client.run(&run.id.to_string()).await?.output.as_deref(),
+        Some("goes on")
+    );
+    Ok(())
 }
 
 /// Only the nodes of one engine speak for clients.

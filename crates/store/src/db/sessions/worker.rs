@@ -246,6 +246,11 @@ impl<S: Server> Worker<S> {
         let began = Instant::now();
         match open.session.end("COMMIT") {
             Ok(()) => {
+                #[cfg(test)]
+                if let Err(error) = self.faults.after_commit() {
+                    // Dropped with its session, as a lost connection is.
+                    return Ran::InDoubt(error);
+                }
                 self.metrics.committed(jobs, began.elapsed());
                 self.session = Some(open);
                 Ran::Done

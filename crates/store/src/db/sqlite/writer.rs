@@ -145,7 +145,10 @@ impl Writer {
     fn commit(&mut self) -> Result<()> {
         #[cfg(test)]
         self.faults.at_commit()?;
-        self.connection.control("COMMIT")
+        self.connection.control("COMMIT")?;
+        #[cfg(test)]
+        self.faults.after_commit()?;
+        Ok(())
     }
 
     /// Makes the connection usable again after a failed group: rolls back, or opens a new one.

@@ -1,0 +1,69 @@
+//! Runs that `cancel_other` replaces, where the node that has started the new one does not get to cancel them.
+
+use super::*;
+
+#[tokio::test]
+async fn runs_that_were_replaced_are_cancelled_by_whoever_looks_next() {
+    let rig = Rig::sqlite().await;
+    let id = rig.create(json!({"overlap": "cancel_other"})).await.unwrap().id;
+    rig.go("2026-01-01T00:10:00Z").await;
+    let first = rig.get(id).await.last_run_id.unwrap();
+    rig.clock.set(at("2026-01-01T00:20:00Z"));
+    // As a node does that dies, or does not hear of it, once the new run is recorded.
+    rig.engine().deal_with(rig.caller.org, id).await.unwrap();
+    assert_eq!(rig.run(first).await.status, RunStatus::Queued);
+    let second = rig.get(id).await.last_run_id.unwrap();
+    // A run that is started by hand meanwhile is none of them.
+    let by_hand = rig.engine().trigger_schedule(&rig.caller, id).await.unwrap().id;
+    rig.go("2026-01-01T00:21:00Z").await;
+    assert_eq!(rig.run(first).await.status, RunStatus::Cancelled);
+    for open in [second, by_hand] {
+        assert_eq!(rig.run(open).await.status, RunStatus::Queued);
+    }
+    assert!(
+        rig.engine()
+            .store()
+            .replaced_runs(None, 5)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_replaced_run_that_cannot_be_cancelled_keeps_no_other_from_it() {
+    let rig = Rig::sqlite().await;
+    let id = rig.create(json!({"overlap": "allow"})).await.unwrap().id;
+    let mut open = Vec::new();
+    for to in ["00:10", "00:20", "00:30"] {
+        rig.go(&format!("2026-01-01T{to}:00Z")).await;
+        open.push(rig.get(id).await.last_run_id.unwrap());
+    }
+    rig.patch(id, json!({"overlap": "cancel_other"})).await.unwrap();
+    let damaged = |amount| {
+        let file = rig.database.url().strip_prefix("sqlite:").unwrap();
+        let sql = "UPDATE run SET max_cost_micros = ?1 WHERE id = ?2";
+        let database = rusqlite::Connection::open(file).unwrap();
+        let before: i64 = database
+            .query_row(
+                "SELECT max_cost_micros FROM run WHERE id = ?1",
+                [open[1].to_string()],
+                |row| row.get(0),
+            )
+            .unwrap();
+        assert_eq!(database.execute(sql, (amount, open[1].to_string())).unwrap(), 1);
+        before
+    };
+    let amount = damaged(-1);
+    rig.clock.set(at("2026-01-01T00:40:00Z"));
+    rig.engine().fire_due(rig.clock.now()).await.unwrap_err();
+    damaged(amount);
+    for (run, status) in open
+        .iter()
+        .zip([RunStatus::Cancelled, RunStatus::Queued, RunStatus::Cancelled])
+    {
+        assert_eq!(rig.run(*run).await.status, status);
+    }
+    rig.go("2026-01-01T00:41:00Z").await;
+    assert_eq!(rig.run(open[1]).await.status, RunStatus::Cancelled);
+}

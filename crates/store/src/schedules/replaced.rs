@@ -1,0 +1,71 @@
+//! Runs that a schedule has replaced by a new one: recorded with the new run, and kept until they are cancelled.
+
+use sortie_api::{OrgId, RunId, ScheduleId};
+
+use crate::{
+    Store,
+    blobs::json,
+    db::{Stmt, vals},
+    types::Result,
+};
+
+/// Open runs that one run replaces, at most.
+const REPLACED: u32 = 1_000;
+
+/// A run that is to be cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplacedRun {
+    /// The run.
+    pub run: RunId,
+    /// Organization of the run.
+    pub org: OrgId,
+}
+
+impl Store {
+    /// System: runs that schedules have replaced and that are still to be cancelled, by their ids, behind `after`, at most
+    /// `limit`.
+    pub async fn replaced_runs(&self, after: Option<RunId>, limit: u32) -> Result<Vec<ReplacedRun>> {
+        let after = after.map_or(String::new(), |run| run.to_string());
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT run_id, org_id FROM replaced_run WHERE run_id > $1 ORDER BY run_id LIMIT $2",
+                    vals![after.as_str(), limit],
+                )?
+                .iter()
+                .map(|row| {
+                    Ok(ReplacedRun {
+                        run: row.parse(0)?,
+                        org: row.parse(1)?,
+                    })
+                })
+                .collect()
+            })
+            .await
+    }
+
+    /// System: forgets replaced runs that are cancelled, or at an end of their own.
+    pub async fn forget_replaced(&self, runs: &[RunId]) -> Result<()> {
+        let ids = json(runs)?;
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "DELETE FROM replaced_run WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                    vals![ids.as_str()],
+                )
+                .map(drop)
+            })
+            .await
+    }
+}
+
+/// Replaces the open runs of a schedule by `run`, which is recorded already.
+pub(super) fn replace(org: OrgId, schedule: ScheduleId, run: RunId) -> Stmt<'static> {
+    Stmt::new(
+        "INSERT INTO replaced_run (run_id, org_id) SELECT r.id, r.org_id FROM run r \
+         WHERE r.org_id = $1 AND r.schedule_id = $2 AND r.outcome IS NULL AND r.id <> $3 \
+         ORDER BY r.outcome DESC, r.created_at DESC, r.id DESC LIMIT $4 \
+         ON CONFLICT (run_id) DO NOTHING",
+        vals![org, schedule, run, REPLACED],
+    )
+}
