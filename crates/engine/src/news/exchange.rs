@@ -27,6 +27,7 @@ async fn tell(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let is_last = tokio::select! {
+            biased;
             () = news.arrived() => false,
             _ = beat.tick() => {
                 news.greet(options.lease);
@@ -53,6 +54,7 @@ async fn tell(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
             return;
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => {}
         }
@@ -62,6 +64,7 @@ async fn tell(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
 async fn hear(engine: &Engine, mut heard: mpsc::Receiver<Heard>, stop: &CancellationToken) {
     loop {
         let next = tokio::select! {
+            biased;
             next = heard.recv() => next,
             () = stop.cancelled() => return,
         };

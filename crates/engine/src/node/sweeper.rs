@@ -24,6 +24,7 @@ impl Sweeper {
         loop {
             let overdue = self.node.identity.seen.next_overdue();
             tokio::select! {
+                biased;
                 _ = tick.tick() => {}
                 () = self.wake.nodes.notified() => {}
                 () = tokio::time::sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {}

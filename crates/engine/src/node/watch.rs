@@ -39,6 +39,7 @@ impl Watch {
             let jitter = self.options.clock.now().as_micros().rem_euclid(WATCH_JITTER_MS);
             let pause = WATCH + Duration::from_millis(jitter.unsigned_abs());
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(pause) => {}
                 () = self.wake.watch.notified() => {}
                 () = stop.cancelled() => return,
@@ -47,6 +48,7 @@ impl Watch {
                 tracing::warn!(%error, "runs that are followed or at work could not be looked up");
             }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(WATCH_APART) => {}
                 () = stop.cancelled() => return,
             }

@@ -226,13 +226,13 @@ impl World {
     /// Checks what must hold at every moment.
     pub(super) fn look(&self) {
         for lost in self.0.server.lost_nodes() {
-            let named = |process: &Process| process.link.name() == lost.name;
-            let lost_now = self.alive().into_iter().find(named).map(|process| process.number);
+            let is_lost = |process: &Process| process.link.is(&lost.link);
+            let lost_now = self.alive().into_iter().find(is_lost).map(|process| process.number);
             self.slots().lost.extend(lost_now);
             if lost.was_reachable {
                 self.0.witness.breaks(format_args!(
                     "{} is declared lost by {}, and reached the database",
-                    lost.name, lost.by
+                    lost.link.name(), lost.by
                 ));
             }
         }

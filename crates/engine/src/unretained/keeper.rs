@@ -3,7 +3,7 @@
 //!
 //! Idempotent and timed.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use sortie_api::{OrgId, RunId, RunStatus};
 use tokio::time::MissedTickBehavior;
@@ -26,7 +26,7 @@ pub(crate) struct Keeper {
     /// The same of whole contents.
     untold_contents: Vec<RunId>,
     /// Runs that the store did not know at the last look.
-    unknown: HashSet<RunId>,
+    unknown: BTreeSet<RunId>,
     /// Looks until the next comparison.
     until_compare: u32,
 }
@@ -37,7 +37,7 @@ impl Keeper {
             engine,
             untold_outputs: Vec::new(),
             untold_contents: Vec::new(),
-            unknown: HashSet::new(),
+            unknown: BTreeSet::new(),
             until_compare: COMPARE_EVERY,
         }
     }
@@ -48,6 +48,7 @@ impl Keeper {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                biased;
                 _ = tick.tick() => {}
                 () = stop.cancelled() => return,
             }
@@ -95,14 +96,14 @@ impl Keeper {
             return Ok(());
         }
         let statuses = self.engine.0.store.statuses(idle.clone()).await?;
-        let known: HashSet<RunId> = statuses.iter().map(|(run, _)| *run).collect();
+        let known: BTreeSet<RunId> = statuses.iter().map(|(run, _)| *run).collect();
         for (run, status) in statuses {
             if status.is_final() && self.unretained().is_idle(run) {
                 self.unretained().close(run, status)?;
                 self.engine.0.hub.ended(run);
             }
         }
-        let unknown: HashSet<RunId> = idle.into_iter().filter(|run| !known.contains(run)).collect();
+        let unknown: BTreeSet<RunId> = idle.into_iter().filter(|run| !known.contains(run)).collect();
         for run in unknown.intersection(&self.unknown) {
             self.unretained().runs().remove(*run);
         }

@@ -14,6 +14,12 @@ use crate::channel::Heard;
 /// Troubles of a link that are remembered.
 const TROUBLES: usize = 64;
 
+impl std::fmt::Debug for SimulatedLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.name)
+    }
+}
+
 /// A node's way to the server. Cheap to clone.
 #[derive(Clone)]
 pub struct SimulatedLink(Arc<Inner>);
@@ -60,6 +66,11 @@ impl SimulatedLink {
     /// Name of the node.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// Whether both are the same link.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Lets nothing pass for this time. Connections stay open.

@@ -1,10 +1,10 @@
 //! What a simulation sees of the tables, to hold it against what clients were told.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use sortie_api::{RunId, RunStatus};
 
-use super::{SimulatedServer, database::Done};
+use super::{SimulatedLink, SimulatedServer, database::Done};
 use crate::types::{NodeId, Result};
 
 /// A run.
@@ -44,12 +44,12 @@ pub struct SeenBudget {
 }
 
 /// A node that was declared lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SeenNode {
     /// The node.
     pub id: NodeId,
-    /// Name of the node.
-    pub name: String,
+    /// Link of the process that made it known.
+    pub link: SimulatedLink,
     /// Name of the node whose command did so.
     pub by: String,
     /// Whether its link had no trouble for the time of a lease.
@@ -59,12 +59,12 @@ pub struct SeenNode {
 /// The nodes that are known, and those that were declared lost since it was asked last.
 #[derive(Default)]
 pub(super) struct Nodes {
-    known: BTreeMap<i64, String>,
+    known: BTreeMap<i64, SimulatedLink>,
     lost: Vec<SeenNode>,
 }
 
 /// Time for which a link must have had no trouble: a lease, and a heartbeat.
-const LEASE: std::time::Duration = std::time::Duration::from_secs(13);
+const LEASE: Duration = Duration::from_secs(13);
 
 impl SimulatedServer {
     /// Every run.
@@ -129,45 +129,45 @@ impl SimulatedServer {
         std::mem::take(&mut self.state().nodes.lost)
     }
 
-    /// Notes which nodes a transaction of the node `by` has declared lost.
-    pub(super) fn look_at_nodes(&self, by: &str, transaction: &[Done]) {
-        let touches = |done: &Done| done.answer.affected > 0 && TOUCHES.iter().any(|start| done.sql.starts_with(start));
+    /// Notes which nodes a transaction of the process behind `by` has declared lost.
+    pub(super) fn look_at_nodes(&self, by: &SimulatedLink, transaction: &[Done]) {
+        let touches =
+            |done: &Done| done.answer.affected > 0 && TOUCHES.iter().any(|start| done.sql.starts_with(start));
         if !transaction.iter().any(touches) {
             return;
         }
         match self.alive() {
-            Ok(alive) => {
-                let mut state = self.state();
-                let before = std::mem::replace(&mut state.nodes.known, alive);
-                let lost: Vec<SeenNode> = before
-                    .into_iter()
-                    .filter(|(id, name)| name != by && !state.nodes.known.contains_key(id))
-                    .map(|(id, name)| {
-                        // The newest link of the name: those of earlier starts are dead.
-                        let link = state.links.iter().rev().find(|link| link.name() == name);
-                        let was_reachable =
-                            link.is_some_and(|link| !link.is_cut() && !link.had_trouble_within(LEASE));
-                        SeenNode {
-                            id: NodeId(id),
-                            name,
-                            by: by.to_owned(),
-                            was_reachable,
-                        }
-                    })
-                    .collect();
-                state.nodes.lost.extend(lost);
-            }
+            Ok(alive) => self.compare_nodes(by, &alive),
             Err(error) => tracing::error!(%error, "the nodes cannot be looked at"),
         }
     }
 
-    fn alive(&self) -> Result<BTreeMap<i64, String>> {
+    fn compare_nodes(&self, by: &SimulatedLink, alive: &[i64]) {
+        let nodes = &mut self.state().nodes;
+        let before = std::mem::take(&mut nodes.known);
+        for id in alive {
+            // A node makes itself known.
+            let link = before.get(id).unwrap_or(by);
+            nodes.known.insert(*id, link.clone());
+        }
+        for (id, link) in before {
+            if nodes.known.contains_key(&id) || link.name() == by.name() {
+                continue;
+            }
+            nodes.lost.push(SeenNode {
+                id: NodeId(id),
+                was_reachable: !link.is_cut() && !link.had_trouble_within(LEASE),
+                link,
+                by: by.name().to_owned(),
+            });
+        }
+    }
+
+    fn alive(&self) -> Result<Vec<i64>> {
         let rows = self
             .database()
-            .query("SELECT id, name FROM node WHERE ended_at IS NULL ORDER BY id")?;
-        rows.iter()
-            .map(|row| Ok((row.int(0)?, row.text(1)?.to_owned())))
-            .collect()
+            .query("SELECT id FROM node WHERE ended_at IS NULL ORDER BY id")?;
+        rows.iter().map(|row| row.int(0)).collect()
     }
 }
 

@@ -171,7 +171,7 @@ impl SimulatedSession {
         };
         server.database().end(sql).map_err(fails)?;
         if sql == "COMMIT" {
-            server.look_at_nodes(self.link.name(), &transaction.done);
+            server.look_at_nodes(&self.link, &transaction.done);
         }
         if let Fate::Late(time) = transaction.ending {
             server.commit_later(self.link.clone(), transaction.done, time);
@@ -244,7 +244,7 @@ impl SimulatedServer {
                 Ok(took_place) => {
                     server.note(u64::from(took_place));
                     if took_place {
-                        server.look_at_nodes(link.name(), &transaction);
+                        server.look_at_nodes(&link, &transaction);
                     }
                 }
                 Err(error) => tracing::error!(%error, "a late commit cannot be repeated"),
