@@ -82,7 +82,7 @@ impl Faults {
         } else if falls(self.lost_after) {
             Fate::LostAfter
         } else if falls(self.late) {
-            Fate::Late(Duration::from_millis(rng.u64(50..5_000)))
+            Fate::Late(Duration::from_millis(rng.u64(50..700) * rng.u64(1..8)))
         } else if falls(self.begin_cancelled) {
             Fate::BeginCancelled
         } else if falls(self.cancelled) {

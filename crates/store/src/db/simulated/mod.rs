@@ -12,6 +12,7 @@ mod connection;
 mod database;
 mod faults;
 mod link;
+mod rows;
 mod seen;
 mod session;
 
@@ -70,6 +71,7 @@ struct State {
     trace: u64,
     links: Vec<SimulatedLink>,
     nodes: seen::Nodes,
+    locked: rows::Locked,
 }
 
 impl SimulatedServer {
@@ -86,6 +88,7 @@ impl SimulatedServer {
             trace: 0xcbf2_9ce4_8422_2325,
             links: Vec::new(),
             nodes: seen::Nodes::default(),
+            locked: rows::Locked::default(),
         };
         Ok(Self(Arc::new(Shared {
             database: Mutex::new(database),

@@ -7,6 +7,7 @@ use super::{
     SimulatedLink, SimulatedServer,
     database::{Done, reported},
     faults::Fate,
+    rows,
 };
 use crate::{
     db::{
@@ -72,6 +73,8 @@ pub(super) struct SimulatedSession {
 /// An open transaction.
 struct Transaction {
     done: Vec<Done>,
+    /// Rows that it locks.
+    rows: Vec<u64>,
     reads_only: bool,
     /// Set where COMMIT does not simply take place.
     ending: Fate,
@@ -127,6 +130,7 @@ impl SimulatedSession {
         server.database().begin(server.clock()).map_err(|error| refused("XX000", &error.to_string()))?;
         self.transaction = Some(Transaction {
             done: Vec::new(),
+            rows: Vec::new(),
             reads_only: self.reads_only && !begin.contains("READ WRITE"),
             ending: fate,
         });
@@ -149,6 +153,9 @@ impl SimulatedSession {
         })?;
         server.note(answer.affected.wrapping_add((statement.sql.len() as u64) << 20));
         if let Some(transaction) = &mut self.transaction {
+            if is_write && server.state().faults.late > 0 {
+                rows::add(&mut transaction.rows, statement);
+            }
             let owned = statement.params.iter().map(|value| value.clone().into_owned());
             transaction.done.push(Done {
                 sql: statement.sql,
@@ -171,12 +178,14 @@ impl SimulatedSession {
         };
         server.database().end(sql).map_err(fails)?;
         if sql == "COMMIT" {
+            server.state().locked.written(&transaction.rows);
             server.look_at_nodes(&self.link, &transaction.done);
         }
-        if let Fate::Late(time) = transaction.ending {
-            server.commit_later(self.link.clone(), transaction.done, time);
+        let ending = transaction.ending;
+        if let Fate::Late(time) = ending {
+            server.commit_later(self.link.clone(), transaction, time);
         }
-        match transaction.ending {
+        match ending {
             Fate::LostBefore | Fate::LostAfter | Fate::Late(_) => {
                 self.is_lost = true;
                 Err(Failure::silent())
@@ -230,21 +239,28 @@ impl Session for SimulatedSession {
 }
 
 impl SimulatedServer {
-    /// Lets a commit take place after its connection was lost, where nothing else has come between.
-    fn commit_later(&self, link: SimulatedLink, transaction: Vec<Done>, time: Duration) {
+    /// Lets a commit take place after its connection was lost. A server would let others wait for the rows that it has
+    /// locked; here it does not take place where others have written them.
+    fn commit_later(&self, link: SimulatedLink, transaction: Transaction, time: Duration) {
         let shared = Arc::downgrade(&self.0);
+        let since = self.state().locked.now();
         self.spawn(async move {
             tokio::time::sleep(time).await;
             let Some(server) = shared.upgrade().map(Self) else {
                 return;
             };
+            let Transaction { done, rows, .. } = transaction;
+            if server.state().locked.were_written(&rows, since) {
+                return;
+            }
             let clock = server.clock();
-            let repeated = server.database().repeat(&transaction, clock);
+            let repeated = server.database().repeat(&done, clock);
             match repeated {
                 Ok(took_place) => {
                     server.note(u64::from(took_place));
                     if took_place {
-                        server.look_at_nodes(&link, &transaction);
+                        server.state().locked.written(&rows);
+                        server.look_at_nodes(&link, &done);
                     }
                 }
                 Err(error) => tracing::error!(%error, "a late commit cannot be repeated"),
