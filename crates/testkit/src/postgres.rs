@@ -28,8 +28,15 @@ pub struct TestDatabase {
 /// What goes with it.
 #[derive(Debug)]
 enum Owned {
-    Folder { _folder: TempDir },
-    Database { server: String, name: String },
+    Folder {
+        _folder: TempDir,
+    },
+    Database {
+        server: String,
+        name: String,
+    },
+    /// Nothing: it goes with its server.
+    Nothing,
 }
 
 impl TestDatabase {
@@ -76,6 +83,14 @@ impl TestDatabase {
         })
     }
 
+    /// The database with this address, on a server that goes with its test.
+    pub fn at(url: String) -> Self {
+        Self {
+            url,
+            owned: Owned::Nothing,
+        }
+    }
+
     /// The address of the same database where its server is reached at `address`.
     pub fn url_at(&self, address: SocketAddr) -> Result<String> {
         let (before, behind) = self.url.rsplit_once('/').context("no database in the address")?;
@@ -95,26 +110,16 @@ impl TestDatabase {
     /// The rows of a query, each as an object with its columns. An error where it is a file.
     pub async fn rows(&self, sql: &str) -> Result<Vec<Value>> {
         ensure!(
-            matches!(self.owned, Owned::Database { .. }),
+            !matches!(self.owned, Owned::Folder { .. }),
             "not a PostgreSQL database"
         );
-        let (client, connection) = tokio_postgres::connect(&self.url, NoTls)
-            .await
-            .context("cannot connect to the test server")?;
-        let sql = format!("SELECT row_to_json(t)::text FROM ({sql}) t");
-        let asking = async move { client.query(&sql, &[]).await };
-        let (rows, closed) = tokio::join!(asking, connection);
-        closed.context("the connection to the test server broke")?;
-        rows?
-            .iter()
-            .map(|row| Ok(serde_json::from_str(row.try_get(0)?)?))
-            .collect()
+        rows(&self.url, sql).await
     }
 
     /// Every value in every table of a `PostgreSQL` database, by table; bytes as they are. An error where it is a file.
     pub async fn dump(&self) -> Result<Vec<(String, Vec<u8>)>> {
         ensure!(
-            matches!(self.owned, Owned::Database { .. }),
+            !matches!(self.owned, Owned::Folder { .. }),
             "only a PostgreSQL database is dumped: the other is a file"
         );
         let (client, connection) = tokio_postgres::connect(&self.url, NoTls)
@@ -124,6 +129,11 @@ impl TestDatabase {
         let (dumped, closed) = tokio::join!(dumping, connection);
         closed.context("the connection to the test server broke")?;
         dumped
+    }
+
+    /// Runs statements on it, on a connection of its own.
+    pub async fn execute(&self, sql: &str) -> Result<()> {
+        execute(self.url(), sql.to_owned()).await
     }
 
     /// Ends every connection to it, as a restart of the server would.
@@ -195,6 +205,21 @@ fn bytes_of(text: &str) -> Vec<u8> {
             .collect()
     });
     decoded.unwrap_or_else(|| text.as_bytes().to_vec())
+}
+
+/// The rows of a query, each as an object with its columns, on a connection of its own.
+pub(crate) async fn rows(server: &str, sql: &str) -> Result<Vec<Value>> {
+    let (client, connection) = tokio_postgres::connect(server, NoTls)
+        .await
+        .context("cannot connect to the test server")?;
+    let sql = format!("SELECT row_to_json(t)::text FROM ({sql}) t");
+    let asking = async move { client.query(&sql, &[]).await };
+    let (rows, closed) = tokio::join!(asking, connection);
+    closed.context("the connection to the test server broke")?;
+    rows?
+        .iter()
+        .map(|row| Ok(serde_json::from_str(row.try_get(0)?)?))
+        .collect()
 }
 
 /// Runs one statement on the server, on a connection of its own.

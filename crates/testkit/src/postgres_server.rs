@@ -11,7 +11,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::postgres::{execute, rows};
 
 /// How a server is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct PostgresServer {
     programs: PathBuf,
     folder: TempDir,
     address: SocketAddr,
+    /// Settings beyond those of every server here, each as `name=value`.
+    settings: Vec<String>,
 }
 
 /// Tries to find a port that nobody takes between the look and the start.
@@ -36,44 +41,90 @@ const TRIES: usize = 10;
 impl PostgresServer {
     /// Makes an empty cluster and starts the server.
     pub async fn start() -> Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// As [`start`](Self::start), with settings such as `fsync=on`, which win over the usual ones.
+    pub async fn start_with(settings: &[&str]) -> Result<Self> {
+        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let started = tokio::task::spawn_blocking(|| {
-            let mut server = Self {
-                programs: programs()?,
-                folder: tempfile::Builder::new().prefix("sortie-postgres-").tempdir()?,
-                address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            };
-            server.prepare()?;
-            let mut last = None;
-            for _ in 0..TRIES {
-                server.address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-                match server.up() {
-                    Ok(()) => return Ok(server),
-                    Err(error) => last = Some(error),
-                }
-            }
-            Err(last.context("no try")?)
+            let server = Self::new(settings)?;
+            let folder = server.data();
+            let folder = folder.to_str().context("a path that is no text")?;
+            let arguments = ["-D", folder, "-U", "postgres", "-A", "trust", "-E", "UTF8"];
+            server.run(
+                "initdb",
+                &[&arguments[..], &["--locale=C.UTF-8", "--no-sync"]].concat(),
+            )?;
+            server.up_somewhere()
         });
         started.await?
     }
 
-    fn prepare(&self) -> Result<()> {
-        if rustix::process::geteuid().is_root() {
-            let owner = format!("{OWNER}:");
-            #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
-            let chown = Command::new("chown")
-                .arg(&owner)
-                .arg(self.folder.path())
-                .status()?;
-            ensure!(chown.success(), "the folder cannot be given to {OWNER}");
+    /// Starts a standby that follows this server by streaming replication.
+    pub async fn standby(&self) -> Result<Self> {
+        let primary = format!("host=127.0.0.1 port={} user=postgres", self.address.port());
+        let started = tokio::task::spawn_blocking(move || {
+            let server = Self::new(Vec::new())?;
+            let folder = server.data();
+            let folder = folder.to_str().context("a path that is no text")?;
+            let arguments = ["-R", "-X", "stream", "-c", "fast", "--no-sync"];
+            server.run(
+                "pg_basebackup",
+                &[&["-D", folder, "-d", &primary], &arguments[..]].concat(),
+            )?;
+            server.up_somewhere()
+        });
+        started.await?
+    }
+
+    /// Makes a standby a primary, and returns when it takes writes.
+    pub fn promote(&self) -> Result<()> {
+        self.control(&["-w", "promote"])
+    }
+
+    /// Makes a server that is down a standby, from its next start on: it takes sessions and refuses writes.
+    pub fn demote(&self) -> Result<()> {
+        std::fs::write(self.data().join("standby.signal"), "")?;
+        give_to_owner(&self.data())
+    }
+
+    /// The rows of a query on its first database.
+    pub async fn rows(&self, sql: &str) -> Result<Vec<Value>> {
+        rows(&self.url(), sql).await
+    }
+
+    /// Runs statements on its first database, each in a transaction of its own.
+    pub async fn execute(&self, statements: &[&str]) -> Result<()> {
+        for statement in statements {
+            execute(&self.url(), (*statement).to_owned()).await?;
         }
-        let folder = self.data();
-        let folder = folder.to_str().context("a path that is no text")?;
-        let arguments = ["-D", folder, "-U", "postgres", "-A", "trust", "-E", "UTF8"];
-        self.run(
-            "initdb",
-            &[&arguments[..], &["--locale=C.UTF-8", "--no-sync"]].concat(),
-        )?;
         Ok(())
+    }
+
+    /// An empty folder for a server.
+    fn new(settings: Vec<String>) -> Result<Self> {
+        let server = Self {
+            programs: programs()?,
+            folder: tempfile::Builder::new().prefix("sortie-postgres-").tempdir()?,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            settings,
+        };
+        give_to_owner(server.folder.path())?;
+        Ok(server)
+    }
+
+    /// Starts it on some free port.
+    fn up_somewhere(mut self) -> Result<Self> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            self.address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+            match self.up() {
+                Ok(()) => return Ok(self),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.context("no try")?)
     }
 
     fn data(&self) -> PathBuf {
@@ -101,11 +152,15 @@ impl PostgresServer {
 
     /// Starts it again, on the same address and data, and returns when it takes connections.
     pub fn up(&self) -> Result<()> {
-        let settings = format!(
+        let mut settings = format!(
             "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off -c max_connections=100 \
              -c shared_buffers=32MB -c log_min_messages=warning",
             self.address.port()
         );
+        for setting in &self.settings {
+            settings.push_str(" -c ");
+            settings.push_str(setting);
+        }
         let log = self.folder.path().join("server.log");
         let log = log.to_str().context("a path that is no text")?;
         self.control(&["-w", "-t", "60", "-l", log, "-o", &settings, "start"])
@@ -120,16 +175,7 @@ impl PostgresServer {
     /// Runs one of the server's programs to its end, as a user that is not root, which they refuse.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<()> {
         let path = self.programs.join(program);
-        let mut command = if rustix::process::geteuid().is_root() {
-            let ids = [format!("--reuid={OWNER}"), format!("--regid={OWNER}")];
-            #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
-            let mut command = Command::new("setpriv");
-            command.args(ids).arg("--clear-groups").arg("--").arg(&path);
-            command
-        } else {
-            #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
-            Command::new(&path)
-        };
+        let mut command = as_owner(&path);
         // What a server leaves open must not keep this test waiting, so what is said goes to a file.
         let said = tempfile::tempfile()?;
         let status = command
@@ -156,7 +202,33 @@ impl Drop for PostgresServer {
 }
 
 /// Whom the server runs as where the tests run as root: the user that its package makes.
-const OWNER: &str = "postgres";
+pub(crate) const OWNER: &str = "postgres";
+
+/// A command that does not run as root, which the programs of PostgreSQL refuse.
+pub(crate) fn as_owner(program: &Path) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
+        return Command::new(program);
+    }
+    let ids = [format!("--reuid={OWNER}"), format!("--regid={OWNER}")];
+    #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
+    let mut command = Command::new("setpriv");
+    command.args(ids).arg("--clear-groups").arg("--").arg(program);
+    command
+}
+
+/// Gives a folder with its files to the user of [`as_owner`].
+pub(crate) fn give_to_owner(folder: &Path) -> Result<()> {
+    if rustix::process::geteuid().is_root() {
+        #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
+        let chown = Command::new("chown")
+            .args(["-R", &format!("{OWNER}:")])
+            .arg(folder)
+            .status()?;
+        ensure!(chown.success(), "the folder cannot be given to {OWNER}");
+    }
+    Ok(())
+}
 
 /// Where the programs of the newest installed server are, those of its clients (`pg_dump`, `psql`) beside them.
 pub fn programs() -> Result<PathBuf> {

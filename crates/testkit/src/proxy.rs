@@ -5,7 +5,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -39,12 +39,18 @@ pub enum Passage {
 /// What the tasks of a proxy share.
 #[derive(Debug)]
 struct Shared {
-    upstream: SocketAddr,
+    upstream: Mutex<SocketAddr>,
     passage: watch::Sender<Passage>,
     /// Counts the cuts: a connection ends when it changes. One part in `.1` of all connections is meant.
     cuts: watch::Sender<(u64, u64)>,
     connections: AtomicU64,
     open: AtomicUsize,
+}
+
+impl Shared {
+    fn upstream(&self) -> MutexGuard<'_, SocketAddr> {
+        self.upstream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A running proxy; dropping it ends it, with its connections.
@@ -61,7 +67,7 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            upstream,
+            upstream: Mutex::new(upstream),
             passage: watch::Sender::new(Passage::Open),
             cuts: watch::Sender::new((0, 1)),
             connections: AtomicU64::new(0),
@@ -89,6 +95,11 @@ impl Proxy {
     /// From here on this becomes of what is sent, also on the connections that are open. What was swallowed stays lost.
     pub fn set(&self, passage: Passage) {
         self.shared.passage.send_replace(passage);
+    }
+
+    /// Sends new connections to another peer. Open ones stay where they are.
+    pub fn move_to(&self, upstream: SocketAddr) {
+        *self.shared.upstream() = upstream;
     }
 
     /// Resets every `nth` connection that is open, all where it is 1; new ones are taken.
@@ -139,7 +150,8 @@ async fn serve(node: TcpStream, number: u64, shared: &Shared) -> io::Result<()> 
     let carried = async {
         // Into a black hole a connection is made, as far as the node sees; the peer sees nothing of it.
         drop(passage.wait_for(|now| *now != Passage::Swallowed).await);
-        let peer = TcpStream::connect(shared.upstream).await?;
+        let upstream = *shared.upstream();
+        let peer = TcpStream::connect(upstream).await?;
         peer.set_nodelay(true)?;
         Ok::<_, io::Error>(peer.into_split())
     };
@@ -250,6 +262,16 @@ mod tests {
         assert!(client.get("/").await.is_err());
         proxy.set(Passage::Open);
         assert_eq!(client.get("/").await?.text(), "here");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn new_connections_go_where_the_proxy_has_moved_to() -> anyhow::Result<()> {
+        let (_server, proxy, client) = behind().await?;
+        assert_eq!(client.get("/").await?.text(), "here");
+        let other = Serving::start(Router::new().route("/", get(|| async { "there" }))).await?;
+        proxy.move_to(other.address());
+        assert_eq!(client.get("/").await?.text(), "there");
         Ok(())
     }
 

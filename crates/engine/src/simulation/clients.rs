@@ -140,14 +140,12 @@ async fn cancel(world: &World, rng: &mut Rng, run: RunId) {
 /// Waits for the end of the run, and reads its output where it is not retained.
 async fn read(world: &World, rng: &mut Rng, wants: &Wants, run: RunId) {
     let holder = world.holder(run);
-    // A reader that goes away while it waits may have had the output.
-    let mut went_away = false;
     let since = Instant::now();
     loop {
-        if let Some(got) = get(world, rng, run, &mut went_away).await {
+        if let Some(got) = get(world, rng, run).await {
             world.witness().told(run, got.status);
             if got.status.is_final() {
-                judge(world, wants, &got, (holder, went_away));
+                judge(world, wants, &got, holder);
                 return;
             }
         }
@@ -159,7 +157,7 @@ async fn read(world: &World, rng: &mut Rng, wants: &Wants, run: RunId) {
     }
 }
 
-async fn get(world: &World, rng: &mut Rng, run: RunId, went_away: &mut bool) -> Option<Run> {
+async fn get(world: &World, rng: &mut Rng, run: RunId) -> Option<Run> {
     let node = match world.holder(run) {
         Some(number) => world.node_of(number)?,
         None => rng.usize(0..world.plan().nodes),
@@ -178,15 +176,13 @@ async fn get(world: &World, rng: &mut Rng, run: RunId, went_away: &mut bool) -> 
                 .breaks(format_args!("a GET of {run} is answered with: {error}"));
             None
         }
-        Err(_elapsed) => {
-            *went_away = true;
-            None
-        }
+        // It goes away while it waits, and comes again.
+        Err(_elapsed) => None,
     }
 }
 
 /// Checks the output of a final run.
-fn judge(world: &World, wants: &Wants, run: &Run, (holder, went_away): (Option<usize>, bool)) {
+fn judge(world: &World, wants: &Wants, run: &Run, holder: Option<usize>) {
     if !wants.is_unretained {
         if run.status == RunStatus::Succeeded && run.output.as_deref() != Some(&wants.output) {
             world.witness().breaks(format_args!("{} has the output of another run", run.id));
@@ -203,7 +199,7 @@ fn judge(world: &World, wants: &Wants, run: &Run, (holder, went_away): (Option<u
             "{} is interrupted, and the process that has its content is alive",
             run.id
         )),
-        RunStatus::Succeeded if run.output.as_deref() != Some(&wants.output) && !went_away => world
+        RunStatus::Succeeded if run.output.as_deref() != Some(&wants.output) => world
             .witness()
             .breaks(format_args!("the output of {} is lost, and its process is alive", run.id)),
         _ => {}

@@ -3,10 +3,13 @@
 //!
 //! Idempotent and timed.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use sortie_api::{OrgId, RunId, RunStatus};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::{EVENTS_FOR, Stage, Unretained};
@@ -14,6 +17,10 @@ use crate::{Engine, Error, LAST_WRITES};
 
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// How long the content of a run is kept that the store does not know. The answer to its creation was lost, and the commit
+/// may still take place: one that waits for a standby is seen only when the standby has it.
+const LATE_COMMIT: Duration = Duration::from_mins(1);
 
 /// Looks from one comparison with the store to the next.
 const COMPARE_EVERY: u32 = 10;
@@ -25,8 +32,8 @@ pub(crate) struct Keeper {
     untold_outputs: Vec<RunId>,
     /// The same of whole contents.
     untold_contents: Vec<RunId>,
-    /// Runs that the store did not know at the last look.
-    unknown: BTreeSet<RunId>,
+    /// Runs that the store does not know, and since when.
+    unknown: BTreeMap<RunId, Instant>,
     /// Looks until the next comparison.
     until_compare: u32,
 }
@@ -37,7 +44,7 @@ impl Keeper {
             engine,
             untold_outputs: Vec::new(),
             untold_contents: Vec::new(),
-            unknown: BTreeSet::new(),
+            unknown: BTreeMap::new(),
             until_compare: COMPARE_EVERY,
         }
     }
@@ -103,11 +110,16 @@ impl Keeper {
                 self.engine.0.hub.ended(run);
             }
         }
-        let unknown: BTreeSet<RunId> = idle.into_iter().filter(|run| !known.contains(run)).collect();
-        for run in unknown.intersection(&self.unknown) {
-            self.unretained().runs().remove(*run);
+        let now = Instant::now();
+        let before = std::mem::take(&mut self.unknown);
+        for run in idle.into_iter().filter(|run| !known.contains(run)) {
+            let since = before.get(&run).copied().unwrap_or(now);
+            if now.saturating_duration_since(since) >= LATE_COMMIT {
+                self.unretained().runs().remove(run);
+            } else {
+                self.unknown.insert(run, since);
+            }
         }
-        self.unknown = unknown;
         Ok(())
     }
 

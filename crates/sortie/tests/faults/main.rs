@@ -5,11 +5,14 @@
 
 mod audit;
 mod clock;
+mod commits;
 mod database;
 mod disk;
+mod failover;
 mod load;
 mod model;
 mod peers;
+mod pooler;
 mod process;
 mod world;
 

@@ -42,8 +42,10 @@ const LOOK: Duration = Duration::from_millis(60);
 /// What a world has beyond the rest.
 #[derive(Debug, Default)]
 pub(crate) struct Setup {
-    /// A PostgreSQL server of its own, which can be stopped.
+    /// A PostgreSQL server of its own, which can be stopped and replaced.
     pub(crate) own_server: bool,
+    /// Further settings of that server, each as `name=value`.
+    pub(crate) server_settings: &'static [&'static str],
     /// Further environment of every node.
     pub(crate) environment: Vec<(String, String)>,
     /// What the nodes take the time of day from.
@@ -94,6 +96,8 @@ pub(crate) struct World {
     watch: Watch,
     // What lives as long as the nodes, in the order in which it has to go.
     pub(crate) server: Option<PostgresServer>,
+    /// Address of the database, in front of the server of its own; none without one.
+    pub(crate) front: Option<Proxy>,
     blobs: TempDir,
     _config: NamedTempFile,
 }
@@ -161,6 +165,11 @@ fn random(seed: u64, name: &str, database: Database) -> fastrand::Rng {
     fastrand::Rng::with_seed(folded)
 }
 
+/// The first database of the server behind a proxy.
+fn server_url(front: &Proxy) -> String {
+    format!("postgres://postgres@{}/postgres", front.address())
+}
+
 /// The seed of this run of the suite, the same for all its tests.
 fn seed() -> Result<u64> {
     #[expect(
@@ -189,12 +198,16 @@ impl World {
         let receiver_proxy = Proxy::start(receiver.address()).await?;
         let blobs = tempfile::tempdir()?;
         let server = match (database, setup.own_server) {
-            (Database::Postgres, true) => Some(PostgresServer::start().await?),
+            (Database::Postgres, true) => Some(PostgresServer::start_with(setup.server_settings).await?),
             (Database::Postgres | Database::Sqlite, _) => None,
         };
-        let records = match (&server, database) {
-            (Some(server), _) => Records::Shared(Arc::new(TestDatabase::on(&server.url()).await?)),
-            (None, database) => database.fresh().await?,
+        let front = match &server {
+            Some(server) => Some(Proxy::start(server.address()).await?),
+            None => None,
+        };
+        let records = match &front {
+            Some(front) => Records::Shared(Arc::new(TestDatabase::at(server_url(front)))),
+            None => database.fresh().await?,
         };
 
         let blob_url = setup.blob_url.unwrap_or_else(|| match database {
@@ -228,6 +241,7 @@ impl World {
             levels: Vec::new(),
             watch: Watch::start(),
             server,
+            front,
             blobs,
             _config: file,
         };

@@ -10,6 +10,7 @@ mod backup;
 mod budgets;
 mod cli;
 mod cluster;
+mod commits;
 mod connections;
 mod doctor;
 mod documentation;

@@ -78,10 +78,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     ];
     statements.extend(match &run.definition {
         Definition::Stored(definition) => stored(run, definition, event),
-        Definition::Unretained(unretained) => vec![Stmt::new(
-            "INSERT INTO unretained (run_id, node_id) SELECT id, CAST($2 AS BIGINT) FROM run WHERE id = $1",
-            vals![run.id, unretained.node],
-        )],
+        Definition::Unretained(unretained) => held_by(run, unretained),
     });
     if let Some(callback) = &run.callback {
         statements.push(insert_delivery(run.id, callback));
@@ -152,6 +149,22 @@ impl Definition {
             Self::Unretained(unretained) => Some(unretained),
         }
     }
+}
+
+/// Names the node that has the content of a run. A run that names an earlier identity of the node would end with it.
+fn held_by<'a>(run: &'a NewRun, unretained: &Unretained) -> Vec<Stmt<'a>> {
+    let lost = "the node was declared lost before the run was recorded";
+    vec![
+        Stmt::new(
+            "SELECT 1 FROM node WHERE id = $1 AND ended_at IS NULL",
+            vals![unretained.node],
+        )
+        .exactly(1, Error::Unavailable(lost.to_owned())),
+        Stmt::new(
+            "INSERT INTO unretained (run_id, node_id) SELECT id, CAST($2 AS BIGINT) FROM run WHERE id = $1",
+            vals![run.id, unretained.node],
+        ),
+    ]
 }
 
 /// A run as it stands after its creation.

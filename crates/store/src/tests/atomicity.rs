@@ -4,7 +4,8 @@
 use sortie_api::{BudgetPeriod, BudgetScope, ConnectionStatus, Micros, OrgId, PutBudget, Role};
 
 use super::{
-    both,
+    commands,
+    commits::Again,
     deliveries::made,
     fixture::{Fixture, entries},
 };
@@ -68,6 +69,23 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
     fixture.store.db.read(read).await.unwrap()
 }
 
+/// Proves that `command` is one transaction, and runs it undisturbed; on a fixture behind a proxy, that it is done once though its
+/// commits are lost or late.
+async fn proves<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
+    if let Some(behind) = &fixture.behind {
+        return behind.prove(fixture, Again::Nothing, command).await;
+    }
+    proves_atomic(fixture, command).await
+}
+
+/// As [`proves`] for a command that does its next step when it is called again.
+async fn proves_step<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
+    if let Some(behind) = &fixture.behind {
+        return behind.prove(fixture, Again::Step, command).await;
+    }
+    proves_atomic(fixture, command).await
+}
+
 /// Makes each statement of `command` fail in turn, then its commit, then runs it undisturbed.
 async fn proves_atomic<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
     let before = everything(fixture).await;
@@ -103,19 +121,19 @@ async fn org_with_run(fixture: &Fixture) -> (OrgId, NodeId) {
     (org, node)
 }
 
-both! {
+commands! {
     async fn bootstrap_is_one_transaction(fixture: &Fixture) {
         let org = OrgId::new(fixture.now(), [1; 10]);
         let key = fixture.new_key(org, Role::Admin);
-        proves_atomic(fixture, async || fixture.store.bootstrap("home", key.clone(), fixture.audit(org)).await).await;
+        proves(fixture, async || fixture.store.bootstrap("home", key.clone(), fixture.audit(org)).await).await;
     }
 
     async fn create_key_and_delete_key_are_one_transaction_each(fixture: &Fixture) {
         let org = fixture.org().await;
         fixture.store.create_key(fixture.new_key(org, Role::Admin), fixture.audit(org)).await.unwrap();
         let key = fixture.new_key(org, Role::Admin);
-        proves_atomic(fixture, async || fixture.store.create_key(key.clone(), fixture.audit(key.org)).await).await;
-        proves_atomic(fixture, async || fixture.store.delete_key(org, key.id, fixture.audit(org)).await).await;
+        proves(fixture, async || fixture.store.create_key(key.clone(), fixture.audit(key.org)).await).await;
+        proves(fixture, async || fixture.store.delete_key(org, key.id, fixture.audit(org)).await).await;
     }
 
     async fn rotate_key_is_one_transaction(fixture: &Fixture) {
@@ -123,7 +141,7 @@ both! {
         let key = fixture.key(org, Role::Member).await;
         let at = fixture.now();
         let rotation = Rotation { id: key.id, hash: [9; 32], at, previous_until: at };
-        proves_atomic(fixture, async || fixture.store.rotate_key(org, rotation, fixture.audit(org)).await).await;
+        proves(fixture, async || fixture.store.rotate_key(org, rotation, fixture.audit(org)).await).await;
     }
 
     async fn count_usage_is_one_transaction(fixture: &Fixture) {
@@ -133,50 +151,53 @@ both! {
         let later = fixture.now() + std::time::Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap();
         let due = due.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
-        assert!(proves_atomic(fixture, async || fixture.store.count_usage(due).await).await);
+        assert!(proves(fixture, async || fixture.store.count_usage(due).await).await);
     }
 
     async fn create_run_is_one_transaction(fixture: &Fixture) {
         let mut run = fixture.new_run(fixture.org().await);
         run.idempotency_key = Some("once".to_owned());
-        proves_atomic(fixture, async || fixture.store.create_run(run.clone()).await).await;
+        proves(fixture, async || fixture.store.create_run(run.clone()).await).await;
     }
 
     async fn create_run_with_credentials_of_its_own_is_one_transaction(fixture: &Fixture) {
         let mut run = fixture.new_run(fixture.org().await);
         run.inline = Some(InlineCredentials { sealed: b"x".to_vec(), names: "[]".to_owned() });
-        proves_atomic(fixture, async || fixture.store.create_run(run.clone()).await).await;
-        proves_atomic(fixture, async || fixture.store.cancel_run(run.org, run.id, fixture.now()).await).await;
-        proves_atomic(fixture, async || fixture.store.seal_check(b"x".to_vec()).await).await;
+        proves(fixture, async || fixture.store.create_run(run.clone()).await).await;
+        proves(fixture, async || fixture.store.cancel_run(run.org, run.id, fixture.now()).await).await;
+        proves(fixture, async || fixture.store.seal_check(b"x".to_vec()).await).await;
     }
 
     async fn the_commands_of_connections_are_one_transaction_each(fixture: &Fixture) {
         let (org, store) = (fixture.org().await, &fixture.store);
         let new = fixture.new_connection(org, "a");
-        proves_atomic(fixture, async || store.create_connection(new.clone(), 5, fixture.audit(org)).await).await;
+        proves(fixture, async || store.create_connection(new.clone(), 5, fixture.audit(org)).await).await;
         let old = Fixture::flow(&new, 1);
         store.begin_authorization(old.clone(), new.at, fixture.audit(org)).await.unwrap();
         let flow = Fixture::flow(&new, 2);
         let later = old.expires_at + std::time::Duration::from_secs(1);
-        proves_atomic(fixture, async || store.begin_authorization(flow.clone(), later, fixture.audit(org)).await).await;
-        proves_atomic(fixture, async || store.take_authorization([2; 32], later).await).await;
-        proves_atomic(fixture, async || {
+        proves(fixture, async || store.begin_authorization(flow.clone(), later, fixture.audit(org)).await).await;
+        proves(fixture, async || store.take_authorization([2; 32], later).await).await;
+        proves(fixture, async || {
             store.record_failed_authorization(org, (new.id, 1), "x".to_owned()).await
         })
         .await;
-        proves_atomic(fixture, async || store.save_authorization(org, (new.id, 1), b"x".to_vec(), fixture.audit(org)).await).await;
+        proves(fixture, async || store.save_authorization(org, (new.id, 1), b"x".to_vec(), fixture.audit(org)).await).await;
         let seen = SeenTokens { org, connection: new.id, version: 1 };
-        proves_atomic(fixture, async || store.lease_refresh(seen, crate::RefreshHolder(1), later, std::time::Duration::from_mins(1)).await).await;
-        proves_atomic(fixture, async || store.save_refreshed(seen, b"y".to_vec()).await).await;
+        let (holder, minute) = (crate::RefreshHolder(1), std::time::Duration::from_mins(1));
+        proves(fixture, async || store.lease_refresh(seen, holder, later, minute).await).await;
+        proves(fixture, async || store.release_refresh(seen, holder).await).await;
+        proves(fixture, async || store.lease_refresh(seen, holder, later, minute).await).await;
+        proves(fixture, async || store.save_refreshed(seen, b"y".to_vec()).await).await;
         let seen = SeenTokens { version: 2, ..seen };
-        proves_atomic(fixture, async || store.drop_refused(seen, "x".to_owned()).await).await;
-        proves_atomic(fixture, async || {
+        proves(fixture, async || store.drop_refused(seen, "x".to_owned()).await).await;
+        proves(fixture, async || {
             store.set_connection_status(org, (new.id, 1), ConnectionStatus::Error, None).await
         })
         .await;
-        proves_atomic(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop, fixture.audit(org)).await).await;
+        proves(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop, fixture.audit(org)).await).await;
         store.begin_authorization(OauthFlow { revision: 2, ..old.clone() }, new.at, fixture.audit(org)).await.unwrap();
-        proves_atomic(fixture, async || store.delete_connection(org, "a", fixture.audit(org)).await).await;
+        proves(fixture, async || store.delete_connection(org, "a", fixture.audit(org)).await).await;
     }
 
     async fn the_commands_of_budgets_and_the_ends_of_their_runs_are_one_transaction_each(fixture: &Fixture) {
@@ -184,43 +205,43 @@ both! {
         let (scope, at) = (BudgetScope::Organization, fixture.now());
         let put = PutBudget { limit_micros: Micros::new(10_000_000).unwrap(), period: BudgetPeriod::Day };
         let audit = fixture.audit_at(org, "budget.put", at);
-        proves_atomic(fixture, async || store.put_budget(scope.clone(), put, 5, audit.clone()).await).await;
+        proves(fixture, async || store.put_budget(scope.clone(), put, 5, audit.clone()).await).await;
         fixture.budget(org, &super::budgets::workflow(), 10_000_000).await;
         let mut runs = Vec::new();
         for _ in 0..4 {
             let run = NewRun { labels: super::budgets::labels(), ..fixture.new_run(org) };
-            proves_atomic(fixture, async || store.create_run(run.clone()).await).await;
+            proves(fixture, async || store.create_run(run.clone()).await).await;
             runs.push(run.id);
         }
-        proves_atomic(fixture, async || store.cancel_run(org, runs[3], at).await).await;
+        proves(fixture, async || store.cancel_run(org, runs[3], at).await).await;
         let claims = fixture.claim(node, 3).await;
         let fence = fixture.start(claims[0].fence).await.unwrap();
         let finish = fixture.succeeded("out");
-        proves_atomic(fixture, async || store.finish_run(fence, finish.clone()).await).await;
+        proves(fixture, async || store.finish_run(fence, finish.clone()).await).await;
         store.cancel_run(org, runs[1], at).await.unwrap();
         let cost = Micros::new(7).unwrap();
-        proves_atomic(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, cost, sortie_api::RunUsage::default()).await).await;
+        proves(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, cost, sortie_api::RunUsage::default()).await).await;
         fixture.tire(runs[2]).await;
-        proves_atomic(fixture, async || store.retake_held(node, vec![runs[2]], at, Micros::ZERO).await).await;
+        proves_step(fixture, async || store.retake_held(node, vec![runs[2]], at, Micros::ZERO).await).await;
         let audit = fixture.audit_at(org, "budget.delete", at);
-        proves_atomic(fixture, async || store.delete_budget(scope.clone(), audit.clone()).await).await;
+        proves(fixture, async || store.delete_budget(scope.clone(), audit.clone()).await).await;
         assert_eq!(fixture.count("SELECT CAST(SUM(held_micros) AS BIGINT) FROM budget_window").await, 0);
     }
 
     async fn the_ends_of_a_run_with_a_callback_are_one_transaction_each(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let run = fixture.with_callback(org, "a:1");
-        proves_atomic(fixture, async || fixture.store.create_run(run.clone()).await).await;
+        proves(fixture, async || fixture.store.create_run(run.clone()).await).await;
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         let finish = fixture.ends();
-        proves_atomic(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
+        proves(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
         let cancelled = fixture.calling_back(org, node, "a:1").await.run;
         let at = fixture.now();
-        proves_atomic(fixture, async || fixture.store.cancel_run(org, cancelled, at).await).await;
+        proves(fixture, async || fixture.store.cancel_run(org, cancelled, at).await).await;
         let tired = fixture.calling_back(org, node, "a:1").await.run;
         fixture.tire(tired).await;
         let at = fixture.now();
-        let swept = proves_atomic(fixture, async || {
+        let swept = proves_step(fixture, async || {
             fixture.store.retake_held(node, vec![tired], at, Micros::ZERO).await
         })
         .await;
@@ -234,48 +255,48 @@ both! {
         fixture.due(org, node, "b:1").await;
         let at = at + std::time::Duration::from_secs(1);
         let orders = ["a:1", "b:1"].map(|host| crate::Order { host: host.to_owned(), limit: 2, without: Vec::new() });
-        let claimed = proves_atomic(fixture, async || {
+        let claimed = proves_step(fixture, async || {
             fixture.store.claim_deliveries(("n".to_owned(), node), orders.to_vec(), at, at).await
         })
         .await;
         let claimed = claimed.iter().find(|one| one.run == run).unwrap();
         let mut attempt = made(claimed, at, AfterAttempt::RetryAt(at));
-        proves_atomic(fixture, async || fixture.store.record_attempt(attempt.clone()).await).await;
+        proves(fixture, async || fixture.store.record_attempt(attempt.clone()).await).await;
         attempt.number = sortie_api::limits::CALLBACK_ATTEMPTS + 1;
-        proves_atomic(fixture, async || fixture.store.record_attempt(attempt.clone()).await).await;
-        proves_atomic(fixture, async || fixture.store.release_deliveries("n".to_owned(), at).await).await;
+        proves(fixture, async || fixture.store.record_attempt(attempt.clone()).await).await;
+        proves(fixture, async || fixture.store.release_deliveries("n".to_owned(), at).await).await;
         let later = at + std::time::Duration::from_secs(1);
-        proves_atomic(fixture, async || fixture.store.redeliver(org, run, later).await).await;
+        proves(fixture, async || fixture.store.redeliver(org, run, later).await).await;
     }
 
     async fn the_commands_of_schedules_are_one_transaction_each(fixture: &Fixture) {
         let (org, store) = (fixture.org().await, &fixture.store);
         fixture.put_workflow(org, "w", "x").await.unwrap();
         let new = fixture.new_schedule(org);
-        proves_atomic(fixture, async || fixture.create_schedule(new.clone()).await).await;
+        proves(fixture, async || fixture.create_schedule(new.clone()).await).await;
         let audit = fixture.audit_of(org, "schedule.update", "x");
-        proves_atomic(fixture, async || store.update_schedule(new.clone(), 1, audit.clone()).await).await;
+        proves(fixture, async || store.update_schedule(new.clone(), 1, audit.clone()).await).await;
         let row = store.get_schedule(org, new.id).await.unwrap();
         let mut fires = fixture.start_next(&row);
         let instant = fires.rows[0].instant;
         fires.rows.push(super::schedules::skipped(fixture.now()));
         fires.rows[0].outcome = sortie_api::schedule::FireOutcome::Waiting;
         fires.state.waiting = Some(instant);
-        proves_atomic(fixture, async || store.record_fires(fires.clone()).await).await;
+        proves(fixture, async || store.record_fires(fires.clone()).await).await;
         let row = store.get_schedule(org, new.id).await.unwrap();
         let mut fires = fixture.start_next(&row);
         fires.rows[0].instant = instant;
         fires.released = Some(instant);
         fires.audit = Some(fixture.audit_of(org, "schedule.pause", "x"));
         fires.replaces = true;
-        proves_atomic(fixture, async || store.record_fires(fires.clone()).await).await;
+        proves(fixture, async || store.record_fires(fires.clone()).await).await;
         let replaced = store.replaced_runs(None, 5).await.unwrap();
         assert_eq!(replaced.len(), 1);
-        proves_atomic(fixture, async || store.forget_replaced(&[replaced[0].run]).await).await;
+        proves(fixture, async || store.forget_replaced(&[replaced[0].run]).await).await;
         let run = fixture.new_run(org);
-        proves_atomic(fixture, async || store.trigger_schedule(new.id, run.clone()).await).await;
+        proves(fixture, async || store.trigger_schedule(new.id, run.clone()).await).await;
         let audit = fixture.audit_of(org, "schedule.delete", "x");
-        proves_atomic(fixture, async || store.delete_schedule(org, new.id, audit.clone()).await).await;
+        proves(fixture, async || store.delete_schedule(org, new.id, audit.clone()).await).await;
     }
 
     async fn claim_runs_is_one_transaction(fixture: &Fixture) {
@@ -283,7 +304,7 @@ both! {
         fixture.queued(fixture.org().await).await;
         fixture.queued(org).await;
         let at = fixture.now();
-        let claims = proves_atomic(fixture, async || {
+        let claims = proves(fixture, async || {
             fixture.store.claim_runs(node, 5, Some(5), at).await
         })
         .await;
@@ -295,7 +316,7 @@ both! {
         let (org, node) = org_with_run(fixture).await;
         let named = fixture.queued(org).await;
         let at = fixture.now();
-        let claims = proves_atomic(fixture, async || {
+        let claims = proves(fixture, async || {
             fixture.store.claim_named(node, vec![named], Some(5), at).await
         })
         .await;
@@ -306,17 +327,17 @@ both! {
         let (org, node) = org_with_run(fixture).await;
         let fence = fixture.claim_one(node).await.fence;
         let events = || vec![fixture.message("a"), fixture.message("b")];
-        proves_atomic(fixture, async || fixture.store.start_run(fence, events()).await).await;
+        proves(fixture, async || fixture.store.start_run(fence, events()).await).await;
         let fence = super::fixture::after(fence, 2);
         let cost = Micros::new(5).unwrap();
-        proves_atomic(fixture, async || {
+        proves(fixture, async || {
             let journal = entries(0, &["a", "b", "c", "d", "e"]);
             fixture.store.append(fence, Append { events: events(), journal, cost, usage: sortie_api::RunUsage::default() }).await
         })
         .await;
         let fence = super::fixture::after(fence, 2);
         let finish = fixture.succeeded("out");
-        let run = proves_atomic(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
+        let run = proves(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
         assert_eq!(run, fixture.get(org, fence.run).await);
     }
 
@@ -324,16 +345,16 @@ both! {
         let (org, node) = org_with_run(fixture).await;
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         let at = fixture.now();
-        proves_atomic(fixture, async || fixture.store.cancel_run(org, fence.run, at).await).await;
+        proves(fixture, async || fixture.store.cancel_run(org, fence.run, at).await).await;
         let cost = Micros::new(5).unwrap();
-        proves_atomic(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, cost, sortie_api::RunUsage::default()).await).await;
+        proves(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, cost, sortie_api::RunUsage::default()).await).await;
     }
 
     async fn the_commands_of_workflows_are_one_transaction_each(fixture: &Fixture) {
         let org = fixture.org().await;
-        proves_atomic(fixture, async || fixture.put_workflow(org, "a", "x").await).await;
-        proves_atomic(fixture, async || fixture.put_workflow(org, "a", "y").await).await;
-        proves_atomic(fixture, async || fixture.delete_workflow(org, "a").await).await;
+        proves(fixture, async || fixture.put_workflow(org, "a", "x").await).await;
+        proves(fixture, async || fixture.put_workflow(org, "a", "y").await).await;
+        proves(fixture, async || fixture.delete_workflow(org, "a").await).await;
     }
 
     async fn the_next_attempt_at_held_runs_is_one_transaction(fixture: &Fixture) {
@@ -345,7 +366,7 @@ both! {
         fixture.store.append(tired, new).await.unwrap();
         let runs = [tired.run, goes_on.run, cancelled];
         let at = fixture.now();
-        let swept = proves_atomic(fixture, async || {
+        let swept = proves_step(fixture, async || {
             fixture.store.retake_held(node, runs.to_vec(), at, Micros::ZERO).await
         })
         .await;
@@ -356,16 +377,16 @@ both! {
         let (org, node) = org_with_run(fixture).await;
         fixture.claim_one(node).await;
         let at = fixture.now();
-        proves_atomic(fixture, async || fixture.store.heartbeat(node, at, std::time::Duration::from_hours(1)).await).await;
+        proves(fixture, async || fixture.store.heartbeat(node, at, std::time::Duration::from_hours(1)).await).await;
         let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at, address: None, version: "1".to_owned(), master_keys: None, draining_since: None };
-        proves_atomic(fixture, async || fixture.store.register_node(new.clone()).await).await;
-        proves_atomic(fixture, async || fixture.store.drain_node(new.id, at).await).await;
-        proves_atomic(fixture, async || fixture.store.deregister_node(new.id, at).await).await;
+        proves(fixture, async || fixture.store.register_node(new.clone()).await).await;
+        proves(fixture, async || fixture.store.drain_node(new.id, at).await).await;
+        proves(fixture, async || fixture.store.deregister_node(new.id, at).await).await;
         let tired = fixture.tired(org, node).await.run;
-        proves_atomic(fixture, async || fixture.store.deregister_node(node, at).await).await;
+        proves(fixture, async || fixture.store.deregister_node(node, at).await).await;
         let taker = fixture.node().await;
         let sweep = Sweep { places: 5, ..fixture.declaring(taker, at, 10).await };
-        let swept = proves_atomic(fixture, async || fixture.store.sweep(sweep.clone()).await).await;
+        let swept = proves_step(fixture, async || fixture.store.sweep(sweep.clone()).await).await;
         assert_eq!((swept.ended, swept.taken.len()), (vec![(org, tired)], 1));
     }
 
@@ -373,38 +394,38 @@ both! {
         let (org, store) = (fixture.org().await, &fixture.store);
         let node = fixture.node().await;
         let new = fixture.new_unretained(org, node);
-        proves_atomic(fixture, async || store.create_run(new.clone()).await).await;
+        proves(fixture, async || store.create_run(new.clone()).await).await;
         let at = fixture.now();
-        let claims = proves_atomic(fixture, async || store.claim_named(node, vec![new.id], None, at).await).await;
+        let claims = proves(fixture, async || store.claim_named(node, vec![new.id], None, at).await).await;
         let fence = claims[0].fence;
-        proves_atomic(fixture, async || store.start_unretained(fence, 2).await).await;
+        proves(fixture, async || store.start_unretained(fence, 2).await).await;
         let fence = super::fixture::after(fence, 2);
         let more = Counted { events: 3, cost: Micros::new(10).unwrap(), ..Counted::default() };
-        proves_atomic(fixture, async || store.append_unretained(fence, more).await).await;
+        proves(fixture, async || store.append_unretained(fence, more).await).await;
         let fence = super::fixture::after(fence, 3);
         let finish = fixture.unretained_finish();
-        let run = proves_atomic(fixture, async || store.finish_unretained(fence, finish).await).await;
+        let run = proves(fixture, async || store.finish_unretained(fence, finish).await).await;
         assert_eq!(run, fixture.get(org, fence.run).await);
-        proves_atomic(fixture, async || store.forget_outputs(vec![new.id]).await).await;
-        proves_atomic(fixture, async || store.forget_content(vec![new.id]).await).await;
+        proves(fixture, async || store.forget_outputs(vec![new.id]).await).await;
+        proves(fixture, async || store.forget_content(vec![new.id]).await).await;
         let waits = fixture.new_unretained(org, node);
         store.create_run(waits.clone()).await.unwrap();
-        let ended = proves_atomic(fixture, async || store.give_up_content(node, at, Micros::ZERO).await).await;
+        let ended = proves(fixture, async || store.give_up_content(node, at, Micros::ZERO).await).await;
         assert_eq!(ended, [(org, waits.id)]);
         let missing = fixture.new_unretained(org, node);
         store.create_run(missing.clone()).await.unwrap();
-        let ended = proves_atomic(fixture, async || store.give_up_missing(node, vec![missing.id], at, Micros::ZERO).await).await;
+        let ended = proves(fixture, async || store.give_up_missing(node, vec![missing.id], at, Micros::ZERO).await).await;
         assert_eq!(ended, [(org, missing.id)]);
         let kept = fixture.new_unretained(org, node);
         store.create_run(kept.clone()).await.unwrap();
         let row = store.list_nodes().await.unwrap().into_iter().find(|row| row.node.id == node).unwrap();
         let node = NodeId(fixture.number());
         let again = NewNode { id: node, ..row.node };
-        proves_atomic(fixture, async || store.register_again(again.clone(), vec![kept.id]).await).await;
+        proves(fixture, async || store.register_again(again.clone(), vec![kept.id]).await).await;
         store.deregister_node(node, at).await.unwrap();
         let taker = fixture.node().await;
         let sweep = Sweep { places: 5, ..fixture.declaring(taker, at, 10).await };
-        let swept = proves_atomic(fixture, async || store.sweep(sweep.clone()).await).await;
+        let swept = proves_step(fixture, async || store.sweep(sweep.clone()).await).await;
         assert_eq!((swept.ended.len(), swept.taken.len()), (1, 0));
     }
 
@@ -413,16 +434,16 @@ both! {
         let fires = fixture.start_next(&row);
         let after = fires.rows[0].instant + std::time::Duration::from_hours(1);
         fixture.store.record_fires(fires).await.unwrap();
-        proves_atomic(fixture, async || fixture.store.delete_expired_fires(row.id, after, 10).await).await;
+        proves(fixture, async || fixture.store.delete_expired_fires(row.id, after, 10).await).await;
     }
 
     async fn leasing_and_forgetting_rates_are_one_transaction_each(fixture: &Fixture) {
         let (store, at) = (&fixture.store, fixture.now());
         let wanted = vec![super::rates::wants("b", 10, 0), super::rates::wants("a", 5, 0)];
         for _ in 0..2 {
-            proves_atomic(fixture, async || store.lease_rates(wanted.clone(), 1, at).await).await;
+            proves_step(fixture, async || store.lease_rates(wanted.clone(), 1, at).await).await;
         }
-        proves_atomic(fixture, async || store.forget_rates(super::rates::MINUTE + 1).await).await;
+        proves(fixture, async || store.forget_rates(super::rates::MINUTE + 1).await).await;
     }
 
     async fn delete_expired_runs_is_one_transaction(fixture: &Fixture) {
@@ -432,11 +453,11 @@ both! {
         fixture.store.create_run(run).await.unwrap();
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         let finish = fixture.with_artifacts(org, &[("a", 1)]).await;
-        proves_atomic(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
+        proves(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
         let now = fixture.now();
         let expiry = Expiry { org, finished_before: now, created_before: now, check_at: now };
         let batch = Batch { runs: 10, events: 10 };
-        proves_atomic(fixture, async || fixture.store.delete_expired_runs(expiry, batch).await).await;
+        proves(fixture, async || fixture.store.delete_expired_runs(expiry, batch).await).await;
     }
 
     async fn the_commands_of_files_are_one_transaction_each(fixture: &Fixture) {
@@ -444,15 +465,15 @@ both! {
         let store = &fixture.store;
         let (audit, at) = (fixture.audit_of(org, "file.x", "a file"), fixture.now());
         let blob = fixture.new_blob(org, 1);
-        proves_atomic(fixture, async || store.reserve_blob(blob).await).await;
+        proves(fixture, async || store.reserve_blob(blob).await).await;
         let new = fixture.new_file(org, "a", 1).await;
-        proves_atomic(fixture, async || store.create_file(new.clone(), audit.clone()).await).await;
+        proves(fixture, async || store.create_file(new.clone(), audit.clone()).await).await;
         let audit = fixture.audit_of(org, "file.x", "a file");
-        proves_atomic(fixture, async || store.rename_file(org, new.id, "b", audit.clone()).await).await;
+        proves(fixture, async || store.rename_file(org, new.id, "b", audit.clone()).await).await;
         let audit = fixture.audit_of(org, "file.x", "a file");
-        proves_atomic(fixture, async || store.delete_file(org, new.id, at, audit.clone()).await).await;
-        proves_atomic(fixture, async || store.doom_blobs(at, 10).await).await;
-        proves_atomic(fixture, async || store.forget_blobs(&[new.blob]).await).await;
+        proves(fixture, async || store.delete_file(org, new.id, at, audit.clone()).await).await;
+        proves(fixture, async || store.doom_blobs(at, 10).await).await;
+        proves(fixture, async || store.forget_blobs(&[new.blob]).await).await;
     }
 
     async fn a_failed_group_fails_everyone_in_it_and_nobody_after(fixture: &Fixture) {
@@ -479,8 +500,8 @@ both! {
                 old: row.sealed,
             }).collect();
             let audit = (column == crate::SealedColumn::SealCheck).then(|| audit.clone());
-            let done = async || fixture.store.reseal(column, values.clone(), audit.clone()).await;
-            assert_eq!(proves_atomic(fixture, done).await, 1);
+            let done = proves(fixture, async || fixture.store.reseal(column, values.clone(), audit.clone()).await).await;
+            assert_eq!(done, 1);
         }
     }
 }

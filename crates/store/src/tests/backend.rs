@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::future::{join, join_all};
 use sortie_testkit::postgres::TestDatabase;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinSet};
 
 use super::both;
 use crate::{
@@ -324,6 +324,46 @@ async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
     assert!(waiting.iter().chain([&urgent]).all(Result::is_ok));
     assert_eq!(done.lock().unwrap()[0], "urgent");
     join_all(held_up).await;
+}
+
+#[tokio::test]
+async fn outside_of_a_transaction_that_was_begun_nothing_is_written() {
+    let fixture = super::fixture::Fixture::postgres().await;
+    // As statements are that travel behind a BEGIN which fails.
+    let stray = fixture
+        .store
+        .db
+        .read(|tx| tx.exec("UPDATE dispatch SET turn = 77 WHERE id = 1", vals![]));
+    assert!(matches!(stray.await.unwrap_err(), Error::Unavailable(_)));
+    assert_eq!(fixture.count("SELECT turn FROM dispatch").await, 0);
+    fixture.store.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_no_writes_is_refused_until_it_does() {
+    let fixture = super::fixture::Fixture::postgres().await;
+    let (client, connection) = tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    let mut connections = JoinSet::new();
+    connections.spawn(connection);
+    let set = async |read_only: &str| {
+        let sql = format!(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = {read_only}', \
+             current_database()); END $$; SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        );
+        client.batch_execute(&sql).await.unwrap();
+    };
+    set("on").await;
+    let Err(Error::Unavailable(told)) = fixture.store.ping().await else {
+        panic!("it is ready")
+    };
+    assert!(told.contains("read-only"), "{told}");
+    set("off").await;
+    while fixture.store.ping().await.is_err() {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use sortie_api::{
 use sortie_testkit::postgres::TestDatabase;
 use tokio::sync::OnceCell;
 
+use super::commits::Behind;
 use crate::{
     Actor, Append, Audit, Claim, Counted, Created, Definition, EventRow, Fence, Finish, Heartbeat, Journal,
     NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, SeenLease, Store, Sweep, Swept,
@@ -26,8 +27,10 @@ const LEASE: Duration = Duration::from_hours(24 * 365);
 
 pub(super) struct Fixture {
     pub(super) store: Store,
-    database: TestDatabase,
-    counter: AtomicI64,
+    pub(super) database: TestDatabase,
+    pub(super) counter: AtomicI64,
+    /// What stands before the database, where something does.
+    pub(super) behind: Option<Behind>,
     /// The node of [`Self::sweep`].
     sweeper: OnceCell<NodeId>,
 }
@@ -47,10 +50,17 @@ impl Fixture {
     }
 
     async fn on(database: TestDatabase) -> Self {
+        let store = Store::open(database.url()).await.expect("the store opens");
+        Self::with(store, database, None)
+    }
+
+    /// A store on this database, with what stands between them.
+    pub(super) fn with(store: Store, database: TestDatabase, behind: Option<Behind>) -> Self {
         Self {
-            store: Store::open(database.url()).await.expect("the store opens"),
+            store,
             database,
             counter: AtomicI64::new(1),
+            behind,
             sweeper: OnceCell::new(),
         }
     }

@@ -94,7 +94,7 @@ async fn work(fixture: &Fixture) {
         )
         .await
         .unwrap();
-    fixture.store.heartbeat(node, fixture.now()).await.unwrap();
+    fixture.renew(node, fixture.now()).await.unwrap();
     fixture.take_over(node, fixture.now(), 10).await;
     fixture.store.list_nodes().await.unwrap();
     fixture.store.deregister_node(node, fixture.now()).await.unwrap();

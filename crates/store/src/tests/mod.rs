@@ -9,6 +9,7 @@ mod budgets_model;
 mod channel;
 mod checks;
 mod claim;
+mod commits;
 mod connections;
 mod create;
 mod deliveries;
@@ -58,3 +59,17 @@ macro_rules! both {
     };
 }
 use both;
+
+/// As [`both`] for tests that prove commands, which are listed beside that.
+macro_rules! commands {
+    ($(async fn $name:ident($fixture:ident: &Fixture) $body:block)+) => {
+        crate::tests::both! {
+            $(async fn $name($fixture: &Fixture) $body)+
+        }
+
+        /// The tests here, with their texts.
+        pub(super) const SCENARIOS: &[(&str, crate::tests::commits::Scenario)] =
+            &[$((stringify!($body), |fixture| Box::pin($name(fixture)))),+];
+    };
+}
+use commands;

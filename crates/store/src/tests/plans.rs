@@ -83,7 +83,7 @@ async fn use_everything(fixture: &Fixture) {
     fixture.tired(org, node).await;
     fixture.running(org, node).await;
     let taker = fixture.node().await;
-    let later = fixture.now() + Duration::from_mins(1);
+    let later = fixture.now() + Duration::from_hours(2);
     let swept = fixture.take_over(taker, later, 10).await;
     assert_eq!((swept.ended.len(), swept.taken.len()), (1, 2));
     fixture.store.deregister_node(taker, later).await.unwrap();

@@ -108,6 +108,16 @@ both! {
         fixture.check().await;
     }
 
+    async fn one_that_names_an_earlier_identity_of_its_node_is_not_recorded(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let earlier = fixture.node_named("a").await;
+        let new = fixture.new_unretained(org, earlier);
+        fixture.node_named("a").await;
+        let refused = fixture.store.create_run(new).await.unwrap_err();
+        assert!(matches!(refused, Error::Unavailable(_)), "{refused}");
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, 0);
+    }
+
     async fn those_of_a_lost_node_are_interrupted_and_never_taken_over(fixture: &Fixture) {
         let org = fixture.org().await;
         let (lost, other) = (fixture.node().await, fixture.node().await);
@@ -149,7 +159,7 @@ both! {
         fixture.check().await;
         let over = Sweep { at: answered.output_expires_at.unwrap(), ..sweep };
         for _ in 0..2 {
-            fixture.store.sweep(over).await.unwrap();
+            fixture.store.sweep(over.clone()).await.unwrap();
         }
         assert_eq!(fixture.get(org, done.run).await.output_available, Some(false));
         assert_eq!(fixture.store.content_holder(org, done.run).await.unwrap(), None);

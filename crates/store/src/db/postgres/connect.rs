@@ -42,6 +42,8 @@ pub(in crate::db) const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock
 #[derive(Clone)]
 pub(in crate::db) struct Link {
     config: Config,
+    /// Settings of each session.
+    settings: &'static str,
     timeout: Duration,
     tls: Option<MakeRustlsConnect>,
 }
@@ -70,7 +72,21 @@ impl Link {
         } else {
             None
         };
-        Ok(Self { config, timeout, tls })
+        Ok(Self {
+            config,
+            settings: SETTINGS,
+            timeout,
+            tls,
+        })
+    }
+
+    /// The same server for sessions that set nothing and may be read-only. Behind a pooler in transaction mode a session has the
+    /// settings that another one has made.
+    pub(super) fn without_settings(&self) -> Self {
+        let mut link = self.clone();
+        link.config.target_session_attrs(TargetSessionAttrs::Any);
+        link.settings = "";
+        link
     }
 
     /// Opens a session that is ready for commands.
@@ -133,7 +149,7 @@ impl Link {
             }
         });
         let away = |error: tokio_postgres::Error| Error::Unavailable(failure(&error).to_string());
-        client.batch_execute(SETTINGS).await.map_err(away)?;
+        client.batch_execute(self.settings).await.map_err(away)?;
         Ok(client)
     }
 }

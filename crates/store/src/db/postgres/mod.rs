@@ -110,6 +110,7 @@ impl Server for PgServer {
 /// Refuses a pooler that hands a server connection to another client after each transaction. Prepared statements, session
 /// settings and `LISTEN` need a connection of their own: they would be lost, or be those of another client.
 fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
+    let link = link.without_settings();
     let (mut first, mut second) = (link.connect(runtime)?, link.connect(runtime)?);
     let first = backend(&mut first)?;
     second.control("BEGIN")?;

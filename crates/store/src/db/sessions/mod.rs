@@ -5,6 +5,8 @@
 
 mod failure;
 mod pipeline;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::{

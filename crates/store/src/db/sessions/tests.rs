@@ -1,0 +1,192 @@
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::{
+    db::{
+        fault::Faults,
+        job::{self, Access, Job, Queue},
+        tx::Tx,
+        value::vals,
+    },
+    metrics::Metrics,
+};
+
+/// Servers behind one address, and what clients have done there.
+#[derive(Default)]
+struct World {
+    /// Number of the server that new connections reach.
+    server: u32,
+    /// Servers below this number accept no writes.
+    first_writable: u32,
+    is_away: bool,
+    connects: u32,
+    /// Failures of the next statements that end a transaction.
+    ends: Vec<FailureKind>,
+    /// The number of the server for each commit.
+    commits: Vec<u32>,
+    reads: Vec<u32>,
+}
+
+#[derive(Clone, Default)]
+struct Fake(Arc<Mutex<World>>);
+
+impl Fake {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap()
+    }
+
+    /// From now on another server takes writes, and the one before is a standby.
+    fn fail_over(&self) {
+        let mut world = self.world();
+        world.server += 1;
+        world.first_writable = world.server;
+    }
+
+    fn worker(&self, pool: &Arc<Pool>) -> Worker<Self> {
+        Worker::new(
+            self.clone(),
+            Arc::clone(pool),
+            Metrics::default(),
+            Arc::<Faults>::default(),
+        )
+    }
+}
+
+struct FakeSession {
+    fake: Fake,
+    server: u32,
+}
+
+impl Server for Fake {
+    type Session = FakeSession;
+
+    fn connect(&mut self) -> Result<FakeSession> {
+        let mut world = self.world();
+        if world.is_away {
+            return Err(Error::Unavailable("away".to_owned()));
+        }
+        world.connects += 1;
+        Ok(FakeSession {
+            fake: self.clone(),
+            server: world.server,
+        })
+    }
+
+    fn pause(&mut self, _: Duration) {}
+}
+
+impl Session for FakeSession {
+    fn is_open(&mut self) -> bool {
+        true
+    }
+
+    fn send(&mut self, begin: Option<&'static str>, statements: &[Stmt<'_>]) -> Sent {
+        let mut world = self.fake.world();
+        if begin.is_none() {
+            world.reads.push(self.server);
+        } else if self.server < world.first_writable {
+            return Err(Failure {
+                error: Error::Unavailable("read-only".to_owned()),
+                kind: FailureKind::ReadOnly,
+            });
+        }
+        Ok(statements.iter().map(|_| Ok(Answer::default())).collect())
+    }
+
+    fn end(&mut self, sql: &'static str) -> std::result::Result<(), Failure> {
+        let mut world = self.fake.world();
+        if let Some(kind) = world.ends.pop() {
+            let error = Error::Unavailable("lost".to_owned());
+            return Err(Failure { error, kind });
+        }
+        if sql == "COMMIT" {
+            world.commits.push(self.server);
+        }
+        Ok(())
+    }
+}
+
+/// A job of one statement, and where its answer arrives.
+fn command(access: Access) -> (Box<dyn Job>, oneshot::Receiver<Result<()>>) {
+    let (reply, answer) = oneshot::channel();
+    let task = job::Task {
+        access,
+        bytes: 0,
+        queued_at: std::time::Instant::now(),
+        work: |tx: &mut dyn Tx| tx.exec("", vals![]).map(drop),
+        value: None,
+        reply,
+    };
+    (Box::new(task), answer)
+}
+
+/// Has a worker run a command.
+fn run(worker: &mut Worker<Fake>, access: Access) -> Result<()> {
+    let (job, mut answer) = command(access);
+    worker.serve(vec![job], &Queue::default());
+    answer.try_recv().unwrap()
+}
+
+#[test]
+fn after_a_fail_over_no_session_with_the_old_server_is_used_again() {
+    let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
+    let mut workers = [fake.worker(&pool), fake.worker(&pool)];
+    for worker in &mut workers {
+        run(worker, Access::Write).unwrap();
+    }
+    fake.fail_over();
+    // The first write finds out, and is run again on a new session. A read alone would not find out.
+    run(&mut workers[0], Access::Write).unwrap();
+    run(&mut workers[1], Access::Read).unwrap();
+    let world = fake.world();
+    assert_eq!((&world.commits[..], &world.reads[..]), (&[0, 0, 1][..], &[1][..]));
+    assert_eq!(world.connects, 4);
+}
+
+#[test]
+fn a_session_whose_transaction_the_server_has_ended_is_replaced_and_the_command_run_again() {
+    let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
+    let mut worker = fake.worker(&pool);
+    fake.world().ends.push(FailureKind::Unusable);
+    run(&mut worker, Access::Write).unwrap();
+    let world = fake.world();
+    assert_eq!((world.commits.len(), world.connects), (1, 2));
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_is_in_doubt_and_not_repeated() {
+    let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
+    let mut worker = fake.worker(&pool);
+    fake.world().ends.push(FailureKind::Disconnected);
+    let told = run(&mut worker, Access::Write).unwrap_err();
+    assert_eq!(
+        told,
+        Error::Unavailable("the connection was lost during the commit".to_owned())
+    );
+    assert!(fake.world().commits.is_empty());
+    run(&mut worker, Access::Write).unwrap();
+    assert_eq!(fake.world().connects, 2);
+}
+
+#[test]
+fn a_failed_connect_answers_all_that_wait_unless_another_thread_has_a_session() {
+    let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
+    let (mut connected, mut other) = (fake.worker(&pool), fake.worker(&pool));
+    run(&mut connected, Access::Write).unwrap();
+    fake.world().is_away = true;
+    let queue = Queue::default();
+    let (waits, mut waiting) = command(Access::Write);
+    queue.push(waits).unwrap();
+    let (fails, mut failing) = command(Access::Write);
+    other.serve(vec![fails], &queue);
+    assert!(matches!(failing.try_recv(), Ok(Err(Error::Unavailable(_)))));
+    assert!(waiting.try_recv().is_err(), "the other thread can still run it");
+    drop(connected);
+    let (fails, mut failing) = command(Access::Read);
+    other.serve(vec![fails], &queue);
+    assert!(matches!(failing.try_recv(), Ok(Err(Error::Unavailable(_)))));
+    assert!(matches!(waiting.try_recv(), Ok(Err(Error::Unavailable(_)))));
+    assert_eq!(queue.waiting(), 0);
+}

@@ -1,0 +1,330 @@
+//! Every commit of every command that writes, on PostgreSQL: its answer is lost after it took place, it never reaches the server, or
+//! its answer is late. The commands are those of the tests of atomicity: a command that is proven there is proven here.
+
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    pin::Pin,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt, future::join_all, stream};
+use sortie_testkit::{CommitFault, CommitProxy, Which, postgres::TestDatabase};
+
+use super::{atomicity::SCENARIOS, fixture::Fixture};
+use crate::{Error, Result, Store};
+
+/// A test that proves commands on the fixture.
+pub(super) type Scenario = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// Delay of a late answer: longer than any client waits for its next try, shorter than the store waits for the server.
+const LATE: Duration = Duration::from_secs(3);
+/// Late commands of one database, about: the others of the scenario are late on another one, so that they wait side by side.
+const LATE_ONES: usize = 4;
+/// Scenarios at once where nothing waits.
+const AT_ONCE: usize = 4;
+
+/// Faults of the commits of a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Each commit of each command is lost, before and after it took place.
+    Lost,
+    /// Every commit of every n-th command is late.
+    Late {
+        /// The number of the first one.
+        first: usize,
+        /// Distance to the next one.
+        every: usize,
+    },
+}
+
+/// Effect of another try of a command that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    /// The same state, or a refusal.
+    Nothing,
+    /// The next step.
+    Step,
+}
+
+/// A fixture's database behind a proxy, and the faults there.
+pub(super) struct Behind {
+    proxy: CommitProxy,
+    fault: Fault,
+    proven: AtomicUsize,
+}
+
+impl Behind {
+    /// A fixture whose store reaches its database through a proxy with these faults.
+    async fn start(fault: Fault) -> anyhow::Result<Fixture> {
+        let database = TestDatabase::postgres().await?;
+        let proxy = CommitProxy::start(database.server()?).await?;
+        // One connection for commands: there are many of these at once.
+        let store = Store::open_with(&database.url_at(proxy.address())?, 1).await?;
+        database.execute(PREPARE).await?;
+        let behind = Self {
+            proxy,
+            fault,
+            proven: AtomicUsize::new(0),
+        };
+        Ok(Fixture::with(store, database, Some(behind)))
+    }
+
+    /// Proves a command under the faults of this fixture, then runs it undisturbed: its value is that of the last run. Every run is
+    /// given the same arguments and begins with the same rows.
+    pub(super) async fn prove<T>(
+        &self,
+        fixture: &Fixture,
+        then: Again,
+        command: impl AsyncFn() -> Result<T>,
+    ) -> T {
+        let nth = self.proven.fetch_add(1, Ordering::SeqCst);
+        if let Fault::Late { first, every } = self.fault
+            && nth % every != first
+        {
+            return command().await.expect("nothing is late");
+        }
+        let start = Start::of(fixture).await;
+        self.proxy.take_commits();
+        command().await.map(drop).expect("nothing is lost");
+        let commits = self.proxy.take_commits();
+        assert!(commits > 0, "the command commits nothing");
+        let done = state(fixture).await;
+        start.again(fixture).await;
+        match self.fault {
+            Fault::Lost => {
+                for nth in 1..=commits {
+                    self.lose_before(fixture, (&start, &done), nth, &command).await;
+                    self.lose_after(fixture, (&start, &done), (nth, commits, then), &command)
+                        .await;
+                }
+                command().await.expect("nothing is lost")
+            }
+            Fault::Late { .. } => {
+                self.proxy.delay_commits(LATE);
+                let begun = Instant::now();
+                let value = command().await.expect("late, and done");
+                self.proxy.delay_commits(Duration::ZERO);
+                assert!(begun.elapsed() >= LATE, "the commit was not late");
+                assert_eq!(self.proxy.take_commits(), commits, "done once");
+                assert_eq!(state(fixture).await, done, "done once");
+                value
+            }
+        }
+    }
+
+    /// `COMMIT` does not reach the server: the caller is told that nobody knows, nothing was done, and another try does it.
+    async fn lose_before<T>(
+        &self,
+        fixture: &Fixture,
+        (start, done): (&Start, &[String]),
+        nth: u64,
+        command: &impl AsyncFn() -> Result<T>,
+    ) {
+        self.proxy.fail(Which::Nth(nth), CommitFault::LostBefore);
+        unavailable(command().await);
+        assert!(!self.proxy.disarm(), "no commit was lost");
+        if nth == 1 {
+            assert_eq!(state(fixture).await, start.rows, "nothing was committed");
+        }
+        start.same_arguments(fixture);
+        command().await.map(drop).expect("nothing was done");
+        assert_eq!(state(fixture).await, done, "another try does all of it");
+        start.again(fixture).await;
+        self.proxy.take_commits();
+    }
+
+    /// The answer to `COMMIT` is lost: the caller is told that nobody knows, and all was done once, also after another try but for a
+    /// command that goes on by steps.
+    async fn lose_after<T>(
+        &self,
+        fixture: &Fixture,
+        (start, done): (&Start, &[String]),
+        (nth, commits, then): (u64, u64, Again),
+        command: &impl AsyncFn() -> Result<T>,
+    ) {
+        self.proxy.fail(Which::Nth(nth), CommitFault::LostAfter);
+        unavailable(command().await);
+        assert!(!self.proxy.disarm(), "no commit was lost");
+        assert_eq!(self.proxy.take_commits(), nth, "done once");
+        if nth == commits {
+            assert_eq!(state(fixture).await, done, "it was committed");
+        }
+        start.same_arguments(fixture);
+        let again = command().await.map(drop);
+        let is_answered = match &again {
+            Ok(()) | Err(Error::Fenced | Error::Conflict(_) | Error::NotFound) => true,
+            // The id is taken: callers make a new one for each try.
+            Err(Error::Database(text)) => text.contains("_pkey"),
+            Err(_) => false,
+        };
+        assert!(is_answered, "another try is answered: {again:?}");
+        if then == Again::Nothing {
+            assert_eq!(
+                state(fixture).await,
+                done,
+                "another try does nothing more: {again:?}"
+            );
+        }
+        start.again(fixture).await;
+        self.proxy.take_commits();
+    }
+}
+
+fn unavailable<T>(told: Result<T>) {
+    let told = told.map(drop);
+    assert!(matches!(told, Err(Error::Unavailable(_))), "{told:?}");
+}
+
+/// What a command begins with: the rows of all tables, and the next number of the fixture, from which its arguments are made.
+struct Start {
+    rows: Vec<String>,
+    number: i64,
+}
+
+/// Makes a schema for copies of all tables.
+const PREPARE: &str = "CREATE SCHEMA kept; DO $$ DECLARE t text; BEGIN \
+    FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' LOOP \
+    EXECUTE 'CREATE TABLE kept.' || t || ' AS TABLE public.' || t; END LOOP; END $$";
+const KEEP: &str = "DO $$ DECLARE t text; BEGIN \
+    FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' LOOP \
+    EXECUTE 'DELETE FROM kept.' || t; \
+    EXECUTE 'INSERT INTO kept.' || t || ' SELECT * FROM public.' || t; END LOOP; END $$";
+/// No reference is looked at meanwhile.
+const RESTORE: &str = "SET session_replication_role = replica; DO $$ DECLARE t text; BEGIN \
+    FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'kept' LOOP \
+    EXECUTE 'DELETE FROM public.' || t; \
+    EXECUTE 'INSERT INTO public.' || t || ' SELECT * FROM kept.' || t; END LOOP; END $$";
+
+impl Start {
+    async fn of(fixture: &Fixture) -> Self {
+        fixture.database.execute(KEEP).await.unwrap();
+        Self {
+            rows: state(fixture).await,
+            number: fixture.counter.load(Ordering::SeqCst),
+        }
+    }
+
+    /// From here on the fixture makes the same arguments again.
+    fn same_arguments(&self, fixture: &Fixture) {
+        fixture.counter.store(self.number, Ordering::SeqCst);
+    }
+
+    /// The same rows and the same arguments again.
+    async fn again(&self, fixture: &Fixture) {
+        fixture.database.execute(RESTORE).await.unwrap();
+        self.same_arguments(fixture);
+    }
+}
+
+/// Every row of every table but the one that counts how often its lock was taken.
+const ROWS: &str = "SELECT tablename AS name, CAST(query_to_xml(format('SELECT * FROM %I', tablename), true, true, '') AS TEXT) AS rows \
+    FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'dispatch'";
+
+/// The fixture's times are before this one, in micros; those of the server's clock behind it.
+const SERVER_TIMES: u64 = 1_750_000_000_000_000;
+
+/// Everything that is stored, but for times of the server's clock.
+async fn state(fixture: &Fixture) -> Vec<String> {
+    let mut rows = Vec::new();
+    for table in fixture.database.rows(ROWS).await.unwrap() {
+        let (name, text) = (&table["name"], table["rows"].as_str().unwrap_or_default());
+        let of_table = text.split("</row>").map(str::trim).filter(|row| !row.is_empty());
+        rows.extend(of_table.map(|row| format!("{name} {}", without_server_times(row))));
+    }
+    rows.sort();
+    rows
+}
+
+fn without_server_times(row: &str) -> String {
+    let shown = row.split_inclusive(|c: char| !c.is_ascii_digit()).map(|part| {
+        let digits = part.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let is_server_time = digits
+            .parse()
+            .is_ok_and(|number: u64| (SERVER_TIMES..1 << 60).contains(&number));
+        let rest = &part[digits.len()..];
+        if is_server_time {
+            format!("now{rest}")
+        } else {
+            part.to_owned()
+        }
+    });
+    shown.collect()
+}
+
+async fn run(fault: Fault, scenario: Scenario) {
+    let fixture = Behind::start(fault).await.unwrap();
+    scenario(&fixture).await;
+    fixture.check().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_is_lost_before_or_after_it_took_place_is_unavailable_and_done_once() {
+    let runs = SCENARIOS.iter().map(|(_, scenario)| run(Fault::Lost, *scenario));
+    let () = stream::iter(runs).buffer_unordered(AT_ONCE).collect().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_is_late_by_three_seconds_is_answered_and_done_once() {
+    let runs = SCENARIOS.iter().flat_map(|(text, scenario)| {
+        let every = text.matches("proves").count().div_ceil(LATE_ONES).max(1);
+        (0..every).map(move |first| run(Fault::Late { first, every }, *scenario))
+    });
+    join_all(runs).await;
+}
+
+/// Public functions of the store that are no commands, or read in the queue of writes.
+const NO_COMMANDS: [&str; 5] = ["clock", "open", "open_with", "ping", "say"];
+
+#[test]
+fn every_command_that_writes_is_proven() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut commands = BTreeSet::new();
+    commands_below(&source, &mut commands);
+    assert!(commands.len() > 50, "{commands:?}");
+    let proven = proven(include_str!("atomicity.rs"));
+    let missing: Vec<&String> = commands
+        .iter()
+        .filter(|command| !proven.contains(*command) && !NO_COMMANDS.contains(&command.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "not in tests/atomicity.rs: {missing:?}");
+}
+
+/// Names of public functions that do not only read.
+fn commands_below(folder: &Path, commands: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap();
+        if path.is_dir() && name != "tests" && name != "db" {
+            commands_below(&path, commands);
+        } else if path.is_file() {
+            let text = std::fs::read_to_string(&path).unwrap();
+            for function in text.split("\n    pub async fn ").skip(1) {
+                let body = function.split("\n    }\n").next().unwrap_or_default();
+                let writes = [".write", ".urgent("].iter().any(|call| body.contains(call));
+                if writes || !body.contains(".read(") {
+                    commands.extend(function.split(['(', '<']).next().map(str::to_owned));
+                }
+            }
+        }
+    }
+}
+
+/// Names of the functions that are called within a proof.
+fn proven(text: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for proof in text.split("(fixture, async ||").skip(1) {
+        let mut depth = 1;
+        let end = proof.find(|c| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            depth == 0
+        });
+        let calls = proof.get(..end.unwrap_or(proof.len())).unwrap_or_default();
+        for call in calls.split('.').skip(1) {
+            let name = call.split('(').next().unwrap_or_default();
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
