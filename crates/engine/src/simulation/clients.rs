@@ -63,7 +63,6 @@ pub(super) async fn client(world: World, seed: u64, number: usize, node: Option<
     if node.is_some() {
         // One of many that come at once.
         wants.key = Some(format!("key-{number}"));
-        wants.leaves = None;
         wants.cancels = None;
     } else {
         let busy = u64::try_from(world.plan().busy.as_millis()).unwrap_or(1);

@@ -62,6 +62,8 @@ struct Shared {
 struct State {
     rng: Rng,
     faults: Faults,
+    /// Whether commits are late in this schedule.
+    has_late_commits: bool,
     /// Increased by a fail-over: sessions of an earlier one are connected to a server that accepts no writes.
     primary: u32,
     /// Until then the address still leads to the server that was the primary.
@@ -82,6 +84,7 @@ impl SimulatedServer {
         let state = State {
             rng: Rng::with_seed(seed),
             faults: Faults::default(),
+            has_late_commits: false,
             primary: 0,
             moved_at: None,
             clock_off: 0,
@@ -107,7 +110,9 @@ impl SimulatedServer {
 
     /// Sets the faults that are drawn from now on.
     pub fn set_faults(&self, faults: Faults) {
-        self.state().faults = faults;
+        let mut state = self.state();
+        state.faults = faults;
+        state.has_late_commits |= faults.late > 0;
     }
 
     /// Another server becomes the primary. Sessions stay on the old one, which accepts no writes any more; new ones

@@ -153,7 +153,7 @@ impl SimulatedSession {
         })?;
         server.note(answer.affected.wrapping_add((statement.sql.len() as u64) << 20));
         if let Some(transaction) = &mut self.transaction {
-            if is_write && server.state().faults.late > 0 {
+            if is_write && server.state().has_late_commits {
                 rows::add(&mut transaction.rows, statement);
             }
             let owned = statement.params.iter().map(|value| value.clone().into_owned());
