@@ -46,7 +46,10 @@ impl Clock {
     /// A clock that stands at `at` now, and goes on evenly with the time of the runtime.
     #[cfg(test)]
     pub(crate) fn going(at: Timestamp) -> Self {
-        Self(Source::Going(Arc::new(AtomicI64::new(at.as_micros())), Instant::now()))
+        Self(Source::Going(
+            Arc::new(AtomicI64::new(at.as_micros())),
+            Instant::now(),
+        ))
     }
 
     /// Moves a clock that goes on by itself, forward or back.

@@ -24,8 +24,9 @@ use crate::{
     peers::{Peers, Signer},
     retention,
     run_log::Records,
-    schedules, usage,
+    schedules,
     unretained::{Keeper, MemoryDir, Unretained},
+    usage,
     web::NodeWeb,
     worker::{Active, Collecting, Dispatcher, Own, Places, Source, Worker},
 };
@@ -46,7 +47,6 @@ fn commands(sandbox: &Result<Arc<dyn Backend>, String>) -> Result<Level, String>
         .map(|backend| backend.capabilities().level)
         .map_err(Clone::clone)
 }
-
 
 /// Where a node keeps content.
 #[derive(Clone)]

@@ -37,7 +37,10 @@ impl Wants {
                 "```wait {waits}\n```\n```tool effect\n{{\"number\": {effect}, \"takes_ms\": {takes}}}\n```\n"
             ));
         }
-        prompt.push_str(&format!("```wait {}\n```\n```answer\n{output}\n```\n", rng.u32(0..5_000)));
+        prompt.push_str(&format!(
+            "```wait {}\n```\n```answer\n{output}\n```\n",
+            rng.u32(0..5_000)
+        ));
         let request = json!({
             "prompt": prompt,
             "shell": false,
@@ -117,7 +120,11 @@ async fn cancel(world: &World, rng: &mut Rng, run: RunId) {
     for _ in 0..20 {
         let node = rng.usize(0..world.plan().nodes);
         if let Some(process) = world.process(node) {
-            let cancelled = timeout(Duration::from_secs(20), process.engine.cancel_run(caller.org, run)).await;
+            let cancelled = timeout(
+                Duration::from_secs(20),
+                process.engine.cancel_run(caller.org, run),
+            )
+            .await;
             match cancelled {
                 Ok(Ok(run)) => {
                     world.witness().told(run.id, run.status);
@@ -184,7 +191,9 @@ async fn get(world: &World, rng: &mut Rng, run: RunId) -> Option<Run> {
 fn judge(world: &World, wants: &Wants, run: &Run, holder: Option<usize>) {
     if !wants.is_unretained {
         if run.status == RunStatus::Succeeded && run.output.as_deref() != Some(&wants.output) {
-            world.witness().breaks(format_args!("{} has the output of another run", run.id));
+            world
+                .witness()
+                .breaks(format_args!("{} has the output of another run", run.id));
         }
         return;
     }
@@ -198,9 +207,9 @@ fn judge(world: &World, wants: &Wants, run: &Run, holder: Option<usize>) {
             "{} is interrupted, and the process that has its content is alive",
             run.id
         )),
-        RunStatus::Succeeded if run.output.as_deref() != Some(&wants.output) => world
-            .witness()
-            .breaks(format_args!("the output of {} is lost, and its process is alive", run.id)),
+        RunStatus::Succeeded if run.output.as_deref() != Some(&wants.output) => world.witness().breaks(
+            format_args!("the output of {} is lost, and its process is alive", run.id),
+        ),
         _ => {}
     }
 }

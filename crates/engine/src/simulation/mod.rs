@@ -77,5 +77,10 @@ pub(crate) fn tools(fence: Fence) -> Vec<Arc<dyn Tool>> {
 
 /// Time since the schedule of this thread began.
 fn elapsed() -> std::time::Duration {
-    SCENE.with_borrow(|scene| scene.as_ref().map(|scene| scene.witness.elapsed()).unwrap_or_default())
+    SCENE.with_borrow(|scene| {
+        scene
+            .as_ref()
+            .map(|scene| scene.witness.elapsed())
+            .unwrap_or_default()
+    })
 }

@@ -104,7 +104,7 @@ impl Plan {
     /// Commits are slow, and many clients come to one node at once: commands of that node wait for longer than a lease.
     fn slow(rng: &mut Rng, nodes: usize) -> Self {
         let commit = Duration::from_millis(rng.u64(400..900));
-        let waits = Duration::from_millis(rng.u64(11_000..18_000));
+        let waits = Duration::from_millis(rng.u64(15_000..26_000));
         let burst = waits.as_millis() / commit.as_millis().max(1);
         Self {
             nodes,

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use sortie_api::{BudgetPeriod, BudgetScope, Micros, PutBudget, secret::{SELF_HOSTED_KEY, Secret}};
+use sortie_api::{
+    BudgetPeriod, BudgetScope, Micros, PutBudget,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
 use sortie_store::simulation::{SimulatedDatabase, SimulatedServer};
 use tokio::{
     task::JoinSet,
@@ -107,7 +110,10 @@ async fn begin(world: &World) {
     let engine = first.expect("a cluster has a node").engine;
     let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
     assert!(engine.bootstrap(&key).await.expect("the network is calm"));
-    let key = engine.authenticate(key.expose()).await.expect("the network is calm");
+    let key = engine
+        .authenticate(key.expose())
+        .await
+        .expect("the network is calm");
     world.serve(key.expect("the key was just made").org);
     let budget = PutBudget {
         limit_micros: Micros::new(1_000_000_000).unwrap_or_default(),
@@ -157,7 +163,9 @@ async fn settle(world: &World, clients: &mut JoinSet<()>, incidents: &mut JoinSe
     loop {
         while let Some(done) = clients.try_join_next() {
             if let Err(error) = done {
-                world.witness().breaks(format_args!("a client breaks off: {error}"));
+                world
+                    .witness()
+                    .breaks(format_args!("a client breaks off: {error}"));
             }
         }
         while incidents.try_join_next().is_some() {}

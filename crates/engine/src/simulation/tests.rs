@@ -69,7 +69,10 @@ fn a_seed_repeats_its_schedule() {
 /// Runs as many schedules as the environment says: see `scripts/simulate`.
 #[test]
 #[ignore = "is for make simulate"]
-#[expect(clippy::disallowed_methods, reason = "the script says by the environment what to run")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the script says by the environment what to run"
+)]
 fn many_schedules() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let from = number("SORTIE_SIMULATE_SEED").unwrap_or(0);

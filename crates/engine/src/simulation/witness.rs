@@ -104,7 +104,11 @@ impl Witness {
         }
         let before = self.record().told.insert(run, status);
         if let Some(before) = before.filter(|before| *before != status) {
-            self.breaks(format_args!("{run} ends as {} and as {}", before.as_str(), status.as_str()));
+            self.breaks(format_args!(
+                "{run} ends as {} and as {}",
+                before.as_str(),
+                status.as_str()
+            ));
         }
     }
 

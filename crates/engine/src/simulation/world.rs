@@ -132,7 +132,10 @@ impl World {
 
     pub(super) fn caller(&self) -> Caller {
         Caller {
-            org: self.slots().org.expect("the organization is made before the clients come"),
+            org: self
+                .slots()
+                .org
+                .expect("the organization is made before the clients come"),
             actor: Actor::default(),
             schedule: None,
         }
@@ -168,7 +171,11 @@ impl World {
             let (options, storage) = (self.options(node, clock.clone()), self.0.folders.storage.clone());
             match Engine::assemble(options, store, no_sandbox, storage).await {
                 Ok((engine, sweeper)) => {
-                    let channel = engine.0.store.channel().expect("a simulated channel can be opened");
+                    let channel = engine
+                        .0
+                        .store
+                        .channel()
+                        .expect("a simulated channel can be opened");
                     engine.begin_runs(sweeper, channel);
                     let process = Process {
                         engine,
@@ -207,7 +214,11 @@ impl World {
 
     /// The processes that are alive.
     pub(super) fn alive(&self) -> Vec<Process> {
-        self.slots().nodes.iter().filter_map(|slot| slot.process.clone()).collect()
+        self.slots()
+            .nodes
+            .iter()
+            .filter_map(|slot| slot.process.clone())
+            .collect()
     }
 
     /// Ends what is wrong with the links.
@@ -227,12 +238,17 @@ impl World {
     pub(super) fn look(&self) {
         for lost in self.0.server.lost_nodes() {
             let is_lost = |process: &Process| process.link.is(&lost.link);
-            let lost_now = self.alive().into_iter().find(is_lost).map(|process| process.number);
+            let lost_now = self
+                .alive()
+                .into_iter()
+                .find(is_lost)
+                .map(|process| process.number);
             self.slots().lost.extend(lost_now);
             if lost.was_reachable {
                 self.0.witness.breaks(format_args!(
                     "{} is declared lost by {}, and reached the database",
-                    lost.link.name(), lost.by
+                    lost.link.name(),
+                    lost.by
                 ));
             }
         }
@@ -281,9 +297,9 @@ impl World {
     /// The runs that have not ended, or were not settled, in words for people.
     pub(super) fn unsettled(&self) -> String {
         let runs = self.0.server.runs().expect("the database can be read");
-        let open = runs.iter().filter(|run| {
-            !run.status.is_final() || run.is_billing_pending || run.queued.is_some()
-        });
+        let open = runs
+            .iter()
+            .filter(|run| !run.status.is_final() || run.is_billing_pending || run.queued.is_some());
         open.map(|run| format!("{run:?} ")).collect()
     }
 
@@ -308,7 +324,9 @@ impl World {
         }
         for budget in server.budgets().expect("the database can be read") {
             if budget.held != 0 || budget.holds != 0 || budget.spent != cost {
-                witness.breaks(format_args!("runs have cost {cost}, and a budget says {budget:?}"));
+                witness.breaks(format_args!(
+                    "runs have cost {cost}, and a budget says {budget:?}"
+                ));
             }
         }
     }

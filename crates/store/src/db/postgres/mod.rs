@@ -13,9 +13,9 @@ use std::{sync::Arc, thread, time::Duration};
 
 use tokio::runtime::Runtime;
 
-use self::session::PgSession;
 #[cfg(feature = "simulation")]
 pub(super) use self::connect::SETTINGS;
+use self::session::PgSession;
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
     db::{

@@ -61,7 +61,10 @@ impl SimulatedServer {
 
     fn tell_others(&self, from: &SimulatedLink, text: &str) {
         let links = self.state().links.clone();
-        for link in links.iter().filter(|link| link.name() != from.name() && link.is_reachable()) {
+        for link in links
+            .iter()
+            .filter(|link| link.name() != from.name() && link.is_reachable())
+        {
             if let Some(ears) = link.ears() {
                 hear(&ears, Heard::Text(text.to_owned()));
             }

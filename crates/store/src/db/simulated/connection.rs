@@ -159,7 +159,11 @@ impl Connection {
         self.while_alive().await;
         let commit = self.link.server().map_or(Duration::ZERO, |server| {
             let state = server.state();
-            if writes { state.faults.commit } else { Duration::ZERO }
+            if writes {
+                state.faults.commit
+            } else {
+                Duration::ZERO
+            }
         });
         if fate.is_trouble() && self.is_urgent {
             self.link.had_trouble(Duration::ZERO);

@@ -16,7 +16,8 @@ const TABLES: &str = "SELECT name FROM main.sqlite_master WHERE type = 'table' \
     AND name NOT LIKE 'sqlite_%' AND name <> 'migration'";
 
 /// The server's clock, which `{CLOCK}` reads.
-const CLOCK: &str = "CREATE TEMP TABLE simulated_clock (at BIGINT NOT NULL); INSERT INTO simulated_clock VALUES (0)";
+const CLOCK: &str =
+    "CREATE TEMP TABLE simulated_clock (at BIGINT NOT NULL); INSERT INTO simulated_clock VALUES (0)";
 
 const SETTINGS: &str = "PRAGMA foreign_keys = OFF; PRAGMA journal_mode = MEMORY; PRAGMA temp_store = MEMORY";
 

@@ -24,13 +24,13 @@ use std::{
 use fastrand::Rng;
 use tokio::{task::JoinSet, time::Instant};
 
+pub(super) use self::channel::open as open_channel;
 use self::database::Database;
 pub use self::{
     faults::Faults,
     link::{SimulatedLink, Trouble},
     seen::{SeenBudget, SeenNode, SeenRun},
 };
-pub(super) use self::channel::open as open_channel;
 use super::Backend;
 use crate::types::Result;
 
@@ -139,7 +139,9 @@ impl SimulatedServer {
     /// Adds something to the hash of what happened.
     pub fn note(&self, what: u64) {
         let mut state = self.state();
-        state.trace = (state.trace ^ what).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
+        state.trace = (state.trace ^ what)
+            .wrapping_mul(0x0000_0100_0000_01b3)
+            .rotate_left(17);
     }
 
     /// Ends every connection, and gives the database back.
@@ -148,7 +150,10 @@ impl SimulatedServer {
         tasks.shutdown().await;
         self.state().links.clear();
         let shared = Arc::into_inner(self.0)?;
-        let database = shared.database.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let database = shared
+            .database
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         Some(SimulatedDatabase(database))
     }
 

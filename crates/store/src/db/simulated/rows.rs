@@ -30,7 +30,8 @@ impl Locked {
 
     /// Whether one of these rows was written since then.
     pub(super) fn were_written(&self, rows: &[u64], since: u64) -> bool {
-        rows.iter().any(|row| self.last.get(row).is_some_and(|last| *last > since))
+        rows.iter()
+            .any(|row| self.last.get(row).is_some_and(|last| *last > since))
     }
 }
 
@@ -46,7 +47,9 @@ pub(super) fn add(rows: &mut Vec<u64>, statement: &Stmt<'_>) {
     for value in &statement.params {
         match value {
             Val::Text(text) => {
-                let names = text.split('"').filter(|name| name.starts_with("run_") || (is_of_node && !name.is_empty()));
+                let names = text
+                    .split('"')
+                    .filter(|name| name.starts_with("run_") || (is_of_node && !name.is_empty()));
                 rows.extend(names.map(hashed));
             }
             Val::Int(number) if is_of_node => rows.push(hashed(number)),

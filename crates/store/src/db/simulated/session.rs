@@ -35,7 +35,11 @@ impl Server for SimulatedDial {
 
     fn connect(&mut self) -> Result<SimulatedSession> {
         let away = || Error::Unavailable("the database cannot be reached".to_owned());
-        let server = self.link.server().filter(|_| self.link.is_reachable()).ok_or_else(away)?;
+        let server = self
+            .link
+            .server()
+            .filter(|_| self.link.is_reachable())
+            .ok_or_else(away)?;
         let primary = {
             let state = server.state();
             if state.moved_at.is_some_and(|at| at > tokio::time::Instant::now()) {
@@ -127,7 +131,10 @@ impl SimulatedSession {
             let text = "cannot set transaction read-write mode during recovery";
             return Err(refused(code, text).of_begin(Some(code)));
         }
-        server.database().begin(server.clock()).map_err(|error| refused("XX000", &error.to_string()))?;
+        server
+            .database()
+            .begin(server.clock())
+            .map_err(|error| refused("XX000", &error.to_string()))?;
         self.transaction = Some(Transaction {
             done: Vec::new(),
             rows: Vec::new(),
@@ -143,7 +150,10 @@ impl SimulatedSession {
         statement: &Stmt<'_>,
     ) -> std::result::Result<Answer, Failure> {
         let is_write = WRITES.iter().any(|word| statement.sql.starts_with(word));
-        let reads_only = self.transaction.as_ref().map_or(self.reads_only, |open| open.reads_only);
+        let reads_only = self
+            .transaction
+            .as_ref()
+            .map_or(self.reads_only, |open| open.reads_only);
         if is_write && (reads_only || !self.is_primary(server)) {
             return Err(refused("25006", "cannot execute it in a read-only transaction"));
         }
@@ -170,7 +180,11 @@ impl SimulatedSession {
         Ok(answer)
     }
 
-    fn commit(&mut self, server: &SimulatedServer, transaction: Transaction) -> std::result::Result<(), Failure> {
+    fn commit(
+        &mut self,
+        server: &SimulatedServer,
+        transaction: Transaction,
+    ) -> std::result::Result<(), Failure> {
         let fails = |error: Error| refused("XX000", &error.to_string());
         let sql = match transaction.ending {
             Fate::LostBefore | Fate::Late(_) => "ROLLBACK",
@@ -210,7 +224,10 @@ impl Session for SimulatedSession {
         let begun = begin.map_or(Ok(()), |begin| self.begin(&server, begin, fate));
         if begin.is_none() && self.transaction.is_none() {
             let clock = server.clock();
-            server.database().set_clock(clock).map_err(|error| refused("XX000", &error.to_string()))?;
+            server
+                .database()
+                .set_clock(clock)
+                .map_err(|error| refused("XX000", &error.to_string()))?;
         }
         let mut answers = Vec::with_capacity(statements.len());
         for statement in statements {
@@ -232,7 +249,10 @@ impl Session for SimulatedSession {
         let server = self.server()?;
         match self.transaction.take() {
             Some(transaction) if sql == "COMMIT" => self.commit(&server, transaction),
-            Some(_) => server.database().end("ROLLBACK").map_err(|error| refused("XX000", &error.to_string())),
+            Some(_) => server
+                .database()
+                .end("ROLLBACK")
+                .map_err(|error| refused("XX000", &error.to_string())),
             None => Ok(()),
         }
     }
