@@ -32,7 +32,7 @@ const CONNECT_EACH: Duration = Duration::from_secs(2);
 /// so that a plan made while a table was small is right when it is large. Outside of a transaction that says that it
 /// writes, the session is read-only: see `BEGIN` of the pipeline.
 pub(in crate::db) const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '4s'; \
-    SET idle_in_transaction_session_timeout = '5s'; \
+    SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_read_only = on; \
     SET default_transaction_isolation = 'read committed'; \
     SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; \
     SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
