@@ -32,6 +32,18 @@ const MORE_DESCRIPTORS: usize = 24;
 /// What may lie between readings of two clocks that belong together, on a machine that is busy, in micros at [`RATE`].
 const CLOCKS: u64 = 50;
 
+/// What the times that a run shows say of its cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// What is shown is charged.
+    #[default]
+    Shown,
+    /// The commit of a claim may take long. A run is charged once its node knows of the claim, and shows its start from before.
+    ShownFromEarlier,
+    /// Nothing: the clock jumped. No worker is lost by it, as leases are not counted on the clocks of nodes.
+    Jumped,
+}
+
 /// What a fault excuses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excuse {
@@ -41,9 +53,8 @@ pub(crate) struct Excuse {
     pub(crate) failures: &'static [&'static str],
     /// Files may be skipped instead of kept.
     pub(crate) skipped_artifacts: bool,
-    /// The clock jumped: times that are shown say nothing of how long a run took. No worker is lost by it, as leases are not
-    /// counted on the clocks of nodes.
-    pub(crate) moved_clock: bool,
+    /// What the times that are shown say of the cost.
+    pub(crate) times: Times,
 }
 
 /// What the audit has looked at, for the line that it ends with.
@@ -157,7 +168,7 @@ fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
         resumes <= 3 && starts <= 1 + resumes,
         "{starts} starts and {resumes} resumes"
     );
-    ensure!(resumes == 0 || !excuse.moved_clock, "lost by a clock");
+    ensure!(resumes == 0 || excuse.times != Times::Jumped, "lost by a clock");
     let done: Vec<String> = events
         .iter()
         .filter(|event| event.kind == "tool_end")
@@ -243,7 +254,7 @@ fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
         let calls = CALLS as u64;
         ensure!(of_models == calls * CALL_MICROS, "{of_models} for {calls} calls");
     }
-    if excuse.moved_clock {
+    if excuse.times == Times::Jumped {
         return Ok(());
     }
     let (Some(begun), Some(ended)) = (run.started_at, run.finished_at) else {
@@ -253,8 +264,14 @@ fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     // A millisecond is a micro here. The times that are shown and those that are charged are of two clocks, which are read
     // together at the start and at the end, again where a machine under load has torn the readings apart.
     let of_time = micros * RATE / 1_000_000;
+    let shown = of_models + of_time;
+    let is_charged = if excuse.times == Times::ShownFromEarlier {
+        cost <= shown + CLOCKS
+    } else {
+        shown.abs_diff(cost) <= CLOCKS
+    };
     ensure!(
-        (of_models + of_time).abs_diff(cost) <= CLOCKS,
+        is_charged,
         "{cost} for {of_models} of models and {of_time} of time"
     );
     Ok(())

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{
     Checked,
-    audit::Excuse,
+    audit::{Excuse, Times},
     begin, both_databases, end,
     world::{MOST_NODES, Setup},
 };
@@ -109,7 +109,7 @@ async fn clocks_jump(database: Database) -> Checked {
         clocks.set(nth, 0)?;
     }
     let excuse = Excuse {
-        moved_clock: true,
+        times: Times::Jumped,
         ..Excuse::default()
     };
     end(world, load, excuse).await

@@ -5,14 +5,19 @@ use std::time::Duration;
 use anyhow::Context;
 use sortie_testkit::{Database, Passage, Shutdown};
 
-use crate::{Checked, audit::Excuse, begin, end, world::Setup};
+use crate::{
+    Checked,
+    audit::{Excuse, Times},
+    begin, end,
+    world::Setup,
+};
 
 /// An outage ends nobody's attempt, but a run whose worker was lost meanwhile may go on elsewhere without its directory.
 const AWAY: Excuse = Excuse {
     lost_workers: true,
     failures: &[],
     skipped_artifacts: false,
-    moved_clock: false,
+    times: Times::Shown,
 };
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use sortie_testkit::{Client, Database, PostgresServer, Shutdown, http::Method};
 
 use crate::{
     Checked,
-    audit::Excuse,
+    audit::{Excuse, Times},
     begin, end,
     load::Load,
     world::{Setup, World},
@@ -29,7 +29,7 @@ const FAILED_OVER: Excuse = Excuse {
     lost_workers: true,
     failures: &[],
     skipped_artifacts: false,
-    moved_clock: false,
+    times: Times::ShownFromEarlier,
 };
 
 /// A world under load whose server has a synchronous standby.

@@ -12,7 +12,7 @@ use sortie_testkit::{Database, Node, Signal};
 
 use crate::{
     Checked,
-    audit::Excuse,
+    audit::{Excuse, Times},
     begin, both_databases, end,
     load::Load,
     world::{Setup, World},
@@ -31,7 +31,7 @@ const LOST: Excuse = Excuse {
     lost_workers: true,
     failures: &[],
     skipped_artifacts: false,
-    moved_clock: false,
+    times: Times::Shown,
 };
 
 async fn nodes_are_killed(database: Database) -> Checked {

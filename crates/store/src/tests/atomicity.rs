@@ -71,6 +71,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
 
 /// Proves that `command` is one transaction, and runs it undisturbed; on a fixture behind a proxy, that it is done once though its
 /// commits are lost or late.
+#[expect(clippy::future_not_send, reason = "a test awaits it on one thread")]
 async fn proves<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
     if let Some(behind) = &fixture.behind {
         return behind.prove(fixture, Again::Nothing, command).await;
@@ -79,6 +80,7 @@ async fn proves<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T
 }
 
 /// As [`proves`] for a command that does its next step when it is called again.
+#[expect(clippy::future_not_send, reason = "a test awaits it on one thread")]
 async fn proves_step<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
     if let Some(behind) = &fixture.behind {
         return behind.prove(fixture, Again::Step, command).await;

@@ -1,5 +1,6 @@
 //! Every commit of every command that writes, on PostgreSQL: its answer is lost after it took place, it never reaches the server, or
 //! its answer is late. The commands are those of the tests of atomicity: a command that is proven there is proven here.
+#![expect(clippy::future_not_send, reason = "the tests await everything on one thread")]
 
 use std::{
     collections::BTreeSet,

@@ -56,7 +56,8 @@ pub(super) type Sent = std::result::Result<Vec<std::result::Result<Answer, Failu
 pub(super) struct Pool {
     /// Sessions that are open.
     open: AtomicUsize,
-    /// Increased when a server is found to be read-only: sessions of an earlier generation are not used again.
+    /// Increased when a server is found to be read-only, or does not answer a commit: sessions of an earlier generation are not
+    /// used again.
     generation: AtomicU64,
 }
 
@@ -65,7 +66,7 @@ impl Pool {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// A session of `generation` has met a read-only server. The first report of a generation retires it.
+    /// A session of `generation` has met a server that commits nothing. The first report of a generation retires it.
     fn retire(&self, generation: u64) {
         // Fails where another thread has reported the same fail-over.
         let _retired =

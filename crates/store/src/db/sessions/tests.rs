@@ -171,6 +171,21 @@ fn a_commit_whose_answer_is_lost_is_in_doubt_and_not_repeated() {
 }
 
 #[test]
+fn a_commit_whose_answer_is_lost_ends_every_session_of_that_age() {
+    let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
+    let (mut first, mut second) = (fake.worker(&pool), fake.worker(&pool));
+    for worker in [&mut first, &mut second] {
+        run(worker, Access::Write).unwrap();
+    }
+    // The address moves; the server before stays up.
+    fake.world().server += 1;
+    fake.world().ends.push(FailureKind::Disconnected);
+    run(&mut first, Access::Write).unwrap_err();
+    run(&mut second, Access::Write).unwrap();
+    assert_eq!(fake.world().commits, [0, 0, 1]);
+}
+
+#[test]
 fn a_failed_connect_answers_all_that_wait_unless_another_thread_has_a_session() {
     let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
     let (mut connected, mut other) = (fake.worker(&pool), fake.worker(&pool));

@@ -255,9 +255,13 @@ impl<S: Server> Worker<S> {
                 self.session = Some(open);
                 Ran::Done
             }
-            Err(failure) if failure.kind == FailureKind::Disconnected => Ran::InDoubt(Error::Unavailable(
-                "the connection was lost during the commit".to_owned(),
-            )),
+            Err(failure) if failure.kind == FailureKind::Disconnected => {
+                // Perhaps a primary that waits for a standby which was promoted: the next commits would be lost there as well.
+                self.pool.retire(open.generation);
+                Ran::InDoubt(Error::Unavailable(
+                    "the connection was lost during the commit".to_owned(),
+                ))
+            }
             Err(failure) => {
                 // The transaction is over: there is nothing to roll back.
                 self.give_up(open, false, &failure);
