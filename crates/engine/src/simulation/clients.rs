@@ -33,14 +33,14 @@ impl Wants {
         let mut prompt = String::new();
         for effect in 0..rng.u32(0..4) {
             let (waits, takes) = (rng.u32(0..4_000), rng.u32(0..900));
-            prompt.push_str(&format!(
-                "```wait {waits}\n```\n```tool effect\n{{\"number\": {effect}, \"takes_ms\": {takes}}}\n```\n"
-            ));
+            let blocks = [
+                format!("```wait {waits}\n```\n"),
+                format!("```tool effect\n{{\"number\": {effect}, \"takes_ms\": {takes}}}\n```\n"),
+            ];
+            prompt.extend(blocks);
         }
-        prompt.push_str(&format!(
-            "```wait {}\n```\n```answer\n{output}\n```\n",
-            rng.u32(0..5_000)
-        ));
+        let waits = rng.u32(0..5_000);
+        prompt.extend([format!("```wait {waits}\n```\n```answer\n{output}\n```\n")]);
         let request = json!({
             "prompt": prompt,
             "shell": false,
@@ -107,9 +107,8 @@ async fn create(world: &World, rng: &mut Rng, wants: &Wants, node: Option<usize>
                 Err(_elapsed) if wants.leaves.is_some() => return None,
                 Err(_elapsed) => {}
             }
-            if wants.key.is_none() {
-                return None;
-            }
+            // Without a key, it is not asked again.
+            wants.key.as_ref()?;
         }
         sleep(PAUSE).await;
     }
@@ -155,7 +154,7 @@ async fn read(world: &World, rng: &mut Rng, wants: &Wants, run: RunId) {
                 return;
             }
         }
-        if since.elapsed() > Duration::from_secs(300) {
+        if since.elapsed() > Duration::from_mins(5) {
             world.witness().breaks(format_args!("{run} does not end"));
             return;
         }
@@ -173,7 +172,7 @@ async fn get(world: &World, rng: &mut Rng, run: RunId) -> Option<Run> {
     let wait = Duration::from_millis(rng.u64(0..3_000));
     let leaves = (rng.u32(0..6) == 0).then(|| Duration::from_millis(rng.u64(0..3_000)));
     let get = process.engine.get_run(&caller, run, wait, Hop::Second);
-    match timeout(leaves.unwrap_or(Duration::from_secs(60)), get).await {
+    match timeout(leaves.unwrap_or(Duration::from_mins(1)), get).await {
         Ok(Ok(run)) => Some(run),
         Ok(Err(Error::Unavailable(_))) => None,
         Ok(Err(error)) => {
@@ -202,14 +201,16 @@ fn judge(world: &World, wants: &Wants, run: &Run, holder: Option<usize>) {
     if !is_there {
         return;
     }
-    match run.status {
-        RunStatus::Interrupted => world.witness().breaks(format_args!(
+    if run.status == RunStatus::Interrupted {
+        world.witness().breaks(format_args!(
             "{} is interrupted, and the process that has its content is alive",
             run.id
-        )),
-        RunStatus::Succeeded if run.output.as_deref() != Some(&wants.output) => world.witness().breaks(
-            format_args!("the output of {} is lost, and its process is alive", run.id),
-        ),
-        _ => {}
+        ));
+    }
+    if run.status == RunStatus::Succeeded && run.output.as_deref() != Some(&wants.output) {
+        world.witness().breaks(format_args!(
+            "the output of {} is lost, and its process is alive",
+            run.id
+        ));
     }
 }

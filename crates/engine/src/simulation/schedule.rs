@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Time in which everything ends once nothing goes wrong any more.
-const SETTLES: Duration = Duration::from_secs(180);
+const SETTLES: Duration = Duration::from_mins(3);
 
 /// How often it is checked what must always hold.
 const LOOK: Duration = Duration::from_millis(500);
@@ -179,7 +179,7 @@ async fn settle(world: &World, clients: &mut JoinSet<()>, incidents: &mut JoinSe
             world.witness().breaks(format_args!(
                 "{} clients wait, and these runs do not end: {}",
                 clients.len(),
-                world.unsettled()
+                world.unsettled().join(", ")
             ));
             return;
         }

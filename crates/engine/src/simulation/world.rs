@@ -295,12 +295,12 @@ impl World {
     }
 
     /// The runs that have not ended, or were not settled, in words for people.
-    pub(super) fn unsettled(&self) -> String {
+    pub(super) fn unsettled(&self) -> Vec<String> {
         let runs = self.0.server.runs().expect("the database can be read");
         let open = runs
             .iter()
             .filter(|run| !run.status.is_final() || run.is_billing_pending || run.queued.is_some());
-        open.map(|run| format!("{run:?} ")).collect()
+        open.map(|run| format!("{run:?}")).collect()
     }
 
     /// Checks what must hold at the end.

@@ -5,9 +5,6 @@
 pub(crate) enum Dialect {
     Sqlite,
     Postgres,
-    /// `SQLite` in the place of a server: it has a clock that several nodes share.
-    #[cfg(feature = "simulation")]
-    Simulated,
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
@@ -44,10 +41,6 @@ const TOKENS: [(&str, &str, &str); 13] = [
     ),
 ];
 
-/// The clock of a simulated server.
-#[cfg(feature = "simulation")]
-const SIMULATED_CLOCK: &str = "(SELECT at FROM simulated_clock)";
-
 impl Dialect {
     /// `sql` in the words of this database.
     pub(crate) fn translate(self, sql: &str) -> String {
@@ -59,19 +52,13 @@ impl Dialect {
                     match self {
                         Self::Sqlite => sqlite,
                         Self::Postgres => postgres,
-                        #[cfg(feature = "simulation")]
-                        Self::Simulated if token == "{CLOCK}" => SIMULATED_CLOCK,
-                        #[cfg(feature = "simulation")]
-                        Self::Simulated => sqlite,
                     },
                 );
             }
         }
         match self {
-            Self::Postgres => text,
             Self::Sqlite => numbered(&text),
-            #[cfg(feature = "simulation")]
-            Self::Simulated => numbered(&text),
+            Self::Postgres => text,
         }
     }
 }

@@ -63,7 +63,7 @@ struct Inner {
 
 /// Where a server is.
 enum Link {
-    Postgres(postgres::Link),
+    Postgres(Box<postgres::Link>),
     #[cfg(feature = "simulation")]
     Simulated(simulated::SimulatedLink),
 }
@@ -211,7 +211,7 @@ impl Db {
             #[cfg(feature = "simulation")]
             Link::Simulated(link) => return Ok(Some(simulated::open_channel(link))),
         };
-        let ends = postgres::open_channel(link.clone())?;
+        let ends = postgres::open_channel(link.as_ref().clone())?;
         self.inner
             .threads
             .lock()

@@ -82,7 +82,7 @@ pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<B
         writes: Arc::clone(&queue),
         reads: queue,
         threads,
-        link: Some(crate::db::Link::Postgres(link)),
+        link: Some(crate::db::Link::Postgres(Box::new(link))),
         wal: None,
         #[cfg(test)]
         faults,

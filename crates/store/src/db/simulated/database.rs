@@ -2,7 +2,7 @@
 
 use crate::{
     db::{
-        Stmt, Tx, Val,
+        Dialect, Stmt, Tx, Val,
         sqlite::{self, Connection},
         tx::Answer,
         vals,
@@ -21,6 +21,11 @@ const CLOCK: &str =
 
 const SETTINGS: &str = "PRAGMA foreign_keys = OFF; PRAGMA journal_mode = MEMORY; PRAGMA temp_store = MEMORY";
 
+/// `sql` in the words of `SQLite`, with the clock of a server.
+fn translate(sql: &str) -> String {
+    Dialect::Sqlite.translate(&sql.replace("{CLOCK}", "(SELECT at FROM temp.simulated_clock)"))
+}
+
 /// A statement with what it was given and what it answered.
 pub(super) struct Done {
     pub(super) sql: &'static str,
@@ -36,7 +41,7 @@ pub(super) struct Database {
 
 impl Database {
     pub(super) fn new() -> Result<Self> {
-        let mut connection = Connection::in_memory()?;
+        let mut connection = Connection::in_memory(translate)?;
         connection.script(SETTINGS)?;
         sqlite::apply_migrations(&mut connection)?;
         connection.script(CLOCK)?;

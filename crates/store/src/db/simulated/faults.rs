@@ -52,7 +52,7 @@ impl Fate {
             Self::Cut => 1,
             Self::LostBefore => 2,
             Self::LostAfter => 3,
-            Self::Late(time) => 8 + time.subsec_micros() as u64,
+            Self::Late(time) => 8 + u64::from(time.subsec_micros()),
             Self::BeginCancelled => 4,
             Self::Cancelled => 5,
             Self::Deadlock => 6,
@@ -62,6 +62,30 @@ impl Fate {
     /// Whether it keeps a command from being done in time.
     pub(super) fn is_trouble(self) -> bool {
         self != Self::Fine
+    }
+
+    /// The code and the text by which the server refuses each statement.
+    pub(super) fn refusal(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Cancelled => Some(("57014", "canceling statement due to statement timeout")),
+            Self::Deadlock => Some(("40P01", "deadlock detected")),
+            Self::Fine
+            | Self::Cut
+            | Self::LostBefore
+            | Self::LostAfter
+            | Self::Late(_)
+            | Self::BeginCancelled => None,
+        }
+    }
+
+    /// Whether a commit takes place when it is asked for.
+    pub(super) fn commits(self) -> bool {
+        !matches!(self, Self::LostBefore | Self::Late(_))
+    }
+
+    /// Whether the answer to a commit comes back.
+    pub(super) fn answers(self) -> bool {
+        self.commits() && self != Self::LostAfter
     }
 }
 

@@ -1,7 +1,9 @@
 //! A session on the simulated server, and how it is opened.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use super::{
     SimulatedLink, SimulatedServer,
@@ -92,6 +94,11 @@ fn refused(code: &str, text: &str) -> Failure {
     }
 }
 
+/// A failure of the simulation itself.
+fn broken(error: &Error) -> Failure {
+    refused("XX000", &error.to_string())
+}
+
 impl SimulatedSession {
     fn server(&mut self) -> std::result::Result<SimulatedServer, Failure> {
         let server = self.link.server().filter(|_| self.is_open());
@@ -134,7 +141,7 @@ impl SimulatedSession {
         server
             .database()
             .begin(server.clock())
-            .map_err(|error| refused("XX000", &error.to_string()))?;
+            .map_err(|error| broken(&error))?;
         self.transaction = Some(Transaction {
             done: Vec::new(),
             rows: Vec::new(),
@@ -185,27 +192,21 @@ impl SimulatedSession {
         server: &SimulatedServer,
         transaction: Transaction,
     ) -> std::result::Result<(), Failure> {
-        let fails = |error: Error| refused("XX000", &error.to_string());
-        let sql = match transaction.ending {
-            Fate::LostBefore | Fate::Late(_) => "ROLLBACK",
-            _ => "COMMIT",
-        };
-        server.database().end(sql).map_err(fails)?;
-        if sql == "COMMIT" {
+        let ending = transaction.ending;
+        let sql = if ending.commits() { "COMMIT" } else { "ROLLBACK" };
+        server.database().end(sql).map_err(|error| broken(&error))?;
+        if ending.commits() {
             server.state().locked.written(&transaction.rows);
             server.look_at_nodes(&self.link, &transaction.done);
         }
-        let ending = transaction.ending;
         if let Fate::Late(time) = ending {
             server.commit_later(self.link.clone(), transaction, time);
         }
-        match ending {
-            Fate::LostBefore | Fate::LostAfter | Fate::Late(_) => {
-                self.is_lost = true;
-                Err(Failure::silent())
-            }
-            _ => Ok(()),
+        if ending.answers() {
+            return Ok(());
         }
+        self.is_lost = true;
+        Err(Failure::silent())
     }
 }
 
@@ -221,20 +222,19 @@ impl Session for SimulatedSession {
         if fate == Fate::Cut {
             return Err(self.lose());
         }
-        let begun = begin.map_or(Ok(()), |begin| self.begin(&server, begin, fate));
+        let opened = begin.map_or(Ok(()), |begin| self.begin(&server, begin, fate));
         if begin.is_none() && self.transaction.is_none() {
             let clock = server.clock();
             server
                 .database()
                 .set_clock(clock)
-                .map_err(|error| refused("XX000", &error.to_string()))?;
+                .map_err(|error| broken(&error))?;
         }
         let mut answers = Vec::with_capacity(statements.len());
         for statement in statements {
-            let answer = match fate {
-                Fate::Cancelled => Err(refused("57014", "canceling statement due to statement timeout")),
-                Fate::Deadlock => Err(refused("40P01", "deadlock detected")),
-                _ => self.one(&server, statement),
+            let answer = match fate.refusal() {
+                Some((code, text)) => Err(refused(code, text)),
+                None => self.one(&server, statement),
             };
             let is_over = answer.is_err() && self.transaction.is_some();
             answers.push(answer);
@@ -242,17 +242,14 @@ impl Session for SimulatedSession {
                 break;
             }
         }
-        begun.map(|()| answers)
+        opened.map(|()| answers)
     }
 
     fn end(&mut self, sql: &'static str) -> std::result::Result<(), Failure> {
         let server = self.server()?;
         match self.transaction.take() {
             Some(transaction) if sql == "COMMIT" => self.commit(&server, transaction),
-            Some(_) => server
-                .database()
-                .end("ROLLBACK")
-                .map_err(|error| refused("XX000", &error.to_string())),
+            Some(_) => server.database().end("ROLLBACK").map_err(|error| broken(&error)),
             None => Ok(()),
         }
     }

@@ -26,7 +26,8 @@ const SETTINGS: &str = "PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON; PR
 /// A connection, which is a transaction while one is open on it.
 pub(in crate::db) struct Connection {
     inner: rusqlite::Connection,
-    dialect: Dialect,
+    /// Puts a text into the words of this database.
+    translate: fn(&str) -> String,
     /// Translated texts by the address and length of the original.
     texts: HashMap<(usize, usize), String>,
 }
@@ -57,23 +58,23 @@ impl Connection {
     fn open(path: &Path, access: OpenFlags) -> Result<Self> {
         let inner = rusqlite::Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(failure)?;
-        let connection = Self::over(inner, Dialect::Sqlite);
+        let connection = Self::over(inner, |sql| Dialect::Sqlite.translate(sql));
         connection.script(SETTINGS)?;
         Ok(connection)
     }
 
-    /// A database in memory, in the place of a server.
+    /// A database in memory, whose texts are translated by `translate`.
     #[cfg(feature = "simulation")]
-    pub(in crate::db) fn in_memory() -> Result<Self> {
+    pub(in crate::db) fn in_memory(translate: fn(&str) -> String) -> Result<Self> {
         let inner = rusqlite::Connection::open_in_memory().map_err(failure)?;
-        Ok(Self::over(inner, Dialect::Simulated))
+        Ok(Self::over(inner, translate))
     }
 
-    fn over(inner: rusqlite::Connection, dialect: Dialect) -> Self {
+    fn over(inner: rusqlite::Connection, translate: fn(&str) -> String) -> Self {
         inner.set_prepared_statement_cache_capacity(STATEMENTS);
         Self {
             inner,
-            dialect,
+            translate,
             texts: HashMap::new(),
         }
     }
@@ -111,7 +112,7 @@ impl Connection {
         let text = self
             .texts
             .entry((sql.as_ptr().addr(), sql.len()))
-            .or_insert_with(|| self.dialect.translate(sql));
+            .or_insert_with(|| (self.translate)(sql));
         let mut prepared = self.inner.prepare_cached(text).map_err(failure)?;
         if prepared.parameter_count() != statement.params.len() {
             return Err(Error::Database(format!(
