@@ -1,5 +1,5 @@
 # Each target stands alone on a machine with Rust and make: it installs what it lacks, or says what to install.
-.PHONY: demo test fmt lint snap bench soak durability faults deploy deb image ci
+.PHONY: demo test fmt lint snap bench soak durability faults simulate deploy deb image ci
 
 demo: ## Build, start an engine on its embedded default and run an agent on real input
 	scripts/demo
@@ -39,6 +39,9 @@ image: ## A container image called sortie; needs docker with buildx
 
 faults: ## Every fault on both databases, ROUNDS times with a seed each: make faults ROUNDS=20
 	scripts/faults $(or $(ROUNDS),1)
+
+simulate: ## Schedules of a simulated cluster, 1,000 for each processor and round: make simulate ROUNDS=100, or SEED=17
+	SEED=$(SEED) scripts/simulate $(ROUNDS)
 
 ci: ## What the CI runs
 	.ci/run

@@ -27,6 +27,9 @@ pub struct Clock(Source);
 enum Source {
     System,
     Manual(Arc<AtomicI64>),
+    /// A clock that goes with the time of the runtime.
+    #[cfg(test)]
+    Going(Arc<AtomicI64>, Instant),
 }
 
 impl Clock {
@@ -38,6 +41,23 @@ impl Clock {
     /// A clock that stands at `at` until [`set`](Self::set) moves it.
     pub fn manual(at: Timestamp) -> Self {
         Self(Source::Manual(Arc::new(AtomicI64::new(at.as_micros()))))
+    }
+
+    /// A clock that stands at `at` now, and goes on evenly with the time of the runtime.
+    #[cfg(test)]
+    pub(crate) fn going(at: Timestamp) -> Self {
+        Self(Source::Going(
+            Arc::new(AtomicI64::new(at.as_micros())),
+            Instant::now(),
+        ))
+    }
+
+    /// Moves a clock that goes on by itself, forward or back.
+    #[cfg(test)]
+    pub(crate) fn step(&self, by: i64) {
+        if let Source::Going(micros, _) = &self.0 {
+            micros.fetch_add(by, Ordering::SeqCst);
+        }
     }
 
     /// Moves a manual clock; the machine's clock cannot be moved.
@@ -59,6 +79,10 @@ impl Clock {
                 Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
             }
             Source::Manual(micros) => Timestamp::from_micros(micros.load(Ordering::SeqCst)),
+            #[cfg(test)]
+            Source::Going(micros, began) => {
+                Timestamp::from_micros(micros.load(Ordering::SeqCst)) + began.elapsed()
+            }
         }
     }
 
@@ -93,6 +117,8 @@ impl fmt::Debug for Clock {
         f.write_str(match self.0 {
             Source::System => "Clock(system)",
             Source::Manual(_) => "Clock(manual)",
+            #[cfg(test)]
+            Source::Going(..) => "Clock(going)",
         })
     }
 }
@@ -100,6 +126,10 @@ impl fmt::Debug for Clock {
 /// `N` bytes that nobody can guess, from the kernel.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
+    #[cfg(test)]
+    if crate::simulation::fill(&mut bytes) {
+        return Ok(bytes);
+    }
     getrandom::fill(&mut bytes)
         .map_err(|error| Error::Internal(format!("the kernel gives no random bytes: {error}")))?;
     Ok(bytes)

@@ -40,18 +40,22 @@ pub(crate) struct Contents {
     ready: Arc<Mutex<Option<Instant>>>,
 }
 
+/// Opens the storage that the options name.
+pub(crate) async fn open(options: &Options) -> Result<Blobs, Error> {
+    Blobs::open(&options.blob_settings())
+        .await
+        .map_err(|error| Error::Invalid(format!("blob_url: {error}")))
+}
+
 impl Contents {
-    /// Opens the storage that the options name.
-    pub(crate) async fn open(options: &Options, store: Store) -> Result<Self, Error> {
-        let blobs = Blobs::open(&options.blob_settings())
-            .await
-            .map_err(|error| Error::Invalid(format!("blob_url: {error}")))?;
-        Ok(Self {
+    /// The content in a storage, and its rows.
+    pub(crate) fn over(blobs: Blobs, store: Store, clock: Clock) -> Self {
+        Self {
             store,
             blobs,
-            clock: options.clock.clone(),
+            clock,
             ready: Arc::default(),
-        })
+        }
     }
 
     /// Begins to take content in.
@@ -259,7 +263,7 @@ mod tests {
             data_dir: held.dir.path().to_owned(),
             ..Options::default()
         };
-        let contents = Contents::open(&options, held.store.clone()).await.unwrap();
+        let contents = crate::testing::contents(&options, &held.store).await;
         let mut staging = contents.stage().await.unwrap();
         staging.write(b"some content").await.unwrap();
         (contents, staging.finish().await.unwrap())

@@ -34,6 +34,9 @@ mod runs;
 mod schedules;
 mod sealing;
 #[cfg(test)]
+mod simulation;
+mod start;
+#[cfg(test)]
 mod testing;
 mod traces;
 mod unretained;
@@ -51,7 +54,7 @@ use sortie_api::{
     model::ModelCatalog,
     secret::Secret,
 };
-use sortie_sandbox::{Backend, Level};
+use sortie_sandbox::Level;
 use sortie_store::{Actor, Heard, KeyRecord, Speaker, Store};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -71,21 +74,21 @@ pub use sealing::{InvalidKey, MasterKey};
 pub use traces::{SpanExport, Traces};
 
 use crate::{
-    callbacks::{Callbacks, Courier, Hints},
+    callbacks::{Callbacks, Hints},
     clock::random,
     contents::Contents,
     files::Uploads,
     hub::Hub,
     keys::{CheckedKey, Keys},
-    metrics::{MeasuredSandbox, Metrics},
+    metrics::Metrics,
     models::Models,
     news::{News, TimerBell, Wake},
-    node::{Heartbeat, Identity, Reconciler, Sweeper, Takeover, Watch},
-    peers::{Peers, Signer},
+    node::Identity,
+    peers::Peers,
     run_log::Records,
-    unretained::{Keeper, MemoryDir, Unretained},
+    unretained::MemoryDir,
     web::NodeWeb,
-    worker::{Active, Collecting, Dispatcher, Own, Places, Source, StopReason, Worker},
+    worker::{Active, Own, Places, StopReason},
 };
 
 /// How long a node that is about to stop waits for the database to take that it is.
@@ -155,205 +158,11 @@ struct Inner {
     closed: CancellationToken,
 }
 
-/// Where the records of runs are.
-fn records(options: &Options, store: &Store, active: &Active, work: &Arc<Notify>) -> Records {
-    let (clock, active, work) = (options.clock.clone(), active.clone(), Arc::clone(work));
-    Records {
-        store: store.clone(),
-        unretained: Unretained::new(options.memory_bytes, clock, active, work),
-    }
-}
-
-/// What confines the commands of runs, or why there can be none.
-fn commands(sandbox: &Result<Arc<dyn Backend>, String>) -> Result<Level, String> {
-    sandbox
-        .as_ref()
-        .map(|backend| backend.capabilities().level)
-        .map_err(Clone::clone)
-}
-
 fn stopping() -> Error {
     Error::Unavailable("this node is stopping, retry on another or later".to_owned())
 }
 
 impl Engine {
-    /// Starts the node: registers it, takes over what an earlier start of it left behind, and begins to take runs. A node
-    /// without the master key of its database does not start: it would fail whatever runs need what is sealed.
-    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused.
-    pub async fn start(
-        options: Options,
-        store: Store,
-        sandbox: Result<Arc<dyn Backend>, String>,
-    ) -> Result<Self, Error> {
-        let options = Arc::new(options);
-        let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
-        let (active, tracker) = (Active::default(), TaskTracker::new());
-        let (work, wake, news) = (Arc::new(Notify::new()), Wake::default(), News::of(options.serves));
-        let schedules = TimerBell::new(news.clone());
-        let records = records(&options, &store, &active, &work);
-        let (metrics, web) = (Arc::new(Metrics::default()), NodeWeb::new(&options)?);
-        let hub = Hub::measured(&records, &news, &closed, (&metrics, &options.clock));
-        let models = Arc::new(Models::new(&options.models, &metrics.models)?);
-        let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
-        let contents = Contents::open(&options, store.clone()).await?;
-        let (due, commands) = (Hints::new(news.clone()), commands(&sandbox));
-        let memory_dir = MemoryDir::cleared(options.memory_dir()).await;
-        let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
-        let worker = Arc::new(Worker {
-            records: records.clone(),
-            hub: hub.clone(),
-            clock: options.clock.clone(),
-            models: Arc::clone(&models),
-            connections: connections.clone(),
-            callbacks: due.clone(),
-            contents: contents.clone(),
-            schedules: schedules.clone(),
-            collecting: Collecting::default(),
-            active: active.clone(),
-            options: Arc::clone(&options),
-            sandbox: MeasuredSandbox::over(sandbox, &metrics),
-            web: web.clone(),
-            metrics: Arc::clone(&metrics),
-        });
-        let places = Places::new(worker, tracker.clone(), closing.clone());
-        let node = Takeover {
-            identity: Identity::begin(&store, &options).await?,
-            store: store.clone(),
-            places: places.clone(),
-        };
-        let sweeper = Sweeper {
-            node,
-            wake: wake.clone(),
-        };
-        sweeper.sweep().await?;
-        let engine = Self(Arc::new(Inner {
-            connections,
-            callbacks,
-            due,
-            contents,
-            uploads: Uploads::default(),
-            keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
-            models,
-            metrics,
-            web,
-            own: Own::default(),
-            work,
-            schedules,
-            news,
-            wake,
-            exchanges: TaskTracker::new(),
-            told: CancellationToken::new(),
-            identity: sweeper.node.identity.clone(),
-            peers: Peers::new(Signer::new(&options.master_keys), options.clock.clone())?,
-            records,
-            memory_dir,
-            tracker,
-            couriers: TaskTracker::new(),
-            delivered: CancellationToken::new(),
-            draining: CancellationToken::new(),
-            closing,
-            closed,
-            commands,
-            hub,
-            active,
-            places,
-            store,
-            options,
-        }));
-        engine.begin(sweeper, engine.0.store.channel()?);
-        Ok(engine)
-    }
-
-    /// Starts the node's tasks.
-    fn begin(&self, sweeper: Sweeper, channel: Option<Channel>) {
-        let node = &self.0;
-        let source = match node.options.serves {
-            Serves::Everyone => Source::Queue,
-            Serves::OwnRuns | Serves::Nothing => Source::Named(node.own.clone()),
-        };
-        let dispatcher = Dispatcher {
-            store: node.store.clone(),
-            options: Arc::clone(&node.options),
-            places: node.places.clone(),
-            source,
-            unretained: node.records.unretained.clone(),
-            identity: node.identity.clone(),
-            work: Arc::clone(&node.work),
-            wake: node.wake.clone(),
-            news: node.news.clone(),
-            stop: node.closing.clone(),
-        };
-        node.tracker.spawn(dispatcher.run());
-        if node.options.serves == Serves::Everyone {
-            let records = (node.records.clone(), node.identity.clone());
-            let courier = Courier::new(
-                &node.options,
-                records,
-                node.callbacks.clone(),
-                Arc::clone(&node.metrics),
-                node.delivered.clone(),
-            );
-            node.couriers.spawn(courier.run());
-            node.tracker
-                .spawn(schedules::run_timer(self.clone(), node.closing.clone()));
-        }
-        node.tracker.spawn(leftovers::clean_up(
-            node.store.clone(),
-            node.options.work_dir(),
-            node.active.clone(),
-            node.closed.clone(),
-        ));
-        if node.options.serves == Serves::Everyone {
-            let counting = usage::keep_counting(
-                node.store.clone(),
-                node.options.clock.clone(),
-                node.closed.clone(),
-            );
-            node.tracker.spawn(counting);
-        }
-        node.tracker
-            .spawn(Keeper::new(self.clone()).run(node.closed.clone()));
-        node.tracker
-            .spawn(node.contents.clone().sweep_until(node.closed.clone()));
-        if let (Some(retention), Serves::Everyone | Serves::OwnRuns) =
-            (node.options.retention, node.options.serves)
-        {
-            node.tracker.spawn(retention::run(
-                node.store.clone(),
-                node.options.clock.clone(),
-                retention,
-                node.closed.clone(),
-            ));
-        }
-        self.begin_node(sweeper);
-        if let Some(channel) = channel {
-            node.exchanges
-                .spawn(news::exchange(self.clone(), channel, node.told.clone()));
-        }
-    }
-
-    /// Starts the tasks of the node's own life.
-    fn begin_node(&self, sweeper: Sweeper) {
-        let node = &self.0;
-        let heartbeat = Heartbeat {
-            node: sweeper.node.clone(),
-            wake: node.wake.clone(),
-        };
-        node.tracker.spawn(heartbeat.run(node.closed.clone()));
-        let reconciler = Reconciler(sweeper.node.clone());
-        node.tracker.spawn(reconciler.run(node.closed.clone()));
-        node.tracker.spawn(sweeper.run(node.closed.clone()));
-        let watch = Watch {
-            store: node.store.clone(),
-            options: Arc::clone(&node.options),
-            hub: node.hub.clone(),
-            active: node.active.clone(),
-            identity: node.identity.clone(),
-            wake: node.wake.clone(),
-        };
-        node.tracker.spawn(watch.run(node.closed.clone()));
-    }
-
     /// The node's store, for handlers that only read.
     pub fn store(&self) -> &Store {
         &self.0.store

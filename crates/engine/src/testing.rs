@@ -14,7 +14,7 @@ use crate::{
     Clock, Options,
     callbacks::Hints,
     connections::Connections,
-    contents::Contents,
+    contents::{self, Contents},
     hub::Hub,
     metrics::Metrics,
     models::Models,
@@ -88,7 +88,7 @@ impl Held {
             models: Arc::new(Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap()),
             metrics,
             connections: connections.unwrap(),
-            contents: Contents::open(&options, self.store.clone()).await.unwrap(),
+            contents: contents(&options, &self.store).await,
             collecting: Collecting::default(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
             web: NodeWeb::new(&options).unwrap(),
@@ -98,6 +98,12 @@ impl Held {
             options,
         })
     }
+}
+
+/// Contents in the storage that the options name.
+pub(crate) async fn contents(options: &Options, store: &Store) -> Contents {
+    let blobs = contents::open(options).await.unwrap();
+    Contents::over(blobs, store.clone(), options.clock.clone())
 }
 
 /// The records of a store, with room for runs without retention.

@@ -61,6 +61,14 @@ pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
 use self::db::{Db, vals};
 
+/// A database server in memory whose network, clock and faults a seed drives.
+#[cfg(feature = "simulation")]
+pub mod simulation {
+    pub use crate::db::simulated::{
+        Faults, SeenBudget, SeenNode, SeenRun, SimulatedDatabase, SimulatedLink, SimulatedServer, Trouble,
+    };
+}
+
 /// Connections for commands on `PostgreSQL` where nobody says how many.
 pub const CONNECTIONS: u32 = 4;
 
@@ -85,6 +93,14 @@ impl Store {
         Ok(Self {
             db: Db::open(url, connections).await?,
         })
+    }
+
+    /// A simulated server behind `link`, with so many connections for commands.
+    #[cfg(feature = "simulation")]
+    pub fn simulated(link: &simulation::SimulatedLink, connections: u32) -> Self {
+        Self {
+            db: Db::simulated(link, connections),
+        }
     }
 
     /// Registers what the store measures of itself, as `store_…`.

@@ -67,7 +67,7 @@ pub(crate) fn unless(reason: &Error, done: Result<()>) -> Result<bool> {
 }
 
 /// A started process of Sortie; a new one at each start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub i64);
 
 /// A node that starts.

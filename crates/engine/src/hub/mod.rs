@@ -9,7 +9,7 @@ mod reader;
 mod tail;
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -49,7 +49,7 @@ pub enum Deltas {
 pub(crate) struct Hub {
     records: Records,
     news: News,
-    live: Arc<Mutex<HashMap<RunId, Weak<Live>>>>,
+    live: Arc<Mutex<BTreeMap<RunId, Weak<Live>>>>,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
     clock: Clock,
@@ -112,7 +112,7 @@ impl Hub {
         }
     }
 
-    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Weak<Live>>> {
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Weak<Live>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -220,10 +220,11 @@ impl Hub {
                 return Ok(());
             }
             tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(()),
+                () = &mut over => return Ok(()),
                 // The sender lives as long as `live`.
                 _ = changed.changed() => {}
-                () = &mut over => return Ok(()),
-                () = self.stop.cancelled() => return Ok(()),
             }
         }
     }

@@ -27,12 +27,13 @@ async fn tell(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let is_last = tokio::select! {
+            biased;
+            () = stop.cancelled() => true,
             () = news.arrived() => false,
             _ = beat.tick() => {
                 news.greet(options.lease);
                 false
             }
-            () = stop.cancelled() => true,
         };
         let pause = match news.take().map(Bulletin::text) {
             None => Duration::ZERO,
@@ -53,6 +54,7 @@ async fn tell(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
             return;
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => {}
         }
@@ -62,8 +64,9 @@ async fn tell(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
 async fn hear(engine: &Engine, mut heard: mpsc::Receiver<Heard>, stop: &CancellationToken) {
     loop {
         let next = tokio::select! {
-            next = heard.recv() => next,
+            biased;
             () = stop.cancelled() => return,
+            next = heard.recv() => next,
         };
         match next {
             None => return,

@@ -31,6 +31,7 @@ impl Heartbeat {
                 }
             };
             tokio::select! {
+                biased;
                 () = tokio::time::sleep_until(next) => {}
                 () = stop.cancelled() => {}
             }

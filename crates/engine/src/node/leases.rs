@@ -4,7 +4,7 @@
 //! in a queue can make that true for a node that renews.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -24,7 +24,7 @@ struct Seen {
     /// When the last successful renewal of this node's own lease was sent.
     renewed_at: Instant,
     /// The leases of the others, each with the time since which it is known not to have changed.
-    others: HashMap<NodeId, (Timestamp, Instant)>,
+    others: BTreeMap<NodeId, (Timestamp, Instant)>,
 }
 
 impl Leases {
@@ -32,7 +32,7 @@ impl Leases {
     pub(super) fn new(lease: Duration, sent_at: Instant) -> Self {
         let seen = Seen {
             renewed_at: sent_at,
-            others: HashMap::new(),
+            others: BTreeMap::new(),
         };
         Self {
             lease,

@@ -1,6 +1,6 @@
 //! The reconciler: compares the runs that the store says this node holds with the runs that it works on.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use sortie_api::RunId;
 use sortie_store::{Held, NodeId};
@@ -18,9 +18,9 @@ pub(super) struct Suspects {
     /// Identity of the node at that look.
     node: Option<NodeId>,
     /// Runs that the store says are held here, without a task here.
-    without_task: HashSet<RunId>,
+    without_task: BTreeSet<RunId>,
     /// Runs at work here that the store does not say are held here.
-    without_row: HashSet<RunId>,
+    without_row: BTreeSet<RunId>,
 }
 
 impl Reconciler {
@@ -31,8 +31,9 @@ impl Reconciler {
         let mut suspects = Suspects::default();
         loop {
             tokio::select! {
-                _ = tick.tick() => {}
+                biased;
                 () = stop.cancelled() => return,
+                _ = tick.tick() => {}
             }
             if let Err(error) = self.compare(&mut suspects).await {
                 tracing::warn!(%error, "cannot compare the runs at work with the store");
@@ -56,7 +57,7 @@ impl Reconciler {
             node: Some(node),
             ..Suspects::default()
         };
-        let mut rows = HashSet::with_capacity(held.len());
+        let mut rows = BTreeSet::new();
         for Held { run, status } in held {
             rows.insert(run);
             if !places.active().contains(run) {

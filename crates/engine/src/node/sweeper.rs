@@ -24,10 +24,11 @@ impl Sweeper {
         loop {
             let overdue = self.node.identity.seen.next_overdue();
             tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
                 _ = tick.tick() => {}
                 () = self.wake.nodes.notified() => {}
                 () = tokio::time::sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {}
-                () = stop.cancelled() => return,
             }
             // A node that may itself be declared lost at any moment takes nothing over.
             if !self.node.identity.seen.is_held() {

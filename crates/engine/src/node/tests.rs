@@ -10,7 +10,6 @@ use crate::{
     Options,
     callbacks::Hints,
     connections::Connections,
-    contents::Contents,
     hub::Hub,
     lease::LeaseClock,
     models::Models,
@@ -85,7 +84,7 @@ async fn holding() -> (Rig, OrgId, RunId) {
             &Err("a test".to_owned()),
         )
         .unwrap(),
-        contents: Contents::open(&options, store.clone()).await.unwrap(),
+        contents: crate::testing::contents(&options, &store).await,
         collecting: Collecting::default(),
         sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
         web: NodeWeb::new(&options).unwrap(),

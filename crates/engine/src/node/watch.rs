@@ -39,16 +39,18 @@ impl Watch {
             let jitter = self.options.clock.now().as_micros().rem_euclid(WATCH_JITTER_MS);
             let pause = WATCH + Duration::from_millis(jitter.unsigned_abs());
             tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
                 () = self.wake.watch.notified() => {}
-                () = stop.cancelled() => return,
             }
             if let Err(error) = self.look().await {
                 tracing::warn!(%error, "runs that are followed or at work could not be looked up");
             }
             tokio::select! {
-                () = tokio::time::sleep(WATCH_APART) => {}
+                biased;
                 () = stop.cancelled() => return,
+                () = tokio::time::sleep(WATCH_APART) => {}
             }
         }
     }

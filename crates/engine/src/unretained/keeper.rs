@@ -4,7 +4,7 @@
 //! Idempotent and timed.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct Keeper {
     /// The same of whole contents.
     untold_contents: Vec<RunId>,
     /// Runs that the store does not know, and since when.
-    unknown: HashMap<RunId, Instant>,
+    unknown: BTreeMap<RunId, Instant>,
     /// Looks until the next comparison.
     until_compare: u32,
 }
@@ -44,7 +44,7 @@ impl Keeper {
             engine,
             untold_outputs: Vec::new(),
             untold_contents: Vec::new(),
-            unknown: HashMap::new(),
+            unknown: BTreeMap::new(),
             until_compare: COMPARE_EVERY,
         }
     }
@@ -55,8 +55,9 @@ impl Keeper {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = tick.tick() => {}
+                biased;
                 () = stop.cancelled() => return,
+                _ = tick.tick() => {}
             }
             if let Err(error) = self.look().await {
                 tracing::warn!(%error, "cannot process zero-data-retention runs");
@@ -102,7 +103,7 @@ impl Keeper {
             return Ok(());
         }
         let statuses = self.engine.0.store.statuses(idle.clone()).await?;
-        let known: HashSet<RunId> = statuses.iter().map(|(run, _)| *run).collect();
+        let known: BTreeSet<RunId> = statuses.iter().map(|(run, _)| *run).collect();
         for (run, status) in statuses {
             if status.is_final() && self.unretained().is_idle(run) {
                 self.unretained().close(run, status)?;

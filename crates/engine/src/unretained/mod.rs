@@ -56,7 +56,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Runs {
-    by_id: HashMap<RunId, Content>,
+    by_id: BTreeMap<RunId, Content>,
     bytes: usize,
     /// Those that wait for a worker, by organization, the next one to be served first.
     waiting: VecDeque<(OrgId, VecDeque<RunId>)>,

@@ -1,7 +1,7 @@
 //! The runs at work on this node, and how each is told to stop.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -33,7 +33,7 @@ pub(crate) struct Active(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    runs: Mutex<HashMap<RunId, Entry>>,
+    runs: Mutex<BTreeMap<RunId, Entry>>,
     /// The number of the next place.
     next: AtomicU64,
     left: Notify,
@@ -58,7 +58,7 @@ pub(crate) struct Place {
 }
 
 impl Active {
-    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Entry>> {
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Entry>> {
         self.0.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

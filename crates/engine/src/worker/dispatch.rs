@@ -101,6 +101,7 @@ impl Dispatcher {
                 }
             };
             tokio::select! {
+                biased;
                 () = work => has_own = true,
                 () = self.wake.work.notified() => {}
                 () = self.places.active().left(), if is_full || self.options.organization_concurrency.is_some() => {}

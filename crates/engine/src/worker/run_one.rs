@@ -495,6 +495,8 @@ async fn prepare(
         &mut ground.workspace,
     )?;
     tools.extend(opened.iter().flat_map(|opened| opened.tools.iter().cloned()));
+    #[cfg(test)]
+    tools.extend(crate::simulation::tools(claim.fence));
     let spec = RunSpec {
         whose: Whose {
             run: claim.fence.run,

@@ -115,6 +115,9 @@ const LOOK: usize = 128;
 pub(crate) struct Queue {
     state: Mutex<State>,
     ready: Condvar,
+    /// Tells a simulated connection, which is a task, that a job waits.
+    #[cfg(feature = "simulation")]
+    arrived: tokio::sync::Notify,
 }
 
 #[derive(Default)]
@@ -180,6 +183,31 @@ impl Queue {
         state.urgent.len() + state.jobs.len()
     }
 
+    /// Tells one thread that a job waits.
+    fn tell_one(&self) {
+        self.ready.notify_one();
+        #[cfg(feature = "simulation")]
+        self.arrived.notify_one();
+    }
+
+    /// Returns when a job may wait, or the queue is closed; true where it is closed and empty.
+    #[cfg(feature = "simulation")]
+    pub(super) async fn arrived(&self) -> bool {
+        loop {
+            let arrived = self.arrived.notified();
+            {
+                let state = self.lock();
+                if !state.is_empty() {
+                    return false;
+                }
+                if state.closed {
+                    return true;
+                }
+            }
+            arrived.await;
+        }
+    }
+
     /// Adds a job, or refuses it with [`Error::Unavailable`].
     pub(super) fn push(&self, job: Box<dyn Job>) -> Result<()> {
         let mut state = self.lock();
@@ -193,7 +221,7 @@ impl Queue {
         state.bytes = bytes;
         state.jobs.push_back(job);
         drop(state);
-        self.ready.notify_one();
+        self.tell_one();
         Ok(())
     }
 
@@ -207,7 +235,7 @@ impl Queue {
         state.urgent.retain(|job| job.is_wanted());
         state.urgent.push_back(job);
         drop(state);
-        self.ready.notify_one();
+        self.tell_one();
         Ok(())
     }
 
@@ -293,6 +321,8 @@ impl Queue {
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_all();
+        #[cfg(feature = "simulation")]
+        self.arrived.notify_waiters();
     }
 }
 

@@ -12,6 +12,8 @@ pub(crate) mod job;
 mod migrate;
 mod postgres;
 mod sessions;
+#[cfg(feature = "simulation")]
+pub(crate) mod simulated;
 mod sqlite;
 mod tx;
 mod value;
@@ -52,11 +54,18 @@ struct Inner {
     reads: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Where the channel between nodes goes; none where there is one node alone.
-    link: Option<postgres::Link>,
+    link: Option<Link>,
     metrics: Metrics,
     wal: Option<PathBuf>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
+}
+
+/// Where a server is.
+enum Link {
+    Postgres(Box<postgres::Link>),
+    #[cfg(feature = "simulation")]
+    Simulated(simulated::SimulatedLink),
 }
 
 /// What a back end hands over when it is open.
@@ -65,7 +74,7 @@ struct Backend {
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
-    link: Option<postgres::Link>,
+    link: Option<Link>,
     /// The write-ahead log, where it is a file of this machine.
     wal: Option<PathBuf>,
     #[cfg(test)]
@@ -89,7 +98,19 @@ impl Db {
                 "the database URL must start with sqlite: or postgres://".to_owned(),
             ));
         };
-        Ok(Self {
+        Ok(Self::over(backend, metrics))
+    }
+
+    /// Opens a simulated server with so many connections for commands.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated(link: &simulated::SimulatedLink, connections: u32) -> Self {
+        let metrics = Metrics::default();
+        let backend = simulated::open(link, connections.max(1) as usize, &metrics);
+        Self::over(backend, metrics)
+    }
+
+    fn over(backend: Backend, metrics: Metrics) -> Self {
+        Self {
             inner: Arc::new(Inner {
                 writes: backend.writes,
                 urgent: backend.urgent,
@@ -101,7 +122,7 @@ impl Db {
                 #[cfg(test)]
                 faults: backend.faults,
             }),
-        })
+        }
     }
 
     /// Whether it is a server, which other processes can use as well.
@@ -185,7 +206,12 @@ impl Db {
         let Some(link) = &self.inner.link else {
             return Ok(None);
         };
-        let ends = postgres::open_channel(link.clone())?;
+        let link = match link {
+            Link::Postgres(link) => link,
+            #[cfg(feature = "simulation")]
+            Link::Simulated(link) => return Ok(Some(simulated::open_channel(link))),
+        };
+        let ends = postgres::open_channel(link.as_ref().clone())?;
         self.inner
             .threads
             .lock()

@@ -22,6 +22,17 @@ pub(crate) enum Val<'a> {
 }
 
 impl Val<'_> {
+    /// The value, independent of what it borrows.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn into_owned(self) -> Val<'static> {
+        match self {
+            Self::Null => Val::Null,
+            Self::Int(number) => Val::Int(number),
+            Self::Text(text) => Val::Text(Cow::Owned(text.into_owned())),
+            Self::Blob(bytes) => Val::Blob(Cow::Owned(bytes.into_owned())),
+        }
+    }
+
     /// Refuses U+0000, which one of the databases would store and the other would not.
     pub(crate) fn checked(&self) -> Result<&Self> {
         match self {

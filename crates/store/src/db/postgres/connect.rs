@@ -13,10 +13,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     channel::{Ears, Line},
-    session::{PgSession, failure, read_only},
+    session::{PgSession, failure},
 };
 use crate::{
-    db::sessions::Pool,
+    db::sessions::{Pool, read_only},
     types::{Error, Result},
 };
 
@@ -38,7 +38,7 @@ const URGENT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
 /// before the lease of its node does. All statements are served by an index in their order; the planner is kept to that,
 /// so that a plan made while a table was small is right when it is large. Outside of a transaction that says that it
 /// writes, the session is read-only: see `BEGIN` of the pipeline.
-const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '4s'; \
+pub(in crate::db) const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '4s'; \
     SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_read_only = on; \
     SET default_transaction_isolation = 'read committed'; \
     SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; \

@@ -13,6 +13,8 @@ use std::{sync::Arc, thread, time::Duration};
 
 use tokio::runtime::Runtime;
 
+#[cfg(feature = "simulation")]
+pub(super) use self::connect::SETTINGS;
 use self::session::PgSession;
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
@@ -80,7 +82,7 @@ pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<B
         writes: Arc::clone(&queue),
         reads: queue,
         threads,
-        link: Some(link),
+        link: Some(crate::db::Link::Postgres(Box::new(link))),
         wal: None,
         #[cfg(test)]
         faults,

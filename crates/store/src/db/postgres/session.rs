@@ -20,7 +20,7 @@ use super::connect::describe;
 use crate::{
     db::{
         Dialect,
-        sessions::{Failure, FailureKind, Sent, Session},
+        sessions::{Failure, FailureKind, Sent, Session, error_of},
         tx::{Answer, Stmt},
         value::{Row, Val},
     },
@@ -145,7 +145,7 @@ impl Prepared {
         }
         opening.as_mut().await;
         if let Some(Err(error)) = opening.as_mut().take_output() {
-            return Err(Failure::of_begin(&error));
+            return Err(Failure::of(&error).of_begin(error.code().map(SqlState::code)));
         }
         let mut answers = Vec::with_capacity(waiting.len());
         for mut answer in waiting {
@@ -245,62 +245,13 @@ impl Failure {
     fn of(error: &tokio_postgres::Error) -> Self {
         Self {
             error: failure(error),
-            kind: kind(error),
+            kind: match error.code() {
+                Some(code) => FailureKind::of(code.code()),
+                None if error.is_closed() || is_io(error) => FailureKind::Disconnected,
+                None => FailureKind::Refused,
+            },
         }
     }
-
-    /// A failure of the statement that begins a transaction. The session is read-only without it, so nothing took place.
-    fn of_begin(error: &tokio_postgres::Error) -> Self {
-        let failure = Self::of(error);
-        if failure.kind != FailureKind::Refused {
-            return failure;
-        }
-        // A standby says that it cannot begin a transaction that writes.
-        if error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) {
-            return Self {
-                error: read_only(),
-                kind: FailureKind::ReadOnly,
-            };
-        }
-        Self {
-            kind: FailureKind::Retry,
-            ..failure
-        }
-    }
-}
-
-fn kind(error: &tokio_postgres::Error) -> FailureKind {
-    match error.code() {
-        Some(code)
-            if *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED =>
-        {
-            FailureKind::Retry
-        }
-        Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => FailureKind::ReadOnly,
-        Some(code)
-            if [
-                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-                SqlState::INVALID_SQL_STATEMENT_NAME,
-            ]
-            .contains(code) =>
-        {
-            FailureKind::Unusable
-        }
-        Some(code) if is_server_away(code) => FailureKind::Disconnected,
-        None if error.is_closed() || is_io(error) => FailureKind::Disconnected,
-        Some(_) | None => FailureKind::Refused,
-    }
-}
-
-/// The answer where the server that is reached accepts no writes.
-pub(super) fn read_only() -> Error {
-    Error::Unavailable("the database accepts no writes: the server that was reached is read-only".to_owned())
-}
-
-/// The server ends the session, or does not take a new one for now.
-fn is_server_away(code: &SqlState) -> bool {
-    // Class 57P: operator intervention; class 08: connection exception.
-    code.code().starts_with("57P") || code.code().starts_with("08")
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
@@ -317,16 +268,6 @@ pub(super) fn failure(error: &tokio_postgres::Error) -> Error {
             Error::Database(text)
         };
     };
-    let code = answer.code();
-    let text = format!("{} ({})", answer.message(), code.code());
-    // 53: out of resources; 55P03: lock timeout; 57014: statement timeout; 25006: a read-only standby;
-    // 40: rolled back by a conflict.
-    let passing = ["53", "40", "55P03", "57014", "25006"]
-        .iter()
-        .any(|class| code.code().starts_with(class));
-    if passing || is_server_away(code) {
-        Error::Unavailable(text)
-    } else {
-        Error::Database(text)
-    }
+    let code = answer.code().code();
+    error_of(code, format!("{} ({code})", answer.message()))
 }

@@ -3,6 +3,7 @@
 //! Nothing here knows a driver. A driver implements [`Server`] and [`Session`] and says of each error what it means for
 //! the session and for another try ([`Failure`]).
 
+mod failure;
 mod pipeline;
 #[cfg(test)]
 mod tests;
@@ -13,10 +14,14 @@ use std::{
     time::Duration,
 };
 
-pub(super) use self::{pipeline::Pipeline, worker::Worker};
+pub(super) use self::{
+    failure::{Failure, FailureKind, error_of, read_only},
+    pipeline::Pipeline,
+    worker::Worker,
+};
 use crate::{
     db::tx::{Answer, Stmt},
-    types::{Error, Result},
+    types::Result,
 };
 
 /// A database server.
@@ -45,49 +50,6 @@ pub(super) trait Session {
 
 /// The answers to a batch of statements.
 pub(super) type Sent = std::result::Result<Vec<std::result::Result<Answer, Failure>>, Failure>;
-
-/// A failure of the database, with its meaning for the session and for another try.
-#[derive(Clone, Debug)]
-pub(super) struct Failure {
-    pub(super) error: Error,
-    pub(super) kind: FailureKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FailureKind {
-    /// The statement is refused. Another try would fail as well.
-    Refused,
-    /// The transaction did not take place, and another try may succeed: a deadlock, a serialization failure.
-    Retry,
-    /// The transaction did not take place, and the session can take no other: its transaction was ended, its prepared
-    /// statements are gone.
-    Unusable,
-    /// The transaction did not take place, because the server accepts no writes: after a fail-over it is a standby.
-    /// Every session that is as old as this one may be connected to that server.
-    ReadOnly,
-    /// The session is gone. Whether a commit under way took place is unknown.
-    Disconnected,
-}
-
-impl Failure {
-    /// The server does not answer.
-    pub(super) fn silent() -> Self {
-        Self {
-            error: Error::Unavailable("the database does not answer".to_owned()),
-            kind: FailureKind::Disconnected,
-        }
-    }
-
-    /// Whether another try may succeed.
-    fn may_pass(&self) -> bool {
-        self.kind != FailureKind::Refused
-    }
-
-    /// Whether the session can be used after a rollback.
-    fn keeps_session(&self) -> bool {
-        matches!(self.kind, FailureKind::Refused | FailureKind::Retry)
-    }
-}
 
 /// State that the threads of one database share.
 #[derive(Debug, Default)]

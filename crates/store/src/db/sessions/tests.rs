@@ -11,6 +11,7 @@ use crate::{
         value::vals,
     },
     metrics::Metrics,
+    types::Error,
 };
 
 /// Servers behind one address, and what clients have done there.

@@ -83,9 +83,14 @@ impl<S: Server> Worker<S> {
 
     /// Runs jobs until the queue is closed.
     pub(crate) fn run(mut self, queue: &Queue) {
-        while let Next::Jobs(jobs) = queue.take_share(GROUP, GROUP_BYTES) {
+        while let Next::Jobs(jobs) = Self::take(queue) {
             self.serve(jobs, queue);
         }
+    }
+
+    /// Waits for jobs to [`serve`](Self::serve).
+    pub(crate) fn take(queue: &Queue) -> Next {
+        queue.take_share(GROUP, GROUP_BYTES)
     }
 
     /// Runs and answers jobs that were taken from `queue`. Where the server cannot be reached at all, the jobs that

@@ -24,8 +24,10 @@ const SETTINGS: &str = "PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON; PR
                         PRAGMA synchronous = FULL; PRAGMA mmap_size = 0;";
 
 /// A connection, which is a transaction while one is open on it.
-pub(super) struct Connection {
+pub(in crate::db) struct Connection {
     inner: rusqlite::Connection,
+    /// Puts a text into the words of this database.
+    translate: fn(&str) -> String,
     /// Translated texts by the address and length of the original.
     texts: HashMap<(usize, usize), String>,
 }
@@ -56,17 +58,29 @@ impl Connection {
     fn open(path: &Path, access: OpenFlags) -> Result<Self> {
         let inner = rusqlite::Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(failure)?;
-        inner.set_prepared_statement_cache_capacity(STATEMENTS);
-        let connection = Self {
-            inner,
-            texts: HashMap::new(),
-        };
+        let connection = Self::over(inner, |sql| Dialect::Sqlite.translate(sql));
         connection.script(SETTINGS)?;
         Ok(connection)
     }
 
+    /// A database in memory, whose texts are translated by `translate`.
+    #[cfg(feature = "simulation")]
+    pub(in crate::db) fn in_memory(translate: fn(&str) -> String) -> Result<Self> {
+        let inner = rusqlite::Connection::open_in_memory().map_err(failure)?;
+        Ok(Self::over(inner, translate))
+    }
+
+    fn over(inner: rusqlite::Connection, translate: fn(&str) -> String) -> Self {
+        inner.set_prepared_statement_cache_capacity(STATEMENTS);
+        Self {
+            inner,
+            translate,
+            texts: HashMap::new(),
+        }
+    }
+
     /// Runs statements that take no parameters and return nothing of interest.
-    pub(super) fn script(&self, sql: &str) -> Result<()> {
+    pub(in crate::db) fn script(&self, sql: &str) -> Result<()> {
         self.inner.execute_batch(sql).map_err(failure)
     }
 
@@ -80,7 +94,7 @@ impl Connection {
     }
 
     /// Runs one of the few statements around a job from the statement cache.
-    pub(super) fn control(&self, sql: &'static str) -> Result<()> {
+    pub(in crate::db) fn control(&self, sql: &'static str) -> Result<()> {
         self.inner
             .prepare_cached(sql)
             .and_then(|mut statement| statement.raw_execute())
@@ -89,7 +103,7 @@ impl Connection {
     }
 
     /// True when no transaction is open.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::db) fn is_idle(&self) -> bool {
         self.inner.is_autocommit()
     }
 
@@ -98,7 +112,7 @@ impl Connection {
         let text = self
             .texts
             .entry((sql.as_ptr().addr(), sql.len()))
-            .or_insert_with(|| Dialect::Sqlite.translate(sql));
+            .or_insert_with(|| (self.translate)(sql));
         let mut prepared = self.inner.prepare_cached(text).map_err(failure)?;
         if prepared.parameter_count() != statement.params.len() {
             return Err(Error::Database(format!(

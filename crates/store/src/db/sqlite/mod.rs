@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use self::connection::Connection;
+pub(super) use self::connection::Connection;
 pub(crate) use self::copy::{copy, open_copy};
 use crate::{
     db::{
@@ -120,7 +120,7 @@ fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
     Error::Unavailable(format!("cannot {what} {}: {error}", path.display()))
 }
 
-fn apply_migrations(connection: &mut Connection) -> Result<()> {
+pub(super) fn apply_migrations(connection: &mut Connection) -> Result<()> {
     connection.script(migrate::RECORD_TABLE)?;
     let applied = connection.query_all(migrate::APPLIED, Vec::new())?;
     for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {

@@ -1,0 +1,216 @@
+//! Clients: they create runs, cancel them and read their outputs, through any node, and some go away.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::json;
+use sortie_api::{Run, RunId, RunRequest, RunStatus};
+use sortie_store::Created;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::world::World;
+use crate::{Error, Hop};
+
+/// Pause of a client after an answer of 503.
+const PAUSE: Duration = Duration::from_millis(400);
+
+/// What a client wants.
+struct Wants {
+    key: Option<String>,
+    is_unretained: bool,
+    output: String,
+    request: RunRequest,
+    /// Whether it cancels the run after this time.
+    cancels: Option<Duration>,
+    /// Time after which it goes away while it waits for the answer to its create.
+    leaves: Option<Duration>,
+}
+
+impl Wants {
+    fn draw(rng: &mut Rng, number: usize) -> Self {
+        let is_unretained = rng.bool();
+        let output = format!("output {number}");
+        let mut prompt = String::new();
+        for effect in 0..rng.u32(0..4) {
+            let (waits, takes) = (rng.u32(0..4_000), rng.u32(0..900));
+            let blocks = [
+                format!("```wait {waits}\n```\n"),
+                format!("```tool effect\n{{\"number\": {effect}, \"takes_ms\": {takes}}}\n```\n"),
+            ];
+            prompt.extend(blocks);
+        }
+        let waits = rng.u32(0..5_000);
+        prompt.extend([format!("```wait {waits}\n```\n```answer\n{output}\n```\n")]);
+        let request = json!({
+            "prompt": prompt,
+            "shell": false,
+            "zero_data_retention": is_unretained,
+            "max_cost_micros": 1_000_000,
+            "timeout_seconds": rng.u32(20..60),
+        });
+        Self {
+            key: (rng.u32(0..5) > 0).then(|| format!("key-{number}")),
+            is_unretained,
+            output,
+            request: serde_json::from_value(request).expect("the request is valid"),
+            cancels: (rng.u32(0..5) == 0).then(|| Duration::from_millis(rng.u64(0..6_000))),
+            leaves: (rng.u32(0..4) == 0).then(|| Duration::from_millis(rng.u64(0..1_500))),
+        }
+    }
+}
+
+/// A client from its create to the end of its run.
+pub(super) async fn client(world: World, seed: u64, number: usize, node: Option<usize>) {
+    let mut rng = Rng::with_seed(seed);
+    let mut wants = Wants::draw(&mut rng, number);
+    if node.is_some() {
+        // One of many that come at once.
+        wants.key = Some(format!("key-{number}"));
+        wants.cancels = None;
+    } else {
+        let busy = u64::try_from(world.plan().busy.as_millis()).unwrap_or(1);
+        sleep(Duration::from_millis(rng.u64(0..busy))).await;
+    }
+    let Some(run) = create(&world, &mut rng, &wants, node).await else {
+        return;
+    };
+    if let Some(after) = wants.cancels {
+        sleep(after).await;
+        cancel(&world, &mut rng, run).await;
+    }
+    read(&world, &mut rng, &wants, run).await;
+}
+
+/// Creates a run; asks again where it is not known whether it was created.
+async fn create(world: &World, rng: &mut Rng, wants: &Wants, node: Option<usize>) -> Option<RunId> {
+    let (witness, caller) = (world.witness().clone(), world.caller());
+    loop {
+        let node = node.unwrap_or_else(|| rng.usize(0..world.plan().nodes));
+        if let Some(process) = world.process(node) {
+            let create = process
+                .engine
+                .create_run(&caller, wants.request.clone(), wants.key.clone());
+            // A client whose node dies hears of it.
+            let patience = wants.leaves.unwrap_or(Duration::from_secs(40));
+            match timeout(patience, create).await {
+                Ok(Ok(Created::New(run) | Created::Existing(run))) => {
+                    witness.created(wants.key.as_deref(), run.id);
+                    witness.told(run.id, run.status);
+                    return Some(run.id);
+                }
+                Ok(Err(Error::Unavailable(_))) => {}
+                Ok(Err(error)) => {
+                    witness.breaks(format_args!("a create is answered with: {error}"));
+                    return None;
+                }
+                // It went away, and does not come again.
+                Err(_elapsed) if wants.leaves.is_some() => return None,
+                Err(_elapsed) => {}
+            }
+            // Without a key, it is not asked again.
+            wants.key.as_ref()?;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn cancel(world: &World, rng: &mut Rng, run: RunId) {
+    let caller = world.caller();
+    for _ in 0..20 {
+        let node = rng.usize(0..world.plan().nodes);
+        if let Some(process) = world.process(node) {
+            let cancelled = timeout(
+                Duration::from_secs(20),
+                process.engine.cancel_run(caller.org, run),
+            )
+            .await;
+            match cancelled {
+                Ok(Ok(run)) => {
+                    world.witness().told(run.id, run.status);
+                    return;
+                }
+                Ok(Err(Error::Unavailable(_))) | Err(_) => {}
+                Ok(Err(error)) => {
+                    world
+                        .witness()
+                        .breaks(format_args!("a cancel of {run} is answered with: {error}"));
+                    return;
+                }
+            }
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Waits for the end of the run, and reads its output where it is not retained.
+async fn read(world: &World, rng: &mut Rng, wants: &Wants, run: RunId) {
+    let holder = world.holder(run);
+    let since = Instant::now();
+    loop {
+        if let Some(got) = get(world, rng, run).await {
+            world.witness().told(run, got.status);
+            if got.status.is_final() {
+                judge(world, wants, &got, holder);
+                return;
+            }
+        }
+        if since.elapsed() > Duration::from_mins(5) {
+            world.witness().breaks(format_args!("{run} does not end"));
+            return;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn get(world: &World, rng: &mut Rng, run: RunId) -> Option<Run> {
+    let node = match world.holder(run) {
+        Some(number) => world.node_of(number)?,
+        None => rng.usize(0..world.plan().nodes),
+    };
+    let process = world.process(node)?;
+    let caller = world.caller();
+    let wait = Duration::from_millis(rng.u64(0..3_000));
+    let leaves = (rng.u32(0..6) == 0).then(|| Duration::from_millis(rng.u64(0..3_000)));
+    let get = process.engine.get_run(&caller, run, wait, Hop::Second);
+    match timeout(leaves.unwrap_or(Duration::from_mins(1)), get).await {
+        Ok(Ok(run)) => Some(run),
+        Ok(Err(Error::Unavailable(_))) => None,
+        Ok(Err(error)) => {
+            world
+                .witness()
+                .breaks(format_args!("a GET of {run} is answered with: {error}"));
+            None
+        }
+        // It goes away while it waits, and comes again.
+        Err(_elapsed) => None,
+    }
+}
+
+/// Checks the output of a final run.
+fn judge(world: &World, wants: &Wants, run: &Run, holder: Option<usize>) {
+    if !wants.is_unretained {
+        if run.status == RunStatus::Succeeded && run.output.as_deref() != Some(&wants.output) {
+            world
+                .witness()
+                .breaks(format_args!("{} has the output of another run", run.id));
+        }
+        return;
+    }
+    // The process that had the content is alive, and was never declared lost.
+    let is_there = holder.is_some_and(|number| world.was_never_lost(number));
+    if !is_there {
+        return;
+    }
+    if run.status == RunStatus::Interrupted {
+        world.witness().breaks(format_args!(
+            "{} is interrupted, and the process that has its content is alive",
+            run.id
+        ));
+    }
+    if run.status == RunStatus::Succeeded && run.output.as_deref() != Some(&wants.output) {
+        world.witness().breaks(format_args!(
+            "the output of {} is lost, and its process is alive",
+            run.id
+        ));
+    }
+}

@@ -1,0 +1,191 @@
+//! Connections of a node: each is a task that takes jobs, as a thread does on `PostgreSQL`.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant as StdInstant},
+};
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{
+    SimulatedLink,
+    faults::Fate,
+    session::{Drawn, SimulatedDial},
+};
+use crate::{
+    db::{
+        Backend, Link,
+        job::{Access, Job, Next, Queue},
+        sessions::{Pool, Worker},
+        tx::Tx,
+    },
+    metrics::Metrics,
+    types::{Error, Result},
+};
+
+/// How long the answer to a command may take: see `ROUND_TRIP` of `PostgreSQL`.
+const ROUND_TRIP: Duration = Duration::from_secs(8);
+
+/// Answers on their way back.
+type Answers = Arc<Mutex<Vec<(Box<dyn Job>, Result<()>)>>>;
+
+/// A job whose answer takes its time.
+struct Answered {
+    job: Box<dyn Job>,
+    answers: Answers,
+}
+
+impl Job for Answered {
+    fn access(&self) -> Access {
+        self.job.access()
+    }
+
+    fn bytes(&self) -> usize {
+        self.job.bytes()
+    }
+
+    fn queued_at(&self) -> StdInstant {
+        self.job.queued_at()
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.job.is_wanted()
+    }
+
+    fn run(&mut self, tx: &mut dyn Tx) -> Result<()> {
+        self.job.run(tx)
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<()>) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.push((self.job, outcome));
+    }
+}
+
+/// Starts the connections of a node: one for urgent commands, and so many for the others.
+pub(super) fn open(link: &SimulatedLink, connections: usize, metrics: &Metrics) -> Backend {
+    let (queue, urgent) = (Arc::<Queue>::default(), Arc::<Queue>::default());
+    let pool = Arc::<Pool>::default();
+    #[cfg(test)]
+    let faults = Arc::<crate::db::fault::Faults>::default();
+    for number in 0..=connections {
+        let drawn = Drawn::default();
+        let dial = SimulatedDial {
+            link: link.clone(),
+            drawn: Arc::clone(&drawn),
+        };
+        let worker = Worker::new(
+            dial,
+            Arc::clone(&pool),
+            metrics.clone(),
+            #[cfg(test)]
+            Arc::clone(&faults),
+        );
+        let connection = Connection {
+            link: link.clone(),
+            drawn,
+            worker,
+            is_urgent: number == 0,
+        };
+        let queue = Arc::clone(if number == 0 { &urgent } else { &queue });
+        if let Some(server) = link.server() {
+            server.spawn(connection.serve(queue));
+        }
+    }
+    Backend {
+        urgent,
+        writes: Arc::clone(&queue),
+        reads: queue,
+        threads: Vec::new(),
+        link: Some(Link::Simulated(link.clone())),
+        wal: None,
+        #[cfg(test)]
+        faults,
+    }
+}
+
+struct Connection {
+    link: SimulatedLink,
+    drawn: Drawn,
+    worker: Worker<SimulatedDial>,
+    is_urgent: bool,
+}
+
+impl Connection {
+    /// Serves the queue until it is closed. Jobs of a dead node stay unanswered.
+    async fn serve(mut self, queue: Arc<Queue>) {
+        while !queue.arrived().await {
+            self.while_alive().await;
+            let Next::Jobs(jobs) = Worker::<SimulatedDial>::take(&queue) else {
+                return;
+            };
+            let answers = Answers::default();
+            let jobs: Vec<Box<dyn Job>> = jobs
+                .into_iter()
+                .map(|job| {
+                    let answers = Arc::clone(&answers);
+                    Box::new(Answered { job, answers }) as Box<dyn Job>
+                })
+                .collect();
+            let writes = jobs.iter().any(|job| job.access() != Access::Read);
+            let back = self.go(writes).await;
+            self.worker.serve(jobs, &queue);
+            sleep(back).await;
+            let is_lost = self.come_back().await;
+            self.while_alive().await;
+            let answered = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
+            for (job, outcome) in answered {
+                let outcome = if is_lost {
+                    outcome.and_then(|()| Err(Error::Unavailable("the answer was lost".to_owned())))
+                } else {
+                    outcome
+                };
+                job.answer(outcome);
+            }
+        }
+    }
+
+    /// Travels to the server. Returns the time of the way back.
+    async fn go(&mut self, writes: bool) -> Duration {
+        let (mut fate, there, back) = self.link.draw();
+        sleep(there).await;
+        if let Some(until) = self.link.hangs_until() {
+            let given_up = Instant::now() + ROUND_TRIP;
+            sleep_until(until.min(given_up)).await;
+            if until > given_up {
+                fate = Fate::Cut;
+            }
+        }
+        self.while_alive().await;
+        let commit = self.link.server().map_or(Duration::ZERO, |server| {
+            let state = server.state();
+            if writes {
+                state.faults.commit
+            } else {
+                Duration::ZERO
+            }
+        });
+        if fate.is_trouble() && self.is_urgent {
+            self.link.had_trouble(Duration::ZERO);
+        }
+        *self.drawn.lock().unwrap_or_else(PoisonError::into_inner) = fate;
+        back + commit
+    }
+
+    /// Travels back. True where the answer is lost.
+    async fn come_back(&self) -> bool {
+        let Some(until) = self.link.hangs_until() else {
+            return false;
+        };
+        let given_up = Instant::now() + ROUND_TRIP;
+        sleep_until(until.min(given_up)).await;
+        until > given_up
+    }
+
+    /// Waits for ever where the node is dead.
+    async fn while_alive(&self) {
+        if self.link.is_cut() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A node's way to the server, and what is wrong with it.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::mpsc, time::Instant};
+
+use super::{SimulatedServer, faults::Fate};
+use crate::channel::Heard;
+
+/// Troubles of a link that are remembered.
+const TROUBLES: usize = 64;
+
+impl std::fmt::Debug for SimulatedLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.name)
+    }
+}
+
+/// A node's way to the server. Cheap to clone.
+#[derive(Clone)]
+pub struct SimulatedLink(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    server: std::sync::Weak<super::Shared>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Nothing passes until then.
+    hangs_until: Option<Instant>,
+    /// Connections are refused until then.
+    refuses_until: Option<Instant>,
+    /// The node is dead: nothing of it passes any more.
+    is_cut: bool,
+    /// Increased when all connections are reset.
+    resets: u32,
+    /// Where what other nodes say is delivered.
+    ears: Option<mpsc::Sender<Heard>>,
+    troubles: VecDeque<Trouble>,
+}
+
+/// A time in which the link may have kept the node from renewing its lease.
+#[derive(Clone, Copy, Debug)]
+pub struct Trouble {
+    /// Its beginning.
+    pub from: Instant,
+    /// Its end.
+    pub until: Instant,
+}
+
+impl SimulatedLink {
+    pub(super) fn new(server: &SimulatedServer, name: &str) -> Self {
+        Self(Arc::new(Inner {
+            name: name.to_owned(),
+            server: Arc::downgrade(&server.0),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Name of the node.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Whether both are the same link.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Lets nothing pass for this time. Connections stay open.
+    pub fn hang(&self, time: Duration) {
+        self.state().hangs_until = Some(Instant::now() + time);
+        self.had_trouble(time);
+    }
+
+    /// Resets every connection, and refuses new ones for this time.
+    pub fn refuse(&self, time: Duration) {
+        {
+            let mut state = self.state();
+            state.refuses_until = Some(Instant::now() + time);
+            state.resets += 1;
+        }
+        self.had_trouble(time);
+    }
+
+    /// The node is dead: no command of it is served any more, and none is answered.
+    pub fn cut(&self) {
+        self.state().is_cut = true;
+    }
+
+    /// Whether the node is dead.
+    pub fn is_cut(&self) -> bool {
+        self.state().is_cut
+    }
+
+    /// Ends what is wrong with the link, but for the death of its node.
+    pub fn heal(&self) {
+        let mut state = self.state();
+        state.hangs_until = None;
+        state.refuses_until = None;
+    }
+
+    /// Whether the link was in trouble within `time` before now.
+    pub fn had_trouble_within(&self, time: Duration) -> bool {
+        let now = Instant::now();
+        let state = self.state();
+        state.troubles.iter().any(|trouble| trouble.until + time >= now)
+    }
+
+    pub(super) fn had_trouble(&self, time: Duration) {
+        let from = Instant::now();
+        let mut state = self.state();
+        if state.troubles.len() == TROUBLES {
+            state.troubles.pop_front();
+        }
+        state.troubles.push_back(Trouble {
+            from,
+            until: from + time,
+        });
+    }
+
+    /// When the link lets something pass again.
+    pub(super) fn hangs_until(&self) -> Option<Instant> {
+        self.state().hangs_until.filter(|until| *until > Instant::now())
+    }
+
+    /// Whether a connection can be made now.
+    pub(super) fn is_reachable(&self) -> bool {
+        let state = self.state();
+        let now = Instant::now();
+        let is_over = |until: Option<Instant>| until.is_none_or(|until| until <= now);
+        !state.is_cut && is_over(state.hangs_until) && is_over(state.refuses_until)
+    }
+
+    pub(super) fn resets(&self) -> u32 {
+        self.state().resets
+    }
+
+    pub(super) fn listens(&self, ears: mpsc::Sender<Heard>) {
+        self.state().ears = Some(ears);
+    }
+
+    pub(super) fn ears(&self) -> Option<mpsc::Sender<Heard>> {
+        self.state().ears.clone()
+    }
+
+    /// The server, while it is there.
+    pub(super) fn server(&self) -> Option<SimulatedServer> {
+        self.0.server.upgrade().map(SimulatedServer)
+    }
+
+    /// What happens to the next command, how long it travels, and how long its answer does.
+    pub(super) fn draw(&self) -> (Fate, Duration, Duration) {
+        let Some(server) = self.server() else {
+            return (Fate::Cut, Duration::ZERO, Duration::ZERO);
+        };
+        let mut state = server.state();
+        let faults = state.faults;
+        let fate = faults.fate(&mut state.rng);
+        let (there, back) = (faults.way(&mut state.rng), faults.way(&mut state.rng));
+        (fate, there, back)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
