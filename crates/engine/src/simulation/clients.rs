@@ -67,6 +67,7 @@ pub(super) async fn client(world: World, seed: u64, number: usize, node: Option<
         // One of many that come at once.
         wants.key = Some(format!("key-{number}"));
         wants.cancels = None;
+        wants.request.prompt = Some(wants.output.clone());
     } else {
         let busy = u64::try_from(world.plan().busy.as_millis()).unwrap_or(1);
         sleep(Duration::from_millis(rng.u64(0..busy))).await;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{
     SimulatedLink,
     faults::Fate,
-    session::{Drawn, SimulatedDial},
+    session::{Course, Drawn, SimulatedDial},
 };
 use crate::{
     db::{
@@ -127,10 +127,9 @@ impl Connection {
                     Box::new(Answered { job, answers }) as Box<dyn Job>
                 })
                 .collect();
-            let writes = jobs.iter().any(|job| job.access() != Access::Read);
-            let back = self.go(writes).await;
+            let back = self.go().await;
             self.worker.serve(jobs, &queue);
-            sleep(back).await;
+            sleep(back + self.commits()).await;
             let is_lost = self.come_back().await;
             self.while_alive().await;
             let answered = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
@@ -146,7 +145,7 @@ impl Connection {
     }
 
     /// Travels to the server. Returns the time of the way back.
-    async fn go(&mut self, writes: bool) -> Duration {
+    async fn go(&mut self) -> Duration {
         let (mut fate, there, back) = self.link.draw();
         sleep(there).await;
         if let Some(until) = self.link.hangs_until() {
@@ -157,19 +156,19 @@ impl Connection {
             }
         }
         self.while_alive().await;
-        let commit = self.link.server().map_or(Duration::ZERO, |server| {
-            let state = server.state();
-            if writes {
-                state.faults.commit
-            } else {
-                Duration::ZERO
-            }
-        });
         if fate.is_trouble() && self.is_urgent {
             self.link.had_trouble(Duration::ZERO);
         }
-        *self.drawn.lock().unwrap_or_else(PoisonError::into_inner) = fate;
-        back + commit
+        let mut course = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        *course = Course { fate, commits: 0 };
+        back
+    }
+
+    /// Time of the commits that were asked for.
+    fn commits(&self) -> Duration {
+        let commit = self.link.server().map(|server| server.state().faults.commit);
+        let course = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        commit.unwrap_or_default() * course.commits
     }
 
     /// Travels back. True where the answer is lost.

@@ -1,7 +1,7 @@
 //! A session on the simulated server, and how it is opened.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -23,8 +23,16 @@ use crate::{
 /// Statements that write begin with one of these.
 const WRITES: [&str; 3] = ["INSERT", "UPDATE", "DELETE"];
 
-/// The fate of what a connection runs next. It is set by the connection, and used up by the first command that meets it.
-pub(super) type Drawn = Arc<Mutex<Fate>>;
+/// What a connection has drawn, and what became of it.
+#[derive(Default)]
+pub(super) struct Course {
+    /// The fate of what is run next. The first command uses it up.
+    pub(super) fate: Fate,
+    /// Commits that were asked for.
+    pub(super) commits: u32,
+}
+
+pub(super) type Drawn = Arc<Mutex<Course>>;
 
 /// The server as one connection reaches it.
 pub(super) struct SimulatedDial {
@@ -117,6 +125,10 @@ impl SimulatedSession {
         Failure::silent()
     }
 
+    fn course(&self) -> MutexGuard<'_, Course> {
+        self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether the server accepts writes.
     fn is_primary(&self, server: &SimulatedServer) -> bool {
         server.state().primary == self.primary
@@ -192,6 +204,7 @@ impl SimulatedSession {
         server: &SimulatedServer,
         transaction: Transaction,
     ) -> std::result::Result<(), Failure> {
+        self.course().commits += 1;
         let ending = transaction.ending;
         let sql = if ending.commits() { "COMMIT" } else { "ROLLBACK" };
         server.database().end(sql).map_err(|error| broken(&error))?;
@@ -217,7 +230,7 @@ impl Session for SimulatedSession {
 
     fn send(&mut self, begin: Option<&'static str>, statements: &[Stmt<'_>]) -> Sent {
         let server = self.server()?;
-        let fate = std::mem::take(&mut *self.drawn.lock().unwrap_or_else(PoisonError::into_inner));
+        let fate = std::mem::take(&mut self.course().fate);
         server.note(fate.number());
         if fate == Fate::Cut {
             return Err(self.lose());
