@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use sortie_api::RunId;
 use sortie_store::{Held, NodeId};
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::Takeover;
@@ -24,19 +23,19 @@ pub(super) struct Suspects {
 }
 
 impl Reconciler {
-    /// Compares once for each heartbeat, until the node has stopped.
+    /// Compares until the node has stopped, with the pause of a heartbeat after each time. A comparison that had to wait is
+    /// not followed by the next at once: what was under way meanwhile gets the time to come to its end.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let mut tick = tokio::time::interval(self.0.places.worker().options.heartbeat);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let pause = self.0.places.worker().options.heartbeat;
         let mut suspects = Suspects::default();
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                _ = tick.tick() => {}
-            }
+        while !stop.is_cancelled() {
             if let Err(error) = self.compare(&mut suspects).await {
                 tracing::warn!(%error, "cannot compare the runs at work with the store");
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
@@ -90,6 +89,12 @@ impl Reconciler {
         let turn = self.0.places.turn().await;
         if turn.is_closing() {
             // They are handed over with the others.
+            return Ok(());
+        }
+        // The dispatcher, whose turn it was before, may have claimed one of them again.
+        let is_idle = |run: &RunId| !self.0.places.active().contains(*run);
+        let runs: Vec<RunId> = runs.into_iter().filter(is_idle).collect();
+        if runs.is_empty() {
             return Ok(());
         }
         let options = &self.0.places.worker().options;
