@@ -275,8 +275,7 @@ async fn a_node_that_was_declared_lost_begins_anew_and_logs_no_error() -> Checke
     // Wakes the dispatcher, whose claim is refused until the next heartbeat.
     let (_, run) = client.complete(&plain("later")).await?;
     assert_eq!(run.status, RunStatus::Succeeded);
-    node.until_logged("this node was declared lost")
-        .await?;
+    node.until_logged("this node was declared lost").await?;
     let log = node.log();
     ensure!(!log.contains("ERROR"), "{log}");
     Ok(())
