@@ -59,8 +59,10 @@ impl Plan {
     pub(super) fn draw(rng: &mut Rng) -> Self {
         let nodes = rng.usize(2..=3);
         let busy = Duration::from_millis(rng.u64(4_000..16_000));
-        if rng.u32(0..8) == 0 {
-            return Self::slow(rng, nodes);
+        match rng.u32(0..16) {
+            0..2 => return Self::crowded(rng, nodes),
+            2 => return Self::slow(rng, nodes),
+            _ => {}
         }
         let mut faults = CALM;
         faults.way = Duration::from_millis(rng.u64(1..40));
@@ -101,8 +103,24 @@ impl Plan {
         }
     }
 
-    /// Commits are slow, and many clients come to one node at once: commands of that node wait for longer than a lease.
+    /// Commits take longer than some clients wait, and others do not wait behind them.
     fn slow(rng: &mut Rng, nodes: usize) -> Self {
+        let commit = Duration::from_millis(rng.u64(1_100..1_800));
+        Self {
+            nodes,
+            connections: 4,
+            concurrency: rng.u32(1..=6),
+            clocks_off: 0,
+            faults: Faults { commit, ..CALM },
+            clients: rng.usize(3..9),
+            burst: 0,
+            incidents: Vec::new(),
+            busy: Duration::from_millis(rng.u64(4_000..16_000)),
+        }
+    }
+
+    /// Commits are slow, and many clients come to one node at once: commands of that node wait for longer than a lease.
+    fn crowded(rng: &mut Rng, nodes: usize) -> Self {
         let commit = Duration::from_millis(rng.u64(400..900));
         let waits = Duration::from_millis(rng.u64(15_000..26_000));
         let burst = waits.as_millis() / commit.as_millis().max(1);
