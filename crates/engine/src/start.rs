@@ -31,7 +31,7 @@ use crate::{
     worker::{Active, Collecting, Dispatcher, Own, Places, Source, Worker},
 };
 
-/// Where the records of runs are.
+/// Access to the records of runs.
 fn records(options: &Options, store: &Store, active: &Active, work: &Arc<Notify>) -> Records {
     let (clock, active, work) = (options.clock.clone(), active.clone(), Arc::clone(work));
     Records {
@@ -40,7 +40,7 @@ fn records(options: &Options, store: &Store, active: &Active, work: &Arc<Notify>
     }
 }
 
-/// What confines the commands of runs, or why there can be none.
+/// Confinement of the commands of runs, or the reason why there can be none.
 fn commands(sandbox: &Result<Arc<dyn Backend>, String>) -> Result<Level, String> {
     sandbox
         .as_ref()
@@ -48,7 +48,7 @@ fn commands(sandbox: &Result<Arc<dyn Backend>, String>) -> Result<Level, String>
         .map_err(Clone::clone)
 }
 
-/// Where a node keeps content.
+/// Storage of content of a node.
 #[derive(Clone)]
 pub(crate) struct Storage {
     /// Content of files and artifacts.

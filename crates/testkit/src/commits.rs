@@ -1,7 +1,7 @@
 //! A proxy in front of PostgreSQL that knows where a transaction commits: one chosen `COMMIT` loses its answer, never reaches the
 //! server, or is answered late.
 //!
-//! It reads the message framing of the protocol, and of the messages only what it needs: the text of simple queries, the texts of
+//! The proxy reads the message framing of the protocol, and of the messages only what it needs: the text of simple queries, the texts of
 //! prepared statements, and which of those a transaction uses. Connections are not encrypted.
 
 use std::{
@@ -50,7 +50,7 @@ struct State {
     commits: u64,
 }
 
-/// What the connections of a proxy share.
+/// State that the connections of a proxy share.
 #[derive(Debug)]
 struct Shared {
     upstream: SocketAddr,

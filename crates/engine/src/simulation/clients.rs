@@ -14,7 +14,7 @@ use crate::{Error, Hop};
 /// Pause of a client after an answer of 503.
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// What a client wants.
+/// A run that a client wants.
 struct Wants {
     key: Option<String>,
     is_unretained: bool,

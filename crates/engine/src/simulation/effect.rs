@@ -27,7 +27,7 @@ struct Outside {
     witness: Witness,
 }
 
-/// Which effect of the run a call has.
+/// Number of the effect that a call has.
 #[derive(Deserialize)]
 struct Arguments {
     number: u32,

@@ -23,7 +23,7 @@ use sortie_store::Fence;
 
 use self::witness::Witness;
 
-/// What the schedule on this thread stands on.
+/// State of the schedule on this thread.
 struct Scene {
     /// Draws what is otherwise random.
     rng: Rng,

@@ -1,4 +1,4 @@
-//! What a seed draws: the cluster, its clients, and what goes wrong.
+//! The plan that a seed draws: the cluster, its clients, and the faults.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct Plan {
     pub(super) busy: Duration,
 }
 
-/// What goes wrong at a moment.
+/// A fault at a moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Incident {
     /// The process of a node dies, and is started again after this time.

@@ -1,4 +1,4 @@
-//! One schedule from its seed to its verdict.
+//! A schedule from its seed to its verdict.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use super::{
 /// Time in which everything ends once nothing goes wrong any more.
 const SETTLES: Duration = Duration::from_mins(3);
 
-/// How often it is checked what must always hold.
+/// Time between two checks of the rules that must always hold.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What came of a schedule.
+/// Result of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Hash of everything that happened.

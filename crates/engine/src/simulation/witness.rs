@@ -1,4 +1,4 @@
-//! What happened in a schedule, and what of it must not.
+//! The record of a schedule, and the rules that it must not break.
 //!
 //! - A node that reaches the database within a lease is never declared lost.
 //! - One worker begins each attempt at a run, and one node that reaches the database works on a run.

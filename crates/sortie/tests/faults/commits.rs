@@ -23,7 +23,7 @@ use crate::{
 
 /// Commands that wait for one node at any time.
 const WAITING: usize = 1_000;
-/// What has to be left of every lease at all times.
+/// Least remaining time of every lease.
 const LEAST_LEASE: Duration = Duration::from_secs(5);
 
 /// Remaining leases of the nodes at work, in micros, by the clock of the database.

@@ -1,4 +1,4 @@
-//! One commit on PostgreSQL is lost before it took place, lost after, or late: the client's view, another try, and the records
+//! A commit on PostgreSQL is lost before it took place, lost after, or late: the client's view, another try, and the records
 //! agree. What this means for each command of the store is proven there.
 
 use std::time::{Duration, Instant};

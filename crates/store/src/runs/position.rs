@@ -8,12 +8,12 @@ use crate::{
     types::{Error, NodeId, Result, Watched},
 };
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The number of its current attempt.
     pub attempt: i64,
-    /// Its status.
+    /// Status of the run.
     pub status: RunStatus,
     /// The number of its last event.
     pub last_event: i64,

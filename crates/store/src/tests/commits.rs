@@ -178,7 +178,7 @@ fn unavailable<T>(told: Result<T>) {
     assert!(matches!(told, Err(Error::Unavailable(_))), "{told:?}");
 }
 
-/// What a command begins with: the rows of all tables, and the next number of the fixture, from which its arguments are made.
+/// The state that a command begins with: the rows of all tables, and the next number of the fixture, from which its arguments are made.
 struct Start {
     rows: Vec<String>,
     number: i64,

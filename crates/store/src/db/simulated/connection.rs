@@ -23,7 +23,7 @@ use crate::{
     types::{Error, Result},
 };
 
-/// How long the answer to a command may take: see `ROUND_TRIP` of `PostgreSQL`.
+/// Time limit of the answer to a command: see `ANSWER` of `PostgreSQL`.
 const ROUND_TRIP: Duration = Duration::from_secs(8);
 
 /// Answers on their way back.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// How often each fault happens, in a thousand commands, and how long the ways take. The default is a network without
+/// Frequency of each fault, in a thousand commands, and the time on the ways. The default is a network without
 /// faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
@@ -22,7 +22,7 @@ pub struct Faults {
     pub cancelled: u32,
     /// The transaction is the victim of a deadlock.
     pub deadlock: u32,
-    /// What nodes tell each other is lost.
+    /// A hint between nodes is lost.
     pub deaf: u32,
     /// Longest way of a command to the server, and of its answer back.
     pub way: Duration,
@@ -30,7 +30,7 @@ pub struct Faults {
     pub commit: Duration,
 }
 
-/// What happens to a command, or to several that share a transaction.
+/// The fate of a command, or of several that share a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fate {
     #[default]

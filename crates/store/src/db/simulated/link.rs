@@ -40,7 +40,7 @@ struct State {
     is_cut: bool,
     /// Increased when all connections are reset.
     resets: u32,
-    /// Where what other nodes say is delivered.
+    /// Receiver of the hints of other nodes.
     ears: Option<mpsc::Sender<Heard>>,
     troubles: VecDeque<Trouble>,
 }
@@ -48,9 +48,9 @@ struct State {
 /// A time in which the link may have kept the node from renewing its lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble {
-    /// Its beginning.
+    /// Beginning of the outage.
     pub from: Instant,
-    /// Its end.
+    /// End of the outage.
     pub until: Instant,
 }
 
@@ -125,7 +125,7 @@ impl SimulatedLink {
         });
     }
 
-    /// When the link lets something pass again.
+    /// The time at which the link lets something pass again.
     pub(super) fn hangs_until(&self) -> Option<Instant> {
         self.state().hangs_until.filter(|until| *until > Instant::now())
     }
@@ -155,7 +155,7 @@ impl SimulatedLink {
         self.0.server.upgrade().map(SimulatedServer)
     }
 
-    /// What happens to the next command, how long it travels, and how long its answer does.
+    /// The fate of the next command, with the time of its way and of the way of its answer.
     pub(super) fn draw(&self) -> (Fate, Duration, Duration) {
         let Some(server) = self.server() else {
             return (Fate::Cut, Duration::ZERO, Duration::ZERO);

@@ -7,7 +7,7 @@ use std::{
 
 use crate::db::{Stmt, Val};
 
-/// When rows were last written.
+/// Times of the last writes to rows.
 #[derive(Default)]
 pub(super) struct Locked {
     commits: u64,

@@ -1,4 +1,4 @@
-//! What a simulation sees of the tables, to hold it against what clients were told.
+//! A look at the tables for a simulation, which holds them against what clients were told.
 
 use std::{collections::BTreeMap, time::Duration};
 

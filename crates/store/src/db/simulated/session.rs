@@ -23,7 +23,7 @@ use crate::{
 /// Statements that write begin with one of these.
 const WRITES: [&str; 3] = ["INSERT", "UPDATE", "DELETE"];
 
-/// What a connection has drawn, and what became of it.
+/// Faults that a connection has drawn, and their outcome.
 #[derive(Default)]
 pub(super) struct Course {
     /// The fate of what is run next. The first command uses it up.
