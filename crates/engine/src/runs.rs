@@ -246,14 +246,12 @@ impl Engine {
     }
 }
 
-/// What became of a run without retention. Where it is in doubt whether it was recorded it waits for a worker: the store
-/// does not hand out what it does not have.
+/// Decides about the content of a run without retention by the answer of the store to its creation.
 fn recorded(admission: Admission, created: Result<Created, sortie_store::Error>) -> Result<Created, Error> {
-    if !matches!(
-        created,
-        Ok(Created::New(_)) | Err(sortie_store::Error::Unavailable(_))
-    ) {
-        admission.refuse();
+    match &created {
+        Ok(Created::New(_)) => drop(admission),
+        Err(sortie_store::Error::Unavailable(_)) => admission.leave_in_doubt(),
+        Ok(Created::Existing(_)) | Err(_) => admission.refuse(),
     }
     Ok(created?)
 }

@@ -158,7 +158,11 @@ impl Session {
             Ok(Ok(Some((Reply::Ready, descriptors)))) => descriptors,
             Ok(Ok(Some((Reply::Failed { step, errno }, _)))) => return Err(hosts::refusal(&step, errno)),
             Ok(Ok(Some(_))) => return Err(Error::Setup("the launcher said something else".to_owned())),
-            Ok(Ok(None)) => return Ok(Attempt::Silent("the launcher ended without a word")),
+            Ok(Ok(None)) => {
+                // A fork server that was killed takes requests until it is gone: the next attempt is for another one.
+                self.host.launcher.replace(&asked);
+                return Ok(Attempt::Silent("the launcher ended without a word"));
+            }
             Ok(Err(error)) => return Err(setup(error)),
             Err(_late) => {
                 // It may be the fork server that does nothing: neither this nor a later sandbox shall wait for it again.

@@ -197,12 +197,11 @@ fn judge(world: &World, wants: &Wants, run: &Run, holder: Option<usize>) {
         }
         return;
     }
-    // The process that had the content is alive, and was never declared lost.
-    let is_there = holder.is_some_and(|number| world.was_never_lost(number));
-    if !is_there {
+    let Some(number) = holder.filter(|number| world.is_alive(*number)) else {
         return;
-    }
-    if run.status == RunStatus::Interrupted {
+    };
+    // A run at work ends with the lease of its node.
+    if run.status == RunStatus::Interrupted && world.was_never_lost(number) {
         world.witness().breaks(format_args!(
             "{} is interrupted, and the process that has its content is alive",
             run.id

@@ -46,10 +46,31 @@ fn hold(seeds: Range<u64>) {
     println!("{count} schedules in {:?}", began.elapsed());
 }
 
+/// The seeds that the environment names, as `scripts/simulate` does, or those of `make test`. One alone shows its log.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the script says by the environment what to run"
+)]
+fn seeds(of_the_suite: Range<u64>) -> Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let Some(from) = number("SORTIE_SIMULATE_SEED") else {
+        return of_the_suite;
+    };
+    let count = number("SORTIE_SIMULATE_ROUNDS").unwrap_or(1);
+    if count == 1 {
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_timer(super::schedule::Elapsed)
+            .with_test_writer()
+            .init();
+    }
+    from..from + count
+}
+
 /// Half of the schedules each, so that two of the machine's processors take part.
 #[test]
 fn no_schedule_of_the_first_half_breaks_a_rule() {
-    hold(0..SCHEDULES / 2);
+    hold(seeds(0..SCHEDULES / 2));
 }
 
 #[test]
@@ -64,37 +85,4 @@ fn a_seed_repeats_its_schedule() {
         let first = stage.run(seed);
         assert_eq!(stage.run(seed), first, "seed {seed}");
     }
-}
-
-/// Runs as many schedules as the environment says: see `scripts/simulate`.
-#[test]
-#[ignore = "is for make simulate"]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the script says by the environment what to run"
-)]
-fn many_schedules() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let from = number("SORTIE_SIMULATE_SEED").unwrap_or(0);
-    let count = number("SORTIE_SIMULATE_ROUNDS").unwrap_or(1);
-    if count == 1 {
-        tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::DEBUG)
-            .with_timer(super::schedule::Elapsed)
-            .with_test_writer()
-            .init();
-    }
-    if number("SORTIE_SIMULATE_ALL").is_some() {
-        let mut stage = Stage::new();
-        let began = Instant::now();
-        for seed in from..from + count {
-            let verdict = stage.run(seed);
-            if let Some(broken) = verdict.broken {
-                println!("seed {seed}: {broken}");
-            }
-        }
-        println!("{count} schedules in {:?}", began.elapsed());
-        return;
-    }
-    hold(from..from + count);
 }

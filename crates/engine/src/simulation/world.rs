@@ -283,6 +283,12 @@ impl World {
         })
     }
 
+    /// Whether a process is alive.
+    pub(super) fn is_alive(&self, number: usize) -> bool {
+        self.look();
+        self.node_of(number).is_some()
+    }
+
     /// Whether a process is alive, and no other node has declared it lost.
     pub(super) fn was_never_lost(&self, number: usize) -> bool {
         self.look();

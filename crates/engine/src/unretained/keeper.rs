@@ -18,7 +18,7 @@ use crate::{Engine, Error, LAST_WRITES};
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How long the content of a run is kept that the store does not know. The answer to its creation was lost, and the commit
+/// Time for which the content of a run is kept that the store does not know. The answer to its creation was lost, and the commit
 /// may still take place: one that waits for a standby is seen only when the standby has it.
 const LATE_COMMIT: Duration = Duration::from_mins(1);
 
@@ -88,7 +88,7 @@ impl Keeper {
         self.close_ended().await?;
         self.until_compare = self.until_compare.saturating_sub(1);
         if self.until_compare == 0 {
-            self.give_up_missing().await?;
+            self.compare().await?;
             self.until_compare = COMPARE_EVERY;
         }
         Ok(())
@@ -108,6 +108,8 @@ impl Keeper {
             if status.is_final() && self.unretained().is_idle(run) {
                 self.unretained().close(run, status)?;
                 self.engine.0.hub.ended(run);
+            } else {
+                self.unretained().is_recorded(run);
             }
         }
         let now = Instant::now();
@@ -123,13 +125,19 @@ impl Keeper {
         Ok(())
     }
 
-    /// Gives up runs that the store says this node has and that are not here. A commit that took place long after its answer
-    /// was lost leaves such a run: the content was forgotten as unknown.
-    async fn give_up_missing(&self) -> Result<(), Error> {
+    /// Compares the contents that the store says this node has with those that are here. A content whose row names an earlier
+    /// identity of the node, because its run was recorded or ended while the node was made known again, is adopted. A run
+    /// without content is given up: its commit took place long after its answer was lost, and the content was forgotten.
+    async fn compare(&self) -> Result<(), Error> {
         let node = &self.engine.0;
         let holder = node.identity.get();
         // Content is here before its run is in the store: what is not here now is gone.
-        let recorded = node.store.content_of(holder).await?;
+        let recorded: BTreeSet<RunId> = node.store.content_of(holder).await?.into_iter().collect();
+        let strays = self.unretained().recorded();
+        let strays: Vec<RunId> = strays.into_iter().filter(|run| !recorded.contains(run)).collect();
+        if !strays.is_empty() {
+            node.store.adopt_contents(holder, strays).await?;
+        }
         let missing: Vec<RunId> = recorded
             .into_iter()
             .filter(|run| !self.unretained().holds(*run))
@@ -187,7 +195,7 @@ impl Unretained {
         let open = runs
             .by_id
             .iter()
-            .filter(|(_, content)| content.stage == Stage::Open);
+            .filter(|(_, content)| matches!(content.stage, Stage::InDoubt | Stage::Open));
         let open: Vec<RunId> = open.map(|(run, _)| *run).collect();
         drop(runs);
         open.into_iter()

@@ -89,6 +89,8 @@ pub(crate) struct Request {
 enum Stage {
     /// It is being recorded.
     New,
+    /// The answer of the store to its creation was lost: the keeper finds out.
+    InDoubt,
     /// It waits, or a worker has it.
     Open,
     /// It is final since then.
@@ -114,7 +116,7 @@ impl Content {
         Progress {
             status: match self.stage {
                 Stage::Final(_) => last_status(&self.events),
-                Stage::New | Stage::Open => RunStatus::Running,
+                Stage::New | Stage::InDoubt | Stage::Open => RunStatus::Running,
             },
             last_event: self.last_event(),
         }
@@ -134,7 +136,7 @@ impl Content {
     fn counts(&self) -> usize {
         match self.stage {
             Stage::New | Stage::Open => self.bytes.max(LEAST_BYTES),
-            Stage::Final(_) => self.bytes,
+            Stage::InDoubt | Stage::Final(_) => self.bytes,
         }
     }
 }
@@ -178,7 +180,7 @@ impl Runs {
 }
 
 /// A run whose content is here and that is being recorded. The content stays as long as this is there. Dropped, the run
-/// waits for a worker: also where nobody knows whether it was recorded, for then the store will not hand it out.
+/// waits for a worker.
 pub(crate) struct Admission {
     unretained: Unretained,
     org: OrgId,
@@ -189,6 +191,12 @@ impl Admission {
     /// The run was not recorded: its content goes.
     pub(crate) fn refuse(self) {
         self.unretained.runs().remove(self.run);
+    }
+
+    /// Nobody knows whether the run was recorded: its content stays, and it does not wait for a worker before that is known.
+    pub(crate) fn leave_in_doubt(self) {
+        let mut runs = self.unretained.runs();
+        runs.change(self.run, |content| content.stage = Stage::InDoubt);
     }
 }
 
@@ -272,6 +280,33 @@ impl Unretained {
     /// Whether the content of a run is here.
     pub(crate) fn holds(&self, run: RunId) -> bool {
         self.runs().by_id.contains_key(&run)
+    }
+
+    /// A run that was in doubt is recorded: it waits for a worker.
+    pub(crate) fn is_recorded(&self, run: RunId) {
+        let mut runs = self.runs();
+        let org = runs.change(run, |content| {
+            let is_news = content.stage == Stage::InDoubt;
+            is_news.then(|| {
+                content.stage = Stage::Open;
+                content.org
+            })
+        });
+        if let Some(Some(org)) = org {
+            runs.wait(org, run);
+            drop(runs);
+            self.0.work.notify_one();
+        }
+    }
+
+    /// The runs whose content is here and that the store knows, as far as this node can tell.
+    pub(crate) fn recorded(&self) -> Vec<RunId> {
+        let runs = self.runs();
+        let contents = runs.by_id.iter();
+        contents
+            .filter(|(_, content)| matches!(content.stage, Stage::Open | Stage::Final(_)))
+            .map(|(run, _)| *run)
+            .collect()
     }
 
     /// The runs whose content is here.
@@ -435,7 +470,7 @@ impl Unretained {
             None => Found::Elsewhere,
             Some(content) => match content.stage {
                 Stage::Final(at) if now >= at + EVENTS_FOR => Found::Forgotten,
-                Stage::New | Stage::Open | Stage::Final(_) => Found::Here(read(content)),
+                Stage::New | Stage::InDoubt | Stage::Open | Stage::Final(_) => Found::Here(read(content)),
             },
         }
     }

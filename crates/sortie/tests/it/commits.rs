@@ -149,9 +149,7 @@ async fn create(is_unretained: bool) -> Checked {
         let again = again.context("no run")?;
         ensure!(made.is_none_or(|made| made.id == again.id), "another run");
         let outcome = behind.ended(&again.id.to_string()).await?;
-        // Content whose create is in doubt may be given up, but the run ends.
-        let may_end = is_unretained && fault == CommitFault::LostAfter;
-        ensure!(outcome == "succeeded" || may_end, "{fault:?}: {outcome}");
+        ensure!(outcome == "succeeded", "{fault:?}: {outcome}");
         ensure!(
             behind.number("SELECT count(*) FROM run").await? == nth,
             "made twice"

@@ -61,7 +61,7 @@ struct Inner {
     faults: Arc<fault::Faults>,
 }
 
-/// Where a server is.
+/// The address of a server.
 enum Link {
     Postgres(Box<postgres::Link>),
     #[cfg(feature = "simulation")]
@@ -203,21 +203,20 @@ impl Db {
 
     /// Opens a channel between nodes. Its thread ends once the sender is dropped, which has to be before the last handle.
     pub(crate) fn channel(&self) -> Result<Option<(mpsc::Sender<Said>, mpsc::Receiver<Heard>)>> {
-        let Some(link) = &self.inner.link else {
-            return Ok(None);
-        };
-        let link = match link {
-            Link::Postgres(link) => link,
+        match &self.inner.link {
+            None => Ok(None),
+            Some(Link::Postgres(link)) => {
+                let ends = postgres::open_channel(link.as_ref().clone())?;
+                self.inner
+                    .threads
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(ends.thread);
+                Ok(Some((ends.say, ends.heard)))
+            }
             #[cfg(feature = "simulation")]
-            Link::Simulated(link) => return Ok(Some(simulated::open_channel(link))),
-        };
-        let ends = postgres::open_channel(link.as_ref().clone())?;
-        self.inner
-            .threads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(ends.thread);
-        Ok(Some((ends.say, ends.heard)))
+            Some(Link::Simulated(link)) => Ok(Some(simulated::open_channel(link))),
+        }
     }
 
     fn push(&self, queue: &Queue, job: Box<dyn Job>) -> Result<()> {

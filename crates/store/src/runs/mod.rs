@@ -14,7 +14,7 @@ mod position;
 mod progress;
 mod read;
 pub(crate) mod retention;
-mod sweep;
+pub(crate) mod sweep;
 mod takeover;
 mod unretained;
 mod work;

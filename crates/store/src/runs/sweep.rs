@@ -110,14 +110,14 @@ const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
 
 /// How runs end here.
 #[derive(Clone)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     lost: NewEvent,
     ended: NewEvent,
     rate: i64,
 }
 
 impl Ending {
-    pub(super) fn new(at: Timestamp, compute_micros_per_second: Micros) -> Result<Self> {
+    pub(crate) fn new(at: Timestamp, compute_micros_per_second: Micros) -> Result<Self> {
         let lost = EventType::Interrupted {
             reason: "worker_lost",
             step: 0,
@@ -227,7 +227,9 @@ fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<
         swept.ended = end(tx, taken, ending)?;
     }
     if !gone.is_empty() {
-        swept.ended.extend(give_up(tx, &json_ids(&gone)?, ending)?);
+        swept
+            .ended
+            .extend(give_up(tx, &json_ids(&gone)?, Answers::Expired, ending)?);
     }
     if !to_take.is_empty() {
         swept.taken = take_over(tx, sweep.node, &json_ids(&to_take)?, sweep.at)?;
@@ -338,21 +340,41 @@ fn retake(tx: &mut dyn Tx, node: NodeId, ids: &str, ending: &Ending) -> Result<S
     Ok(Swept { ended, taken })
 }
 
-/// Gives up the runs `ids`, whose content is gone: those under way or waiting end, and no answer counts as held.
-pub(super) fn give_up(tx: &mut dyn Tx, ids: &str, ending: &Ending) -> Result<Vec<(OrgId, RunId)>> {
+/// Answers to give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// All: the process that had them says so.
+    All,
+    /// Those whose time is over. The process may be alive, and may have stored the end of a run while this waited for the
+    /// row of that run.
+    Expired,
+}
+
+/// Gives up the runs `ids`, whose content is gone: those under way or waiting end, and `answers` do not count as held.
+pub(crate) fn give_up(
+    tx: &mut dyn Tx,
+    ids: &str,
+    answers: Answers,
+    ending: &Ending,
+) -> Result<Vec<(OrgId, RunId)>> {
     let taken = Stmt::new(
         "DELETE FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
         vals![ids],
     );
     let ended = end(tx, taken, ending)?;
+    let until = match answers {
+        Answers::All => Timestamp::from_micros(i64::MAX),
+        Answers::Expired => ending.ended.at,
+    };
     tx.batch(&[
         Stmt::new(
             "UPDATE run SET output_expires_at = NULL \
-             WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND output_expires_at IS NOT NULL",
-            vals![ids],
+             WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND output_expires_at <= $2",
+            vals![ids, until],
         ),
         Stmt::new(
-            "DELETE FROM unretained WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+            "DELETE FROM unretained WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} \
+             AND (SELECT r.output_expires_at FROM run r WHERE r.id = unretained.run_id) IS NULL",
             vals![ids],
         ),
     ])?;

@@ -9,13 +9,14 @@ use super::{
     OF_ITS_NODE,
     finish::{End, leave_queue, release_budgets},
     json_ids, run_from,
-    sweep::{Ending, give_up},
+    sweep::{Answers, Ending, give_up},
     work::{progressed, running},
 };
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
     deliveries::delivery_is_due,
+    nodes::LOCK,
     types::{Error, Fence, NewNode, NodeId, Receiver, Result},
 };
 
@@ -194,6 +195,26 @@ impl Store {
         rows.iter().map(|row| row.parse(0)).collect()
     }
 
+    /// System: makes `node` the holder of those of `runs` that wait or have ended: their content is in its memory, and their
+    /// rows name an earlier identity of it. Nothing changes where the node was declared lost.
+    pub async fn adopt_contents(&self, node: NodeId, runs: Vec<RunId>) -> Result<()> {
+        let ids = ids(&runs)?;
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    Stmt::new(LOCK, vals![]),
+                    Stmt::new(
+                        "SELECT 1 FROM node WHERE id = $1 AND ended_at IS NULL",
+                        vals![node],
+                    )
+                    .exactly(1, Error::Fenced),
+                    adopt_content(node, &ids),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
     /// System: a node that stops gives up what only it has: such runs that are not final end as `interrupted`, answers are
     /// not held any more. The runs that ended.
     pub async fn give_up_content(
@@ -209,7 +230,7 @@ impl Store {
                 if found.is_empty() {
                     return Ok(Vec::new());
                 }
-                give_up(tx, &json_ids(&found)?, &ending)
+                give_up(tx, &json_ids(&found)?, Answers::All, &ending)
             })
             .await
     }
@@ -235,7 +256,7 @@ impl Store {
                 if found.is_empty() {
                     return Ok(Vec::new());
                 }
-                give_up(tx, &json_ids(&found)?, &ending)
+                give_up(tx, &json_ids(&found)?, Answers::All, &ending)
             })
             .await
     }

@@ -424,11 +424,16 @@ commands! {
         let node = NodeId(fixture.number());
         let again = NewNode { id: node, ..row.node };
         proves(fixture, async || store.register_again(again.clone(), vec![kept.id]).await).await;
+        let stray = fixture.node().await;
+        let late = fixture.new_unretained(org, stray);
+        store.create_run(late.clone()).await.unwrap();
+        proves(fixture, async || store.adopt_contents(node, vec![late.id]).await).await;
+        assert_eq!(store.content_of(node).await.unwrap().len(), 2);
         store.deregister_node(node, at).await.unwrap();
         let taker = fixture.node().await;
         let sweep = Sweep { places: 5, ..fixture.declaring(taker, at, 10).await };
         let swept = proves_step(fixture, async || store.sweep(sweep.clone()).await).await;
-        assert_eq!((swept.ended.len(), swept.taken.len()), (1, 0));
+        assert_eq!((swept.ended.len(), swept.taken.len()), (2, 0));
     }
 
     async fn delete_expired_fires_is_one_transaction(fixture: &Fixture) {

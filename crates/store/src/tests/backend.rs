@@ -377,6 +377,33 @@ async fn a_heartbeat_does_not_wait_for_commands_that_hold_every_connection() {
 }
 
 #[tokio::test]
+async fn a_heartbeat_reaches_the_second_host_where_the_first_is_silent() {
+    let fixture = super::fixture::Fixture::postgres().await;
+    let node = fixture.node().await;
+    // Nobody takes connections there: once its queue is full the system leaves new ones without an answer.
+    let silent = tokio::net::TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let silent = silent.listen(1).unwrap();
+    let address = silent.local_addr().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(connection) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        queued.push(connection);
+    }
+    let config: tokio_postgres::Config = fixture.url().parse().unwrap();
+    let (ports, name) = (config.get_ports(), config.get_dbname().unwrap());
+    let url = format!(
+        "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/{name}?connect_timeout=1",
+        address.port(),
+        ports[0]
+    );
+    let store = Store::open(&url).await.unwrap();
+    store
+        .heartbeat(node, fixture.now(), Duration::from_secs(10))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn a_heartbeat_that_takes_too_long_is_given_up_and_never_done() {
     let fixture = super::fixture::Fixture::sqlite().await;
     let node = fixture.node().await;

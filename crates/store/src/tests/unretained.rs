@@ -7,7 +7,10 @@ use super::{
     both,
     fixture::{Fixture, after, sweep},
 };
-use crate::{Cancelled, ContentHolder, Counted, Error, Fence, NodeId, PlainError, RunFilter, Sweep};
+use crate::{
+    Cancelled, ContentHolder, Counted, Error, Fence, NodeId, PlainError, RunFilter, Sweep,
+    runs::sweep::{Answers, Ending, give_up},
+};
 
 /// A run at work whose content only `node` has.
 async fn at_work(fixture: &Fixture, org: OrgId, node: NodeId) -> Fence {
@@ -106,6 +109,36 @@ both! {
         let run = fixture.get(org, fence.run).await;
         assert_eq!((run.cost_micros.get(), run.surcharge_micros.get()), (60, 10));
         fixture.check().await;
+    }
+
+    async fn an_answer_that_is_stored_while_a_sweep_gives_its_run_up_stays(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let lost = fixture.node().await;
+        let fence = at_work(fixture, org, lost).await;
+        fixture.store.finish_unretained(fence, fixture.unretained_finish()).await.unwrap();
+        let ids = serde_json::to_string(&[fence.run]).unwrap();
+        let ending = Ending::new(fixture.now(), Micros::ZERO).unwrap();
+        // As a sweep that found the run at work, and waited for its row.
+        let swept = fixture.store.db.write(move |tx| give_up(tx, &ids, Answers::Expired, &ending));
+        assert_eq!(swept.await.unwrap(), []);
+        assert_eq!(fixture.get(org, fence.run).await.output_available, Some(true));
+        assert_eq!(fixture.store.content_of(lost).await.unwrap(), [fence.run]);
+    }
+
+    async fn a_content_whose_row_names_an_earlier_identity_is_adopted(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let earlier = fixture.node_named("a").await;
+        let (waits, works) = (fixture.new_unretained(org, earlier), at_work(fixture, org, earlier).await);
+        fixture.store.create_run(waits.clone()).await.unwrap();
+        let now = fixture.node().await;
+        let held = vec![waits.id, works.run, fixture.run_id()];
+        fixture.store.adopt_contents(now, held.clone()).await.unwrap();
+        // A worker was at work on the other one, and was stopped with the identity.
+        assert_eq!(fixture.store.content_of(now).await.unwrap(), [waits.id]);
+        let fenced = fixture.node_named("b").await;
+        fixture.node_named("b").await;
+        let refused = fixture.store.adopt_contents(fenced, held).await;
+        assert_eq!(refused.unwrap_err(), Error::Fenced);
     }
 
     async fn one_that_names_an_earlier_identity_of_its_node_is_not_recorded(fixture: &Fixture) {

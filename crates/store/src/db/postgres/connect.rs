@@ -67,7 +67,7 @@ impl Link {
         if config.get_application_name().is_none() {
             config.application_name("sortie");
         }
-        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX).max(1);
+        let hosts = hosts(&config);
         let each =
             config
                 .get_connect_timeout()
@@ -95,11 +95,12 @@ impl Link {
 
     /// The same server for urgent commands: one connection that leads nowhere does not take up the time of a lease.
     pub(super) fn urgent(&self) -> Self {
-        Self {
-            timeout: self.timeout.min(URGENT),
-            answer: self.answer.min(URGENT),
-            ..self.clone()
-        }
+        let mut link = self.clone();
+        link.timeout = link.timeout.min(URGENT);
+        link.answer = link.answer.min(URGENT);
+        // Each of several hosts has its share, so that one that does not answer leaves time for the others.
+        link.config.connect_timeout(link.timeout / hosts(&link.config));
+        link
     }
 
     pub(super) fn pool(&self) -> &Arc<Pool> {
@@ -178,6 +179,11 @@ impl Link {
         client.batch_execute(self.settings).await.map_err(away)?;
         Ok(client)
     }
+}
+
+/// Number of servers that the URL names.
+fn hosts(config: &Config) -> u32 {
+    u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX).max(1)
 }
 
 /// Whether the driver has turned away from a server that accepts no writes.

@@ -45,6 +45,9 @@ const BEGIN_PATIENT: &str = "BEGIN; SET LOCAL lock_timeout = '1300ms'";
 /// When it is tried again.
 const NEXT_TRY: Duration = Duration::from_secs(1);
 
+/// Looks for a pooler in transaction mode.
+const POOLED: u32 = 3;
+
 /// The oldest server that is supported, as `server_version_num`.
 const OLDEST_SERVER: i64 = 140_000;
 
@@ -112,23 +115,21 @@ impl Server for PgServer {
 fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
     let link = link.without_settings();
     let (mut first, mut second) = (link.connect(runtime)?, link.connect(runtime)?);
-    let first = backend(&mut first)?;
-    second.control("BEGIN")?;
-    if backend(&mut second)? == first {
-        return Err(Error::Database(
-            "the database is reached through a pooler in transaction mode, which loses prepared statements and session \
-             settings: set the pool to session mode, or connect to the server itself"
-                .to_owned(),
-        ));
+    // A pooler may hand its server connections out in turn.
+    for _ in 0..POOLED {
+        let before = first.backend()?;
+        second.control("BEGIN")?;
+        let between = second.backend()?;
+        second.control("COMMIT")?;
+        if between == before || first.backend()? != before {
+            return Err(Error::Database(
+                "the database is reached through a pooler in transaction mode, which loses prepared statements and \
+                 session settings: set the pool to session mode, or connect to the server itself"
+                    .to_owned(),
+            ));
+        }
     }
     Ok(())
-}
-
-/// Process id of the server's end of a session.
-fn backend(session: &mut PgSession) -> Result<i64> {
-    Pipeline::reader(session)
-        .query_one("SELECT CAST(pg_backend_pid() AS BIGINT)", vals![])?
-        .int(0)
 }
 
 fn apply_migrations(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {

@@ -11,7 +11,7 @@ use futures_util::{
 };
 use tokio::runtime::Runtime;
 use tokio_postgres::{
-    Client, Statement,
+    Client, SimpleQueryMessage, Statement,
     error::SqlState,
     types::{IsNull, ToSql, Type, to_sql_checked},
 };
@@ -58,6 +58,24 @@ impl PgSession {
         self.runtime
             .block_on(self.client.batch_execute(sql))
             .map_err(|error| failure(&error))
+    }
+
+    /// Process id of the server's end of the session.
+    pub(super) fn backend(&mut self) -> Result<String> {
+        let answer = self
+            .runtime
+            .block_on(self.client.simple_query("SELECT pg_backend_pid()"));
+        let messages = answer.map_err(|error| failure(&error))?;
+        let mut rows = messages.iter().filter_map(|message| {
+            if let SimpleQueryMessage::Row(row) = message {
+                row.get(0)
+            } else {
+                None
+            }
+        });
+        rows.next()
+            .map(str::to_owned)
+            .ok_or_else(|| Error::Database("the server tells no process id".to_owned()))
     }
 
     /// As [`control`](Self::control); false where it has waited too long for a lock.

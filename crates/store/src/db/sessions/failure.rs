@@ -23,6 +23,8 @@ pub(in crate::db) enum FailureKind {
     ReadOnly,
     /// The session is gone. Whether a commit under way took place is unknown.
     Disconnected,
+    /// The server did not answer in time. Whether a commit under way took place is unknown.
+    Silent,
 }
 
 /// `SQLSTATE`: serialization failure, deadlock detected.
@@ -59,7 +61,7 @@ impl Failure {
     pub(in crate::db) fn silent() -> Self {
         Self {
             error: Error::Unavailable("the database does not answer".to_owned()),
-            kind: FailureKind::Disconnected,
+            kind: FailureKind::Silent,
         }
     }
 

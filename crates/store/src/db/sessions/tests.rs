@@ -187,6 +187,19 @@ fn a_commit_whose_answer_is_lost_ends_every_session_of_that_age() {
 }
 
 #[test]
+fn a_commit_that_is_only_slow_ends_no_other_session() {
+    let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
+    let (mut first, mut second) = (fake.worker(&pool), fake.worker(&pool));
+    for worker in [&mut first, &mut second] {
+        run(worker, Access::Write).unwrap();
+    }
+    fake.world().ends.push(FailureKind::Silent);
+    run(&mut first, Access::Write).unwrap_err();
+    run(&mut second, Access::Write).unwrap();
+    assert_eq!(fake.world().connects, 2);
+}
+
+#[test]
 fn a_failed_connect_answers_all_that_wait_unless_another_thread_has_a_session() {
     let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
     let (mut connected, mut other) = (fake.worker(&pool), fake.worker(&pool));

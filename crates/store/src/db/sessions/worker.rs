@@ -28,6 +28,9 @@ const GROUP: usize = 16;
 /// Limit of the bytes that a group writes, so that a small job does not wait for many large ones.
 const GROUP_BYTES: usize = 1 << 20;
 
+/// Silence of a commit after which the server is taken to commit nothing. An urgent command gives up long before.
+const SILENCE: Duration = Duration::from_secs(5);
+
 /// Outcome of jobs that were run together.
 enum Ran {
     Done,
@@ -255,9 +258,15 @@ impl<S: Server> Worker<S> {
                 self.session = Some(open);
                 Ran::Done
             }
-            Err(failure) if failure.kind == FailureKind::Disconnected => {
-                // Perhaps a primary that waits for a standby which was promoted: the next commits would be lost there as well.
-                self.pool.retire(open.generation);
+            Err(Failure {
+                kind: kind @ (FailureKind::Disconnected | FailureKind::Silent),
+                ..
+            }) => {
+                // Perhaps a primary that waits for a standby which was promoted: the next commits would be lost there as
+                // well. A commit that is only slow says nothing of the other sessions.
+                if kind == FailureKind::Disconnected || began.elapsed() >= SILENCE {
+                    self.pool.retire(open.generation);
+                }
                 Ran::InDoubt(Error::Unavailable(
                     "the connection was lost during the commit".to_owned(),
                 ))
