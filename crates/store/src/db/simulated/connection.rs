@@ -128,8 +128,17 @@ impl Connection {
                 })
                 .collect();
             let back = self.go().await;
+            // A commit is seen when it is over. That of several jobs is counted on their way back.
+            let commit = self
+                .link
+                .server()
+                .map(|server| server.state().faults.commit)
+                .unwrap_or_default();
+            if jobs.iter().any(|job| job.access() != Access::Read) {
+                sleep(commit).await;
+            }
             self.worker.serve(jobs, &queue);
-            sleep(back + self.commits()).await;
+            sleep(back + commit * self.commits().saturating_sub(1)).await;
             let is_lost = self.come_back().await;
             self.while_alive().await;
             let answered = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
@@ -164,11 +173,9 @@ impl Connection {
         back
     }
 
-    /// Time of the commits that were asked for.
-    fn commits(&self) -> Duration {
-        let commit = self.link.server().map(|server| server.state().faults.commit);
-        let course = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
-        commit.unwrap_or_default() * course.commits
+    /// Commits that were asked for.
+    fn commits(&self) -> u32 {
+        self.drawn.lock().unwrap_or_else(PoisonError::into_inner).commits
     }
 
     /// Travels back. True where the answer is lost.
