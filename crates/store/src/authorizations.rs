@@ -44,7 +44,7 @@ pub struct SeenTokens {
     pub version: i64,
 }
 
-/// One attempt to renew tokens: a random number, the same in every request of the attempt.
+/// An attempt to refresh tokens: a random number, the same in every request of the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefreshHolder(pub i64);
 

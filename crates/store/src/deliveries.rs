@@ -98,7 +98,7 @@ pub enum AfterAttempt {
     Abandoned,
 }
 
-/// How long after it has become due a delivery is given up, in microseconds.
+/// Time from the moment a delivery becomes due until it is given up, in microseconds.
 const GIVEN_UP_AFTER: i64 = limits::CALLBACK_SECONDS.cast_signed() * 1_000_000;
 
 /// Keeps the callback of a run that was just recorded, if it was.

@@ -13,7 +13,7 @@ use crate::{
     worker::{Active, StopReason},
 };
 
-/// How often the watch looks by itself, at least: other nodes tell what is new, so this is for what was not heard. With the
+/// Longest pause between two looks of the watch: other nodes tell what is new, so this is for what was not heard. With the
 /// jitter, with which nodes that started together drift apart, it is short enough for a run that was cancelled through
 /// another node to stop within a second all the same.
 const WATCH: Duration = Duration::from_millis(500);

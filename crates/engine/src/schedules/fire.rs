@@ -128,7 +128,7 @@ impl Engine {
         Ok(Some(fires))
     }
 
-    /// What becomes of the instants that are due.
+    /// Outcome of the occurrences that are due.
     async fn fires(&self, row: &ScheduleRow, plan: Plan, now: Timestamp) -> Result<Fires, Error> {
         let mut fires = unchanged(row);
         fires.replaces = row.spec.overlap == Overlap::CancelOther;

@@ -1,4 +1,4 @@
-//! When an attempt deletes the working directory of its run.
+//! The moment at which an attempt deletes the working directory of its run.
 
 use std::{path::PathBuf, sync::Arc};
 

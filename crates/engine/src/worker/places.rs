@@ -42,7 +42,7 @@ impl Places {
         }))
     }
 
-    /// What every run on this node needs.
+    /// The worker, with everything that runs on this node share.
     pub(crate) fn worker(&self) -> &Worker {
         &self.0.worker
     }

@@ -28,7 +28,7 @@ const UNRETAINED_REASON: &str = "the node that had its content was lost";
 /// The highest price of a second that is reckoned with: a product of it and a fraction of a second in microseconds fits.
 const MAX_RATE: i64 = 4_000_000_000_000;
 
-/// What a run has cost after `$elapsed` microseconds, without the surcharge: what was recorded, or its seconds so far where
+/// Cost of a run after `$elapsed` microseconds, without the surcharge: what was recorded, or its seconds so far where
 /// they cost more; never more than its budget has room for. No step can overflow: `$rate` is at most [`MAX_RATE`], and
 /// `$seconds` is as many as can be multiplied by it.
 macro_rules! cost_after {
@@ -345,7 +345,7 @@ fn retake(tx: &mut dyn Tx, node: NodeId, ids: &str, ending: &Ending) -> Result<S
 pub(crate) enum Answers {
     /// All: the process that had them says so.
     All,
-    /// Those whose time is over. The process may be alive, and may have stored the end of a run while this waited for the
+    /// Answers whose time is over. The process may be alive, and may have stored the end of a run while this waited for the
     /// row of that run.
     Expired,
 }
