@@ -480,7 +480,7 @@ pub struct Claim {
     pub max_cost: Micros,
     /// When it was made.
     pub created_at: Timestamp,
-    /// When it was first claimed, by the clock of the node that did.
+    /// Time of the first claim, by the clock of the node that made it.
     pub started_at: Timestamp,
     /// Time since it was first claimed, by the database's clock: the time limit and the compute cost count it.
     pub elapsed: Duration,

@@ -22,7 +22,7 @@ pub(crate) struct Identity {
     pub(crate) leases: LeaseClock,
     /// Leases as the heartbeat has last seen them.
     pub(super) seen: Leases,
-    /// When the node began to stop, under whatever identity.
+    /// The time at which the node began to stop, under whatever identity.
     draining_since: Arc<OnceLock<Timestamp>>,
 }
 

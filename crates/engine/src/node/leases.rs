@@ -21,7 +21,7 @@ pub(super) struct Leases {
 }
 
 struct Seen {
-    /// When the last successful renewal of this node's own lease was sent.
+    /// The time at which the last successful renewal of this node's own lease was sent.
     renewed_at: Instant,
     /// The leases of the others, each with the time since which it is known not to have changed.
     others: BTreeMap<NodeId, (Timestamp, Instant)>,
@@ -86,7 +86,7 @@ impl Leases {
             .collect()
     }
 
-    /// When the next lease becomes overdue, unless it is renewed before.
+    /// The time at which the next lease becomes overdue, unless it is renewed before.
     pub(super) fn next_overdue(&self) -> Option<Instant> {
         let now = Instant::now();
         let seen = self.seen();

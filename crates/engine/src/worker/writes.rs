@@ -103,7 +103,7 @@ struct Target {
     status: RunStatus,
 }
 
-/// What the store says of a write that is in doubt.
+/// The store's answer about a write that is in doubt.
 enum Look {
     /// The run is where it was before the write.
     Unchanged,

@@ -29,7 +29,7 @@ pub(super) struct Fixture {
     pub(super) store: Store,
     pub(super) database: TestDatabase,
     pub(super) counter: AtomicI64,
-    /// What stands before the database, where something does.
+    /// The proxy before the database, if there is one.
     pub(super) behind: Option<Behind>,
     /// The node of [`Self::sweep`].
     sweeper: OnceCell<NodeId>,
