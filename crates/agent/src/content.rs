@@ -21,11 +21,26 @@ pub enum ToolContent {
     Text(String),
     /// A command that has ended.
     Command(CommandOutput),
+    /// A picture or a document, for a model that takes it.
+    Media(Media),
     /// Dropped from the transcript to bound its memory.
     Dropped {
         /// How much it was, in bytes.
         bytes: usize,
     },
+}
+
+/// A picture or a document as providers take it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Media {
+    /// The media type, such as `image/png` or `application/pdf`.
+    pub media_type: String,
+    /// The content in base64 (RFC 4648, section 4).
+    pub data: String,
+    /// The text beside it: the path, and what the file holds (pixels or pages, bytes).
+    pub label: String,
+    /// Width and height of a picture, in pixels; `None` for a document.
+    pub pixels: Option<(u32, u32)>,
 }
 
 impl ToolContent {
@@ -34,6 +49,7 @@ impl ToolContent {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Command(command) => Cow::Owned(command.text()),
+            Self::Media(media) => Cow::Borrowed(&media.label),
             Self::Dropped { bytes } => Cow::Owned(format!("[an old output of {bytes} bytes was dropped]")),
         }
     }
@@ -50,6 +66,10 @@ impl ToolContent {
                 stderr: shown(command.stderr, of_stream),
                 ..command
             }),
+            Self::Media(media) => Self::Media(Media {
+                label: shown(media.label, limit),
+                ..media
+            }),
             Self::Dropped { bytes } => Self::Dropped { bytes },
         }
     }
@@ -59,6 +79,7 @@ impl ToolContent {
         match self {
             Self::Text(text) => text.len(),
             Self::Command(command) => command.stdout.len() + command.stderr.len(),
+            Self::Media(media) => media.data.len() + media.label.len(),
             Self::Dropped { .. } => 0,
         }
     }

@@ -150,6 +150,7 @@ mod tests {
             name: String::new(),
             content: ToolContent::Text("x".repeat(bytes)),
             is_error: false,
+            note: None,
         }
     }
 

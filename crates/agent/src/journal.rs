@@ -222,6 +222,7 @@ mod tests {
             name: "post".to_owned(),
             content: ToolContent::Text("ok".to_owned()),
             is_error: false,
+            note: None,
         };
         entry(step, What::Result(result))
     }

@@ -36,10 +36,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
-use sortie_api::{Micros, OrgId, RunId, event::EventType};
+use sortie_api::{Effort, Micros, OrgId, RunId, event::EventType};
 
 pub use self::{
-    content::{CommandOutput, ToolContent},
+    content::{CommandOutput, Media, ToolContent},
     model::Model,
     models::runbook::runbook,
     redact::Redactor,
@@ -64,6 +64,16 @@ pub struct RunSpec {
     pub egress: Egress,
     /// What it may spend.
     pub budget: BudgetSpec,
+    /// When the run times out.
+    pub deadline: Option<tokio::time::Instant>,
+    /// How much the model is to think; `None` leaves it to the provider.
+    pub effort: Option<Effort>,
+    /// Answers in the place of the model where that refuses, once.
+    pub fallback: Option<Arc<dyn Model>>,
+    /// The run's own files: path from the working directory, and size in bytes.
+    pub files: Vec<(String, u64)>,
+    /// Those of its files that are shown with the first message.
+    pub media: Vec<Media>,
     /// Longest a single command may run.
     pub command_timeout: Duration,
     /// Tools beside the built-in ones: the web, the run's connections. Their names are not those of built-in tools.

@@ -8,9 +8,9 @@ use std::{borrow::Cow, time::Duration};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sortie_api::model::ModelInfo;
+use sortie_api::{Effort, model::ModelInfo};
 
-use crate::content::ToolContent;
+use crate::content::{Media, ToolContent};
 
 /// A model, behind whatever provider.
 pub trait Model: Send + Sync {
@@ -25,6 +25,17 @@ pub trait Model: Send + Sync {
     /// How much of one tool output the model is shown, in bytes; what is over is left out of its middle.
     fn tool_output_bytes(&self) -> usize {
         32 * 1024
+    }
+
+    /// Whether the provider refuses a thinking block once anything before it has changed. The agent then drops the
+    /// thinking behind each change of the conversation.
+    fn binds_thinking(&self) -> bool {
+        false
+    }
+
+    /// The most tokens that this picture or document can count for; `None` where the model does not take it.
+    fn media_tokens(&self, _media: &Media) -> Option<u64> {
+        None
     }
 
     /// Makes one call. Dropping the future gives it up.
@@ -67,6 +78,22 @@ pub struct Request<'a> {
     pub tools: &'a [ToolDefinition<'a>],
     /// Most tokens of the answer.
     pub max_tokens: u64,
+    /// Whether the model may call tools this time.
+    pub tool_use: ToolUse,
+    /// How much the model is to think; `None` leaves it to the provider.
+    pub effort: Option<Effort>,
+    /// The same for all calls of a run: providers route calls with an equal key to the same cache.
+    pub cache_key: &'a str,
+}
+
+/// Whether the model may call tools in its next answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolUse {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// The next answer is text. The tools stay in the request, because they are part of the cached prefix.
+    Never,
 }
 
 impl Request<'_> {
@@ -117,6 +144,10 @@ pub struct Task<'a> {
     pub input_file: Option<&'static str>,
     /// The text of the JSON Schema that the final answer must match.
     pub output_schema: Option<&'a str>,
+    /// The environment block; empty where there is none.
+    pub environment: &'a str,
+    /// Pictures and documents of the run's files, shown with the first message.
+    pub media: &'a [Media],
 }
 
 impl<'a> Task<'a> {
@@ -176,6 +207,7 @@ impl Turn {
         let result = |result: &ToolResult| match &result.content {
             ToolContent::Text(text) => dense_bytes(text),
             ToolContent::Command(command) => dense_bytes(&command.stdout) + dense_bytes(&command.stderr),
+            ToolContent::Media(media) => dense_bytes(&media.label),
             ToolContent::Dropped { .. } => 0,
         };
         match self {
@@ -220,6 +252,21 @@ pub struct ToolResult {
     pub content: ToolContent,
     /// Whether the call failed.
     pub is_error: bool,
+    /// A sentence of the engine behind the content, such as a warning of time or money. It is set once, before the model
+    /// first reads the result, and stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl ToolResult {
+    /// The text that the model reads: the content, then the note.
+    pub fn text(&self) -> Cow<'_, str> {
+        let text = self.content.text();
+        match &self.note {
+            None => text,
+            Some(note) => Cow::Owned(format!("{}\n\n[{note}]", text.trim_end_matches('\n'))),
+        }
+    }
 }
 
 /// What a model said in one call.
@@ -227,6 +274,9 @@ pub struct ToolResult {
 pub struct Reply {
     /// What it said.
     pub content: Vec<Content>,
+    /// Readable thinking, where the provider shows any: a summary for people, never sent back. The pieces of
+    /// [`Content::Opaque`] are sent back.
+    pub thinking: String,
     /// Why it stopped.
     pub stop_reason: StopReason,
     /// What the provider counted.
@@ -341,6 +391,8 @@ pub enum Retry {
     Never,
     /// Yes, with less in it: the request is larger than the model's window.
     Smaller,
+    /// Yes, once, with all thinking blocks left out: the provider says that one is bound to a different conversation.
+    WithoutThinking,
     /// Yes: overload, rate limit, broken connection.
     Soon {
         /// The least wait the provider asks for.
@@ -384,10 +436,15 @@ mod tests {
                     input: None,
                     input_file: None,
                     output_schema: None,
+                    environment: "",
+                    media: &[],
                 },
                 transcript: &[Turn::User(text)],
                 tools: &[],
                 max_tokens: 1,
+                tool_use: ToolUse::Auto,
+                effort: None,
+                cache_key: "",
             };
             request.most_input_tokens()
         };

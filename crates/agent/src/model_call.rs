@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use sortie_api::{EventType, event::ModelCall};
+use sortie_api::{Effort, EventType, event::ModelCall};
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
@@ -13,7 +13,7 @@ use crate::{
     Sink, Whose,
     budget::{Cut, Exhausted},
     meter::{Held, InputTokens, Meter, Unshown},
-    model::{Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, Turn, Usage},
+    model::{Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, ToolUse, Turn, Usage},
     spans, summary,
     turn::Stop,
     window::Window,
@@ -36,6 +36,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) sink: &'a dyn Sink,
     pub(crate) meter: &'a Meter<'a>,
     pub(crate) window: Window,
+    pub(crate) effort: Option<Effort>,
+    pub(crate) cache_key: String,
 }
 
 /// How long the answer to a call may be.
@@ -90,7 +92,7 @@ impl Caller<'_> {
         };
         match error.retry {
             Retry::Smaller => Ok(Called::TooLarge(error.message)),
-            Retry::Never => Err(Stop::Failed(error.message)),
+            Retry::Never | Retry::WithoutThinking => Err(Stop::Failed(error.message)),
             Retry::Soon { .. } => Err(Stop::Failed(format!(
                 "the model failed {ATTEMPTS} times, last with: {}",
                 error.message
@@ -107,10 +109,15 @@ impl Caller<'_> {
                 input: None,
                 input_file: None,
                 output_schema: None,
+                environment: "",
+                media: &[],
             },
             transcript: &[],
             tools: &[],
             max_tokens: 0,
+            tool_use: ToolUse::Auto,
+            effort: self.effort,
+            cache_key: &self.cache_key,
         };
         let request = Request {
             max_tokens: self
@@ -174,6 +181,9 @@ impl Caller<'_> {
             transcript,
             tools: self.tools,
             max_tokens: self.window.most_output(bytes),
+            tool_use: ToolUse::Auto,
+            effort: self.effort,
+            cache_key: &self.cache_key,
         }
     }
 

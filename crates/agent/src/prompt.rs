@@ -169,6 +169,8 @@ mod tests {
                 input: Some(&input),
                 input_file: None,
                 output_schema: None,
+                environment: "",
+                media: &[],
             };
             let message = first_message(&task);
             let data = message
@@ -194,6 +196,8 @@ mod tests {
             input: None,
             input_file: None,
             output_schema: None,
+            environment: "",
+            media: &[],
         };
         assert_eq!(first_message(&task), "Say hello.");
     }
@@ -206,6 +210,8 @@ mod tests {
             input: Some(&input),
             input_file: Some("input.json"),
             output_schema: Some(r#"{"type":"object"}"#),
+            environment: "",
+            media: &[],
         };
         let message = first_message(&task);
         assert!(message.starts_with("Sum.\n\n<input>\n{\"n\": 12345678901234567890123}\n</input>\n"));

@@ -121,6 +121,7 @@ mod tests {
             name: "shell".to_owned(),
             content: ToolContent::Text(String::new()),
             is_error: false,
+            note: None,
         };
         let entry = Entry {
             step: 1,

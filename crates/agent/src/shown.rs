@@ -158,6 +158,7 @@ impl<'a> Shown<'a> {
                 name: text(result.name),
                 content: result.content.shown(self.redactor, usize::MAX),
                 is_error: result.is_error,
+                note: result.note,
             }),
             What::Correction { text } => What::Correction {
                 text: self.text(text),
@@ -330,6 +331,7 @@ mod tests {
                 name: s(),
                 content,
                 is_error: false,
+                note: None,
             })
         };
         let call = ToolCall {

@@ -41,7 +41,7 @@ pub(crate) fn model_called(span: &Span, called: &Result<Reply, ModelError>) {
         }
         Err(error) => {
             let kind = match error.retry {
-                Retry::Never => "model_error",
+                Retry::Never | Retry::WithoutThinking => "model_error",
                 Retry::Smaller => "context_length_exceeded",
                 Retry::Soon { .. } => "temporary_model_error",
             };

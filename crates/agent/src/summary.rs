@@ -120,6 +120,7 @@ mod tests {
             name: "shell".to_owned(),
             content: ToolContent::Text("x".repeat(100_000)),
             is_error: false,
+            note: None,
         };
         vec![
             Turn::User("Notes of before.".to_owned()),

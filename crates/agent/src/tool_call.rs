@@ -154,6 +154,7 @@ impl<'a> ToolRunner<'a> {
             name: call.name.clone(),
             content,
             is_error,
+            note: None,
         };
         self.scribe.write(step, What::Result(result.clone())).await?;
         Ok(result)

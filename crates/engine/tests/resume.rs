@@ -76,6 +76,7 @@ fn result(step: u32) -> String {
             name: "send_mail".to_owned(),
             content: ToolContent::Text("done".to_owned()),
             is_error: false,
+            note: None,
         }),
     )
 }

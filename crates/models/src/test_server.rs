@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
-use sortie_agent::model::{Deltas, Request, Task};
+use sortie_agent::model::{Deltas, Request, Task, ToolUse};
 use sortie_api::{
     Credential, Micros,
     model::{ModelInfo, ModelPrices},
@@ -287,10 +287,15 @@ pub(crate) const fn hello() -> Request<'static> {
             input: None,
             input_file: None,
             output_schema: None,
+            environment: "",
+            media: &[],
         },
         transcript: &[],
         tools: &[],
         max_tokens: 1_000,
+        tool_use: ToolUse::Auto,
+        effort: None,
+        cache_key: "",
     }
 }
 

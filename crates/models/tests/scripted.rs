@@ -7,7 +7,10 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use sortie_agent::{
     Model, ToolContent,
-    model::{Content, Deltas, Request, Retry, StopReason, Task, ToolCall, ToolDefinition, ToolResult, Turn},
+    model::{
+        Content, Deltas, Request, Retry, StopReason, Task, ToolCall, ToolDefinition, ToolResult, ToolUse,
+        Turn,
+    },
 };
 use sortie_api::model::ModelPrices;
 use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, catalog};
@@ -67,10 +70,15 @@ async fn converse(model: &dyn Model) -> Result<()> {
             input: None,
             input_file: None,
             output_schema: None,
+            environment: "",
+            media: &[],
         },
         transcript: &[],
         tools: &[SHELL],
         max_tokens: 1_000,
+        tool_use: ToolUse::Auto,
+        effort: None,
+        cache_key: "",
     };
     let reply = model.call(request, &Nobody).await?;
     assert_eq!(reply.stop_reason, StopReason::ToolUse);
@@ -88,6 +96,7 @@ async fn converse(model: &dyn Model) -> Result<()> {
         name: call.name,
         content: ToolContent::Text("a\nb".to_owned()),
         is_error: false,
+        note: None,
     });
     let transcript = [
         Turn::Assistant(reply.content),

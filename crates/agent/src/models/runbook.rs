@@ -131,7 +131,7 @@ fn failure(outputs: &[&ToolResult]) -> Option<String> {
     let last = outputs.last().filter(|last| last.is_error)?;
     let (how, quoted) = match &last.content {
         ToolContent::Command(command) => (command.how(), last_line(&command.stderr).to_owned()),
-        content @ (ToolContent::Text(_) | ToolContent::Dropped { .. }) => {
+        content @ (ToolContent::Text(_) | ToolContent::Media(_) | ToolContent::Dropped { .. }) => {
             ("failed".to_owned(), content.text().into_owned())
         }
     };
@@ -160,6 +160,7 @@ fn call(number: usize, name: &str, arguments: String) -> Reply {
 fn reply(content: Content, stop_reason: StopReason) -> Reply {
     Reply {
         content: vec![content],
+        thinking: String::new(),
         stop_reason,
         usage: Usage::default(),
     }
@@ -194,6 +195,7 @@ fn output<'a>(outputs: &[&'a ToolResult], number: usize) -> Result<Cow<'a, str>,
     match result.map(|result| &result.content) {
         Some(ToolContent::Command(command)) => Ok(Cow::Borrowed(&command.stdout)),
         Some(ToolContent::Text(text)) => Ok(Cow::Borrowed(text)),
+        Some(ToolContent::Media(media)) => Ok(Cow::Borrowed(&media.label)),
         Some(ToolContent::Dropped { bytes }) => Err(format!(
             "the output of block {number} ({bytes} bytes) is no longer held: the outputs are too large"
         )),

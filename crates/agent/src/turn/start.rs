@@ -79,11 +79,15 @@ impl Parts<'_> {
                 input: spec.input.as_deref(),
                 input_file: input_file.map(|_| INPUT_FILE),
                 output_schema: spec.output_schema.as_deref().map(Schema::text),
+                environment: "",
+                media: &spec.media,
             },
             tools: &definitions,
             sink,
             meter,
             window: Window::of(model),
+            effort: spec.effort,
+            cache_key: spec.whose.run.to_string(),
         };
         let point = match journal {
             None => Point::default(),

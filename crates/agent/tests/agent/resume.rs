@@ -159,6 +159,7 @@ fn replies(script: &[Says], bytes: usize) -> Vec<Reply> {
         was_empty = content.is_empty();
         replies.push(Reply {
             content,
+            thinking: String::new(),
             stop_reason: StopReason::EndTurn,
             usage: Usage::default(),
         });

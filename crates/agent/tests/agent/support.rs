@@ -59,6 +59,11 @@ pub(crate) fn spec(prompt: &str) -> RunSpec {
             started: Instant::now(),
             spent: Micros::ZERO,
         },
+        deadline: None,
+        effort: None,
+        fallback: None,
+        files: Vec::new(),
+        media: Vec::new(),
         command_timeout: Duration::from_mins(1),
         tools: Vec::new(),
         redactor: Arc::default(),
@@ -523,6 +528,7 @@ impl Model for Scripted {
 pub(crate) fn says(text: &str) -> Reply {
     Reply {
         content: vec![Content::Text(text.to_owned())],
+        thinking: String::new(),
         stop_reason: StopReason::EndTurn,
         usage: Usage::default(),
     }
@@ -539,6 +545,7 @@ pub(crate) fn calls(calls: &[(&str, Value)]) -> Reply {
     };
     Reply {
         content: calls.iter().enumerate().map(call).collect(),
+        thinking: String::new(),
         stop_reason: StopReason::ToolUse,
         usage: Usage::default(),
     }
@@ -557,6 +564,7 @@ pub(crate) fn call(id: &str, name: &str, arguments: &Value) -> Content {
 pub(crate) fn reply(content: Vec<Content>) -> Reply {
     Reply {
         content,
+        thinking: String::new(),
         stop_reason: StopReason::ToolUse,
         usage: Usage::default(),
     }

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use prometheus_client::encoding::text::encode;
 use sortie_agent::{
     Model,
-    model::{Content, Deltas, ErrorKind, ModelError, Reply, Request, StopReason, Task, Usage},
+    model::{Content, Deltas, ErrorKind, ModelError, Reply, Request, StopReason, Task, ToolUse, Usage},
 };
 use sortie_api::model::{ModelInfo, ModelPrices};
 
@@ -133,6 +133,7 @@ impl Model for Scripted {
                     deltas.text("b");
                     Ok(Reply {
                         content: vec![Content::Text("ab".to_owned())],
+                        thinking: String::new(),
                         stop_reason: StopReason::EndTurn,
                         usage: Usage::default(),
                     })
@@ -172,10 +173,15 @@ async fn model_calls_count_by_what_came_of_them() {
             input: None,
             input_file: None,
             output_schema: None,
+            environment: "",
+            media: &[],
         },
         transcript: &[],
         tools: &[],
         max_tokens: 1,
+        tool_use: ToolUse::Auto,
+        effort: None,
+        cache_key: "",
     };
     for script in [Some(Ok(())), Some(Err(ErrorKind::RateLimit)), None] {
         let model: Arc<dyn Model> = Arc::new(Scripted(info.clone(), script));

@@ -190,6 +190,7 @@ mod tests {
                 name: "tool".to_owned(),
                 content: ToolContent::Text(String::new()),
                 is_error: false,
+                note: None,
             }),
         )
     }

@@ -177,7 +177,7 @@ impl Attempt<'_> {
         let budget = self.budget();
         let prepared = tokio::select! {
             biased;
-            prepared = prepare(self.worker, self.claim, budget, &mut ground) => prepared.map_err(Ended::Failed),
+            prepared = prepare(self.worker, self.claim, (budget, self.deadline), &mut ground) => prepared.map_err(Ended::Failed),
             reason = self.place.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
@@ -447,7 +447,7 @@ impl Attempt<'_> {
 async fn prepare(
     worker: &Worker,
     claim: &Claim,
-    budget: BudgetSpec,
+    (budget, deadline): (BudgetSpec, Instant),
     ground: &mut Ground,
 ) -> Result<Start, String> {
     let (request, secrets) = request(worker, claim)?;
@@ -508,6 +508,11 @@ async fn prepare(
         shell,
         egress,
         budget,
+        deadline: Some(deadline),
+        effort: None,
+        fallback: None,
+        files: Vec::new(),
+        media: Vec::new(),
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
         redactor,

@@ -186,7 +186,7 @@ fn piece(piece: &Content) -> Option<Block<'_>> {
 fn result(result: &ToolResult) -> Block<'_> {
     Block::ToolResult {
         tool_use_id: &result.id,
-        content: result.content.text(),
+        content: result.text(),
         is_error: result.is_error,
         cache_control: None,
     }

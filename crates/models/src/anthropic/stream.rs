@@ -203,6 +203,7 @@ impl Decoder for Message {
         };
         Ok(Reply {
             content,
+            thinking: String::new(),
             stop_reason,
             usage: self.usage,
         })

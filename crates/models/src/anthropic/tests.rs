@@ -124,6 +124,7 @@ fn tool_result(id: &str, text: &str, is_error: bool) -> ToolResult {
         name: "shell".to_owned(),
         content: ToolContent::Text(text.to_owned()),
         is_error,
+        note: None,
     }
 }
 

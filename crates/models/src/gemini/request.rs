@@ -223,7 +223,7 @@ fn called(call: &ToolCall) -> Call<'_> {
 }
 
 fn outcome(result: &ToolResult) -> Part<'_> {
-    let told = result.content.text();
+    let told = result.text();
     Part {
         function_response: Some(Outcome {
             id: their_id(&result.id),

@@ -253,6 +253,7 @@ impl Decoder for Candidate {
             .any(|piece| matches!(piece, Content::ToolCall(_)));
         Ok(Reply {
             content: self.content,
+            thinking: String::new(),
             stop_reason: if calls && stop_reason == StopReason::EndTurn {
                 StopReason::ToolUse
             } else {

@@ -119,6 +119,7 @@ fn a_conversation_goes_back_with_its_signatures_and_without_our_own_ids() {
         name: "shell".to_owned(),
         content: ToolContent::Text("out".to_owned()),
         is_error,
+        note: None,
     };
     let transcript = [
         Turn::Assistant(vec![

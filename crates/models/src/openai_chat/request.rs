@@ -192,7 +192,7 @@ fn assistant(content: &[Content]) -> Result<Message<'_>, ModelError> {
 fn tool_message(result: &ToolResult) -> Message<'_> {
     Message::Tool {
         tool_call_id: &result.id,
-        content: result.content.text(),
+        content: result.text(),
     }
 }
 

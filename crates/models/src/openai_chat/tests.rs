@@ -88,6 +88,7 @@ fn the_conversation_goes_along_in_its_order() {
         name: "shell".to_owned(),
         content: ToolContent::Text(text.to_owned()),
         is_error,
+        note: None,
     };
     let transcript = [
         Turn::Assistant(vec![

@@ -282,6 +282,7 @@ impl Decoder for Answer<'_> {
         };
         Ok(Reply {
             content,
+            thinking: String::new(),
             stop_reason,
             usage,
         })

@@ -116,7 +116,7 @@ impl<'a> Body<'a> {
                 Turn::ToolResults(results) => input.extend(results.iter().map(|result| {
                     Item::Own(OwnItem::FunctionCallOutput {
                         call_id: &result.id,
-                        output: result.content.text(),
+                        output: result.text(),
                     })
                 })),
                 Turn::User(text) => input.push(said_by_user(Cow::Borrowed(text))),

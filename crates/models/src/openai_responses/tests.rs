@@ -146,6 +146,7 @@ fn reasoning_and_phases_go_back_unchanged_in_their_places() {
         name: "shell".to_owned(),
         content: ToolContent::Text(text.to_owned()),
         is_error: false,
+        note: None,
     };
     let transcript = [
         Turn::Assistant(reply.content),

@@ -125,6 +125,7 @@ async fn a_conversation_with_tools_is_understood_as_it_was_meant() {
             name: call.name.clone(),
             content: ToolContent::Text(text.to_owned()),
             is_error: false,
+            note: None,
         };
         let transcript = [
             Turn::Assistant(reply.content),

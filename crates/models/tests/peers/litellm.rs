@@ -160,6 +160,7 @@ async fn converse(client: &dyn Model, name: &str) {
         name: tool,
         content: ToolContent::Text("x.txt y.txt".to_owned()),
         is_error: false,
+        note: None,
     };
     let transcript = [Turn::Assistant(reply.content), Turn::ToolResults(vec![result])];
     let streamed = Streamed::default();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::Value;
-use sortie_agent::model::{Deltas, Model, Request, Task, ToolDefinition, Turn};
+use sortie_agent::model::{Deltas, Model, Request, Task, ToolDefinition, ToolUse, Turn};
 use sortie_api::{Credential, Micros, model::ModelPrices};
 use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, catalog};
 use sortie_testkit::ports::{free_ports, listens};
@@ -206,10 +206,15 @@ pub(crate) fn request<'a>(prompt: &'a str, transcript: &'a [Turn]) -> Request<'a
             input: None,
             input_file: None,
             output_schema: None,
+            environment: "",
+            media: &[],
         },
         transcript,
         tools: &[SHELL],
         max_tokens: 500,
+        tool_use: ToolUse::Auto,
+        effort: None,
+        cache_key: "",
     }
 }
 
