@@ -14,6 +14,7 @@ mod gemini;
 mod openai;
 mod openai_chat;
 mod openai_responses;
+mod optional;
 mod probe;
 mod provider;
 mod settings;

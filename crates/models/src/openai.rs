@@ -13,12 +13,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sortie_agent::model::{Content, ModelError, Request, ToolCall, ToolDefinition};
-use sortie_api::model::ModelInfo;
 use url::Url;
 
 use crate::{
     answer::Failure,
-    provider::{InvalidSettings, Provider},
+    provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
 };
 
@@ -55,14 +54,9 @@ pub(crate) fn is_openai(url: &Url) -> bool {
     })
 }
 
-/// Whether the catalog says that the model can do this.
-pub(crate) fn can(info: &ModelInfo, capability: &str) -> bool {
-    info.capabilities.iter().any(|own| own == capability)
-}
-
 /// The tools that the model is told of: none where it can call none, which servers refuse.
-pub(crate) fn tools<'a>(info: &ModelInfo, request: &Request<'a>) -> &'a [ToolDefinition<'a>] {
-    if can(info, "tools") { request.tools } else { &[] }
+pub(crate) fn tools<'a>(entry: &Entry, request: &Request<'a>) -> &'a [ToolDefinition<'a>] {
+    if entry.can("tools") { request.tools } else { &[] }
 }
 
 /// The text of a JSON Schema as a part of a body.

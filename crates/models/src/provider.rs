@@ -26,6 +26,13 @@ pub(crate) struct Entry {
     pub(crate) upstream: String,
 }
 
+impl Entry {
+    /// Whether the catalog says that the model can do this.
+    pub(crate) fn can(&self, capability: &str) -> bool {
+        self.info.capabilities.iter().any(|own| own == capability)
+    }
+}
+
 /// Settings that cannot be used: a sentence for the operator that names the setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -165,6 +165,8 @@ impl Transport {
             Retry::Soon { after }
         } else if is_too_long(status, said) {
             Retry::Smaller
+        } else if is_bound_elsewhere(said) {
+            Retry::WithoutThinking
         } else {
             Retry::Never
         };
@@ -246,6 +248,13 @@ fn is_too_long(status: StatusCode, said: &str) -> bool {
     ];
     status == StatusCode::PAYLOAD_TOO_LARGE
         || (status == StatusCode::BAD_REQUEST && words.iter().any(|words| said.contains(words)))
+}
+
+/// Whether a refusal is about a thinking block: its conversation has changed, or its signature is not one. Both pass once
+/// the thinking is left out.
+fn is_bound_elsewhere(said: &str) -> bool {
+    said.contains("bound to a different conversation")
+        || said.contains("Invalid `signature` in `thinking` block")
 }
 
 /// Whether a body is announced as something that is read as a whole, and never as a stream.

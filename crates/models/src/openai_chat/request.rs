@@ -120,7 +120,7 @@ impl<'a> Body<'a> {
                 Turn::User(text) => said_by_user(text, &mut messages),
             }
         }
-        let tools: Vec<Tool<'a>> = openai::tools(&entry.info, request)
+        let tools: Vec<Tool<'a>> = openai::tools(entry, request)
             .iter()
             .map(tool)
             .collect::<Result<_, _>>()?;
@@ -129,8 +129,7 @@ impl<'a> Body<'a> {
             Dialect::Compatible => (Some(request.max_tokens), None),
         };
         // Other servers bind the whole answer to the schema: no tool could be called any more, or they refuse both.
-        let bound =
-            openai::can(&entry.info, "structured_output") && (dialect == Dialect::Openai || tools.is_empty());
+        let bound = entry.can("structured_output") && (dialect == Dialect::Openai || tools.is_empty());
         let schema = openai::object_schema(request.task.output_schema.filter(|_| bound))?;
         Ok(Self {
             model: &entry.upstream,

@@ -122,20 +122,20 @@ impl<'a> Body<'a> {
                 Turn::User(text) => input.push(said_by_user(Cow::Borrowed(text))),
             }
         }
-        let bound = openai::can(&entry.info, "structured_output");
+        let bound = entry.can("structured_output");
         let schema = openai::object_schema(request.task.output_schema.filter(|_| bound))?;
         Ok(Self {
             model: &entry.upstream,
             instructions: request.system,
             input,
-            tools: openai::tools(&entry.info, request)
+            tools: openai::tools(entry, request)
                 .iter()
                 .map(tool)
                 .collect::<Result<_, _>>()?,
             max_output_tokens: request.max_tokens,
             stream: true,
             store: false,
-            include: openai::can(&entry.info, "thinking").then_some(["reasoning.encrypted_content"]),
+            include: entry.can("thinking").then_some(["reasoning.encrypted_content"]),
             text: schema.map(|schema| TextSettings {
                 format: Format {
                     name: "output",
