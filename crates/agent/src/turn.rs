@@ -143,8 +143,18 @@ impl Agent<'_> {
 
     async fn take(&mut self, reply: Reply, limit: Limit) -> Result<Progress, Stop> {
         let Reply {
-            content, stop_reason, ..
+            content,
+            thinking,
+            stop_reason,
+            ..
         } = reply;
+        if !thinking.trim().is_empty() {
+            let text = text::head(thinking.trim(), OUTPUT_BYTES).to_owned();
+            let step = self.step;
+            self.sink
+                .record(EventType::ThinkingSummary { text, step })
+                .await?;
+        }
         let content = reply::tidied(content, stop_reason, &self.spec.redactor);
         let said = reply::said(&content, &self.spec.redactor);
         if !said.is_empty() {

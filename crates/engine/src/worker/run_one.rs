@@ -455,10 +455,11 @@ async fn prepare(
     let id = request
         .model
         .unwrap_or_else(|| worker.models.catalog().default_model.clone());
-    let model = worker
-        .models
-        .get(&id)
-        .ok_or_else(|| format!("model {id:?} is no longer available"))?;
+    let model = model_of(worker, &id)?;
+    let fallback = request
+        .fallback_model
+        .map(|id| model_of(worker, &id))
+        .transpose()?;
     traces::uses_model(model.info());
     let output_schema = match &request.output_schema {
         Some(schema) => {
@@ -466,7 +467,7 @@ async fn prepare(
         }
         None => None,
     };
-    files::lay(worker, claim.org, request.files.unwrap_or_default(), ground).await?;
+    let files = files::lay(worker, claim.org, request.files.unwrap_or_default(), ground).await?;
     let redactor = Arc::new(Redactor::default());
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {
@@ -509,9 +510,9 @@ async fn prepare(
         egress,
         budget,
         deadline: Some(deadline),
-        effort: None,
-        fallback: None,
-        files: Vec::new(),
+        effort: request.effort,
+        fallback,
+        files,
         media: Vec::new(),
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
@@ -520,10 +521,17 @@ async fn prepare(
     };
     Ok(Start {
         spec,
-        model: Arc::clone(model),
+        model,
         brought,
         opened,
     })
+}
+
+fn model_of(worker: &Worker, id: &str) -> Result<Arc<dyn Model>, String> {
+    let model = worker.models.get(id);
+    model
+        .cloned()
+        .ok_or_else(|| format!("model {id:?} is no longer available"))
 }
 
 /// What the run is to do, and where the credentials are that it brought.

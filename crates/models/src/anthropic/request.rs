@@ -150,7 +150,7 @@ impl<'a> Body<'a> {
         }
         let thinks = entry.can("thinking");
         let claude = Claude::of(&entry.upstream);
-        let effort = request.effort.filter(|_| thinks);
+        let effort = entry.effort_of(request);
         let schema = request
             .task
             .output_schema
@@ -165,7 +165,9 @@ impl<'a> Body<'a> {
             model: &entry.upstream,
             max_tokens: request.max_tokens,
             stream: true,
-            thinking: thinks.then(|| thinking(claude, request, extras)).flatten(),
+            thinking: thinks
+                .then(|| thinking(claude, effort, request.max_tokens, extras))
+                .flatten(),
             output_config: (output_config.effort.is_some() || output_config.format.is_some())
                 .then_some(output_config),
             tool_choice: match request.tool_use {
@@ -256,7 +258,12 @@ const BUDGETS: [u64; 4] = [32_768, 16_384, 8_192, 2_048];
 const LEAST_BUDGET: u64 = 1_024;
 
 /// The form in which the model is told to think.
-fn thinking(claude: Option<Claude>, request: &Request<'_>, extras: Extras) -> Option<Thinking> {
+fn thinking(
+    claude: Option<Claude>,
+    effort: Option<Effort>,
+    max_tokens: u64,
+    extras: Extras,
+) -> Option<Thinking> {
     if claude.is_some_and(Claude::is_adaptive) {
         return Some(Thinking::Adaptive {
             display: (extras != Extras::None).then_some(Display::Summarized),
@@ -265,7 +272,7 @@ fn thinking(claude: Option<Claude>, request: &Request<'_>, extras: Extras) -> Op
             }),
         });
     }
-    budget(request.effort, request.max_tokens).map(|budget_tokens| Thinking::Enabled { budget_tokens })
+    budget(effort, max_tokens).map(|budget_tokens| Thinking::Enabled { budget_tokens })
 }
 
 /// The largest budget within this effort that leaves half of the answer for text; `None` where there is no room.
@@ -286,7 +293,6 @@ fn budget(effort: Option<Effort>, max_tokens: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_server::hello;
 
     #[test]
     fn thinking_has_the_form_that_the_model_takes() {
@@ -306,12 +312,8 @@ mod tests {
             ("claude-3-7-sonnet-20250219", 4_095, None),
             ("glm-5.2", 64_000, enabled(8_192)),
         ] {
-            let request = Request {
-                max_tokens,
-                ..hello()
-            };
             assert_eq!(
-                thinking(Claude::of(model), &request, Extras::None),
+                thinking(Claude::of(model), None, max_tokens, Extras::None),
                 expected,
                 "{model}"
             );
