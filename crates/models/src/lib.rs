@@ -11,6 +11,7 @@ mod builtin;
 mod catalog;
 mod endpoint;
 mod gemini;
+mod media;
 mod openai;
 mod openai_chat;
 mod openai_responses;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue};
 use sortie_agent::{
-    Model,
+    Media, Model,
     model::{Deltas, ModelError, Reply, Request},
 };
 use sortie_api::model::ModelInfo;
@@ -31,6 +31,7 @@ use sortie_api::model::ModelInfo;
 use self::{claude::Claude, request::Extras};
 use crate::{
     answer, endpoint,
+    media::{self, Counting},
     optional::Optional,
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
@@ -124,6 +125,13 @@ impl Model for Anthropic {
 
     fn binds_thinking(&self) -> bool {
         self.entry.can("thinking") && self.claude.is_some_and(Claude::binds_thinking)
+    }
+
+    fn media_tokens(&self, media: &Media) -> Option<u64> {
+        let kind = media::taken(&self.entry.info, media)?;
+        // A server of unknown models may count like the newest of this protocol.
+        let sharp = self.claude.is_none_or(Claude::sees_sharply);
+        Some(Counting::Claude { sharp }.most_tokens(kind, media))
     }
 
     fn call<'a>(

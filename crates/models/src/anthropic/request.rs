@@ -4,11 +4,18 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sortie_agent::model::{Content, Request, ToolDefinition, ToolResult, ToolUse, Turn};
-use sortie_api::Effort;
+use sortie_agent::{
+    Media, ToolContent,
+    model::{Content, Request, ToolDefinition, ToolResult, ToolUse, Turn},
+};
+use sortie_api::{Effort, model::ModelInfo};
 
 use super::{claude::Claude, schema};
-use crate::{arguments, provider::Entry};
+use crate::{
+    arguments,
+    media::{self, Kind},
+    provider::Entry,
+};
 
 /// Parts of `thinking` that only newer models and servers know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,14 +138,33 @@ enum Block<'a> {
     },
     ToolResult {
         tool_use_id: &'a str,
-        content: Cow<'a, str>,
+        content: ResultContent<'a>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
+    Image {
+        source: Source<'a>,
+    },
+    Document {
+        source: Source<'a>,
+    },
     #[serde(untagged)]
     Opaque(&'a RawValue),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum ResultContent<'a> {
+    Text(Cow<'a, str>),
+    Blocks(Vec<Block<'a>>),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Source<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
 }
 
 impl<'a> Body<'a> {
@@ -179,7 +205,7 @@ impl<'a> Body<'a> {
                 text: Cow::Borrowed(request.system),
                 cache_control: Some(CacheControl::Ephemeral),
             }],
-            messages: messages(request),
+            messages: messages(&entry.info, request),
         }
     }
 }
@@ -194,15 +220,23 @@ fn tool<'a>(tool: &ToolDefinition<'a>) -> Tool<'a> {
 }
 
 /// The conversation. What is said by the same side in a row is one message; an empty message is none.
-fn messages<'a>(request: &Request<'a>) -> Vec<Message<'a>> {
+fn messages<'a>(info: &ModelInfo, request: &Request<'a>) -> Vec<Message<'a>> {
+    let task = &request.task;
+    // Pictures before the text that asks about them.
+    let mut first: Vec<_> = task
+        .media
+        .iter()
+        .flat_map(|media| labelled(info, media))
+        .collect();
+    first.push(text(task.first_message()));
     let mut messages = vec![Message {
         role: Role::User,
-        content: vec![text(request.task.first_message())],
+        content: first,
     }];
     for turn in request.transcript {
         let (role, content): (_, Vec<_>) = match turn {
             Turn::Assistant(pieces) => (Role::Assistant, pieces.iter().filter_map(piece).collect()),
-            Turn::ToolResults(results) => (Role::User, results.iter().map(result).collect()),
+            Turn::ToolResults(results) => (Role::User, results.iter().map(|r| result(info, r)).collect()),
             Turn::User(said) => (Role::User, vec![text(Cow::Borrowed(said))]),
         };
         match messages.last_mut() {
@@ -243,10 +277,34 @@ fn piece(piece: &Content) -> Option<Block<'_>> {
     }
 }
 
-fn result(result: &ToolResult) -> Block<'_> {
+/// A file of the run's: its label, and the file where the model takes it.
+fn labelled<'a>(info: &ModelInfo, media: &'a Media) -> impl Iterator<Item = Block<'a>> {
+    let label = text(Cow::Borrowed(&media.label));
+    [label].into_iter().chain(shown(info, media))
+}
+
+fn shown<'a>(info: &ModelInfo, media: &'a Media) -> Option<Block<'a>> {
+    let source = Source::Base64 {
+        media_type: &media.media_type,
+        data: &media.data,
+    };
+    Some(match media::taken(info, media)? {
+        Kind::Picture => Block::Image { source },
+        Kind::Document => Block::Document { source },
+    })
+}
+
+fn result<'a>(info: &ModelInfo, result: &'a ToolResult) -> Block<'a> {
+    let media = match &result.content {
+        ToolContent::Media(media) => shown(info, media),
+        ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => None,
+    };
     Block::ToolResult {
         tool_use_id: &result.id,
-        content: result.text(),
+        content: match media {
+            Some(media) => ResultContent::Blocks(vec![text(result.text()), media]),
+            None => ResultContent::Text(result.text()),
+        },
         is_error: result.is_error,
         cache_control: None,
     }

@@ -12,6 +12,7 @@ use crate::{
     test_server::{Answer, Heard, KEY, Server, decode, entry, events, hello},
 };
 
+mod media;
 mod thinking;
 
 /// An answer with everything in it that a real one has.
