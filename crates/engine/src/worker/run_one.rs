@@ -513,6 +513,7 @@ async fn prepare(
         effort: request.effort,
         fallback,
         files,
+        environment: sortie_agent::Environment::default(),
         media: Vec::new(),
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
