@@ -15,6 +15,7 @@ mod meter;
 pub mod model;
 mod model_call;
 mod models;
+mod programs;
 mod prompt;
 mod redact;
 mod reply;
@@ -42,6 +43,7 @@ pub use self::{
     content::{CommandOutput, Media, ToolContent},
     model::Model,
     models::runbook::runbook,
+    programs::list_programs,
     redact::Redactor,
     spans::provider_name,
     tool::Tool,

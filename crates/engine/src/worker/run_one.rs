@@ -4,7 +4,8 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sortie_agent::{
-    BudgetSpec, Model, Outcome, Redactor, Remains, RunSpec, Shell, Whose, Workspace, schema::Schema,
+    BudgetSpec, Environment, Model, Outcome, Redactor, Remains, RunSpec, Shell, Whose, Workspace,
+    model::Kind, schema::Schema,
 };
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventType};
 use sortie_connect::Opened;
@@ -17,6 +18,7 @@ use super::{
     files,
     finish::{Ended, final_events},
     outputs::{Collecting, Outputs, collect},
+    programs::Programs,
     recorder::{Opening, Recorder, numbered},
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
     spent::Spent,
@@ -50,6 +52,7 @@ pub(crate) struct Worker {
     /// The turns of runs that have artifacts to keep.
     pub(crate) collecting: Collecting,
     pub(crate) sandbox: Arc<dyn Backend>,
+    pub(crate) programs: Programs,
     pub(crate) web: NodeWeb,
     pub(crate) metrics: Arc<Metrics>,
     /// Wakes the timer of the schedules.
@@ -513,7 +516,7 @@ async fn prepare(
         effort: request.effort,
         fallback,
         files,
-        environment: sortie_agent::Environment::default(),
+        environment: environment(worker, claim, &*model, shell).await,
         media: Vec::new(),
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
@@ -533,6 +536,27 @@ fn model_of(worker: &Worker, id: &str) -> Result<Arc<dyn Model>, String> {
     model
         .cloned()
         .ok_or_else(|| format!("model {id:?} is no longer available"))
+}
+
+/// The facts that a language model is told of the place where it works.
+async fn environment(worker: &Worker, claim: &Claim, model: &dyn Model, shell: Shell) -> Environment {
+    let lists = model.kind() == Kind::Language && shell == Shell::Allowed;
+    // Runs of a simulation have no commands.
+    #[cfg(test)]
+    let lists = lists && !crate::simulation::is_running();
+    let known = if lists {
+        worker.programs.known(&worker.sandbox, &worker.options).await
+    } else {
+        Environment::default()
+    };
+    let day = claim.started_at.to_string();
+    Environment {
+        date: day
+            .get(..10)
+            .map(|day| format!("{day} (UTC)"))
+            .unwrap_or_default(),
+        ..known
+    }
 }
 
 /// What the run is to do, and where the credentials are that it brought.
