@@ -10,8 +10,8 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use prometheus_client::encoding::text::encode;
 use sortie_agent::{
-    Model,
-    model::{Content, Deltas, ErrorKind, ModelError, Reply, Request, StopReason, Task, ToolUse, Usage},
+    Media, Model,
+    model::{Content, Deltas, ErrorKind, Kind, ModelError, Reply, Request, StopReason, Task, ToolUse, Usage},
 };
 use sortie_api::model::{ModelInfo, ModelPrices};
 
@@ -154,9 +154,8 @@ impl Deltas for Nowhere {
     fn text(&self, _: &str) {}
 }
 
-#[tokio::test]
-async fn model_calls_count_by_what_came_of_them() {
-    let info = ModelInfo {
+fn scripted_info() -> ModelInfo {
+    ModelInfo {
         id: "m".to_owned(),
         provider: "p".to_owned(),
         name: "M".to_owned(),
@@ -164,7 +163,63 @@ async fn model_calls_count_by_what_came_of_them() {
         max_output_tokens: 1,
         prices: ModelPrices::default(),
         capabilities: Vec::new(),
+    }
+}
+
+/// A model of which everything differs from the default.
+struct Peculiar(ModelInfo);
+
+impl Model for Peculiar {
+    fn info(&self) -> &ModelInfo {
+        &self.0
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Program
+    }
+
+    fn tool_output_bytes(&self) -> usize {
+        7
+    }
+
+    fn binds_thinking(&self) -> bool {
+        true
+    }
+
+    fn media_tokens(&self, _: &Media) -> Option<u64> {
+        Some(11)
+    }
+
+    fn call<'a>(&'a self, _: Request<'a>, _: &'a dyn Deltas) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn a_model_whose_calls_are_counted_is_otherwise_as_it_was() {
+    let model: Arc<dyn Model> = Arc::new(Peculiar(scripted_info()));
+    let measured = measured(vec![model], &Metrics::default().models).remove(0);
+    let media = Media {
+        media_type: "image/png".to_owned(),
+        data: String::new(),
+        label: String::new(),
+        pixels: None,
+        tokens: 0,
     };
+    assert_eq!(
+        (
+            measured.kind(),
+            measured.tool_output_bytes(),
+            measured.binds_thinking(),
+            measured.media_tokens(&media)
+        ),
+        (Kind::Program, 7, true, Some(11))
+    );
+}
+
+#[tokio::test]
+async fn model_calls_count_by_what_came_of_them() {
+    let info = scripted_info();
     let metrics = Metrics::default();
     let request = Request {
         system: "",
