@@ -150,3 +150,40 @@ async fn the_worst_case_of_a_file_is_known_where_the_model_takes_it() {
     assert!(tokens("gemini-3.8-flash", "application/pdf").is_some());
     assert_eq!(tokens("gemini-3.8-flash", "image/gif"), None);
 }
+
+#[test]
+fn calls_of_another_model_go_out_with_what_stands_for_a_signature() {
+    let call = |id: &str| {
+        Content::ToolCall(ToolCall {
+            id: id.to_owned(),
+            name: "shell".to_owned(),
+            arguments: "{}".to_owned(),
+        })
+    };
+    let signed = RawValue::from_string(r#"{"thoughtSignature":"s"}"#.to_owned()).unwrap();
+    let transcript = [
+        Turn::Assistant(vec![Content::Text("Looking.".to_owned()), call("a"), call("b")]),
+        Turn::User("Go on.".to_owned()),
+        Turn::Assistant(vec![Content::Opaque(signed), call("c"), call("d")]),
+    ];
+    let request = Request {
+        transcript: &transcript,
+        ..hello()
+    };
+    let signatures = |name: &str, capabilities: &[&str]| {
+        let contents = body(name, capabilities, &request)["contents"].clone();
+        let parts = [&contents[1]["parts"], &contents[3]["parts"]];
+        let parts = parts.iter().flat_map(|parts| parts.as_array().unwrap());
+        let calls = parts.filter(|part| part.get("functionCall").is_some());
+        calls
+            .map(|part| part["thoughtSignature"].as_str().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let stand_in = "skip_thought_signature_validator";
+    assert_eq!(
+        signatures("gemini-3.8-flash", &["thinking"]),
+        [stand_in, "", "s", ""]
+    );
+    assert_eq!(signatures("gemini-2.5-pro", &["thinking"]), ["", "", "s", ""]);
+    assert_eq!(signatures("gemini-3.8-flash", &["tools"]), ["", "", "s", ""]);
+}
