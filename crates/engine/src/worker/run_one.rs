@@ -4,8 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sortie_agent::{
-    BudgetSpec, Environment, Model, Outcome, Redactor, Remains, RunSpec, Shell, Whose, Workspace,
-    model::Kind, schema::Schema,
+    BudgetSpec, Model, Outcome, Redactor, Remains, RunSpec, Shell, Whose, Workspace, schema::Schema,
 };
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventType};
 use sortie_connect::Opened;
@@ -458,10 +457,11 @@ async fn prepare(
     let id = request
         .model
         .unwrap_or_else(|| worker.models.catalog().default_model.clone());
-    let model = worker
-        .models
-        .get(&id)
-        .ok_or_else(|| format!("model {id:?} is no longer available"))?;
+    let model = model_of(worker, &id)?;
+    let fallback = request
+        .fallback_model
+        .map(|id| model_of(worker, &id))
+        .transpose()?;
     traces::uses_model(model.info());
     let output_schema = match &request.output_schema {
         Some(schema) => {
@@ -469,7 +469,7 @@ async fn prepare(
         }
         None => None,
     };
-    files::lay(worker, claim.org, request.files.unwrap_or_default(), ground).await?;
+    let files = files::lay(worker, claim.org, request.files.unwrap_or_default(), ground).await?;
     let redactor = Arc::new(Redactor::default());
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {
@@ -512,10 +512,10 @@ async fn prepare(
         egress,
         budget,
         deadline: Some(deadline),
-        effort: None,
-        fallback: None,
-        files: Vec::new(),
-        environment: environment(worker, claim, &**model, shell).await,
+        effort: request.effort,
+        fallback,
+        files,
+        environment: worker.programs.environment(worker, claim, &*model, shell).await,
         media: Vec::new(),
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
@@ -524,31 +524,17 @@ async fn prepare(
     };
     Ok(Start {
         spec,
-        model: Arc::clone(model),
+        model,
         brought,
         opened,
     })
 }
 
-/// The facts that a language model is told of the place where it works.
-async fn environment(worker: &Worker, claim: &Claim, model: &dyn Model, shell: Shell) -> Environment {
-    let lists = model.kind() == Kind::Language && shell == Shell::Allowed;
-    // Runs of a simulation have no commands.
-    #[cfg(test)]
-    let lists = lists && !crate::simulation::is_running();
-    let known = if lists {
-        worker.programs.known(&worker.sandbox, &worker.options).await
-    } else {
-        Environment::default()
-    };
-    let day = claim.started_at.to_string();
-    Environment {
-        date: day
-            .get(..10)
-            .map(|day| format!("{day} (UTC)"))
-            .unwrap_or_default(),
-        ..known
-    }
+fn model_of(worker: &Worker, id: &str) -> Result<Arc<dyn Model>, String> {
+    let model = worker.models.get(id);
+    model
+        .cloned()
+        .ok_or_else(|| format!("model {id:?} is no longer available"))
 }
 
 /// What the run is to do, and where the credentials are that it brought.
