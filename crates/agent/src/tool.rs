@@ -2,6 +2,9 @@
 //!
 //! A failed call is one of two things: told to the model, which goes on, or the end of the run.
 
+mod arguments;
+pub(crate) mod names;
+
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -9,6 +12,7 @@ use sortie_api::Micros;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
+pub use self::arguments::arguments_of;
 use crate::{Redactor, Sink, content::ToolContent, model::ToolDefinition, text, workspace::Workspace};
 
 /// Something the model can call.
