@@ -114,7 +114,10 @@ mod tests {
         assert!(matches!(compact_object("{\"a\":]"), Err(BadObject::Malformed(_))));
         assert_eq!(compact_object(" ").unwrap().get(), "{}");
         assert_eq!(compact_object(r#""{\"a\": 1}""#).unwrap().get(), r#"{"a":1}"#);
-        assert_eq!(compact_object(r#""a""#).unwrap_err().to_string(), "not a JSON object");
+        assert_eq!(
+            compact_object(r#""a""#).unwrap_err().to_string(),
+            "not a JSON object"
+        );
         assert_eq!(
             compact_object("{ \"n\": 12345678901234567890123 }")
                 .unwrap()

@@ -13,7 +13,13 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 pub use self::arguments::arguments_of;
-use crate::{Redactor, Sink, content::ToolContent, model::ToolDefinition, text, workspace::Workspace};
+use crate::{
+    Redactor, Sink,
+    content::{Media, ToolContent},
+    model::{Model, ToolDefinition},
+    text,
+    workspace::Workspace,
+};
 
 /// Something the model can call.
 pub trait Tool: Send + Sync {
@@ -88,6 +94,8 @@ pub struct Context<'a> {
     pub sink: &'a dyn Sink,
     /// How much of an output is kept, in bytes.
     pub output_bytes: usize,
+    /// The model of the run, which says which pictures and documents it takes.
+    pub(crate) model: Option<&'a dyn Model>,
     /// The run's files, for the built-in tools.
     pub(crate) files: Option<Files<'a>>,
     /// The credentials that are taken out of what the call returns.
@@ -100,6 +108,7 @@ impl<'a> Context<'a> {
         Self {
             sink,
             output_bytes,
+            model: None,
             files: None,
             redactor: None,
         }
@@ -122,6 +131,12 @@ impl<'a> Context<'a> {
             None => text.into(),
         };
         text::bounded(&shown, self.output_bytes).into_owned()
+    }
+
+    /// Whether the run's model takes this picture or document.
+    pub(crate) fn takes(&self, media: &Media) -> bool {
+        self.model
+            .is_some_and(|model| model.media_tokens(media).is_some())
     }
 
     pub(crate) fn files(&self) -> Result<Files<'a>, ToolError> {

@@ -398,6 +398,7 @@ mod tests {
             context: Context {
                 sink: &Nothing,
                 output_bytes: 100,
+                model: None,
                 redactor: None,
                 files: Some(crate::tool::Files {
                     workspace: &workspace,

@@ -8,7 +8,7 @@ use std::{net::TcpListener, path::PathBuf, sync::Arc};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use sortie_sandbox::{
-    Backend, Command, Egress, Error, FileError, Finished, Limits, RelPath, Sandbox, Spec, Workdir,
+    Backend, Command, Egress, Error, FileError, Finished, Level, Limits, RelPath, Sandbox, Spec, Workdir,
 };
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::task::TaskTracker;
@@ -256,6 +256,11 @@ impl Workspace {
                 closed.and(Err("the working directory is still in use".to_owned())),
             ),
         }
+    }
+
+    /// How commands are confined: it decides under which path they know the directory.
+    pub(crate) fn level(&self) -> Level {
+        self.backend.capabilities().level
     }
 
     /// Whether `input.json` is the engine's to write.

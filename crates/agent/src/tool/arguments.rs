@@ -44,8 +44,7 @@ pub fn arguments_of<T: DeserializeOwned>(
     form.translate(&mut given);
     form.rename(&mut given);
     let read = form.read(given).map_err(|problems| refused(&problems))?;
-    serde_json::from_value(Value::Object(read))
-        .map_err(|_| refused(&["the arguments do not fit".to_owned()]))
+    serde_json::from_value(Value::Object(read)).map_err(|_| refused(&["the arguments do not fit".to_owned()]))
 }
 
 /// Fields as the model sent them.
@@ -110,9 +109,7 @@ impl Form {
             let Ok(inner) = inner else { break };
             given = inner;
         }
-        given.retain(|field, value| {
-            value.get() != "null" && (self.has(field) || !is_remark(field))
-        });
+        given.retain(|field, value| value.get() != "null" && (self.has(field) || !is_remark(field)));
         Ok(given)
     }
 
@@ -129,10 +126,14 @@ impl Form {
                         continue;
                     };
                     let last = (last > 0).then(|| ("end_line", last.to_string()));
-                    std::iter::once(("start_line", first.to_string())).chain(last).collect()
+                    std::iter::once(("start_line", first.to_string()))
+                        .chain(last)
+                        .collect()
                 }
                 "timeoutms" | "timeoutmillis" | "timeoutmilliseconds" if self.has("timeout_seconds") => {
-                    let Some(milliseconds) = whole(&value) else { continue };
+                    let Some(milliseconds) = whole(&value) else {
+                        continue;
+                    };
                     vec![("timeout_seconds", milliseconds.div_ceil(1_000).to_string())]
                 }
                 "timeout" if self.has("timeout_seconds") => match whole(&value) {
@@ -263,14 +264,21 @@ impl Form {
     }
 
     fn refusal(&self, tool: &str, problems: &[String]) -> String {
-        let optional = self.properties.keys().filter(|name| !self.required.contains(name));
+        let optional = self
+            .properties
+            .keys()
+            .filter(|name| !self.required.contains(name));
         let fields: Vec<String> = self
             .required
             .iter()
             .chain(optional)
             .filter_map(|name| {
                 let field = self.properties.get(name)?;
-                let optional = if self.required.contains(name) { "" } else { ", optional" };
+                let optional = if self.required.contains(name) {
+                    ""
+                } else {
+                    ", optional"
+                };
                 Some(format!("{name} ({}{optional})", field.kind.name()))
             })
             .collect();

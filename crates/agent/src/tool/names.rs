@@ -26,7 +26,15 @@ const TOOLS: &[(&str, &[&str])] = &[
     ),
     (
         "read_file",
-        &["read", "view", "cat", "openfile", "viewfile", "getfile", "viewimage"],
+        &[
+            "read",
+            "view",
+            "cat",
+            "openfile",
+            "viewfile",
+            "getfile",
+            "viewimage",
+        ],
     ),
     (
         "write_file",
@@ -95,17 +103,35 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
     ),
     (
         "old_text",
-        &["old", "oldstr", "oldstring", "oldcontent", "original", "search", "find"],
+        &[
+            "old",
+            "oldstr",
+            "oldstring",
+            "oldcontent",
+            "original",
+            "search",
+            "find",
+        ],
     ),
     (
         "new_text",
-        &["new", "newstr", "newstring", "newcontent", "replacement", "replace"],
+        &[
+            "new",
+            "newstr",
+            "newstring",
+            "newcontent",
+            "replacement",
+            "replace",
+        ],
     ),
     (
         "replace_all",
         &["all", "global", "allowmultiple", "replaceallmatches"],
     ),
-    ("content", &["contents", "text", "filetext", "filecontent", "data"]),
+    (
+        "content",
+        &["contents", "text", "filetext", "filecontent", "data"],
+    ),
     ("command", &["cmd", "commandline", "shellcommand", "script"]),
     (
         "timeout_seconds",

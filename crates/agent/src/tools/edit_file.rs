@@ -4,11 +4,10 @@
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_sandbox::Workdir;
 
 use super::{
-    Context, Effect, Order, Tool, ToolError, arguments,
-    files::{about, file_path, with_workdir},
+    Context, Effect, Order, Tool, ToolError, arguments_of,
+    files::{RunFiles, with_files},
 };
 use crate::{content::ToolContent, model::ToolDefinition, text};
 
@@ -66,24 +65,25 @@ impl Tool for EditFile {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments(&raw)?;
-            with_workdir(context, move |workdir| edit(workdir, &arguments)).await
+            let arguments: Arguments = arguments_of(&self.definition(), &raw)?;
+            with_files(context, move |files| edit(files, &arguments)).await
         })
     }
 }
 
-fn edit(workdir: &Workdir, arguments: &Arguments) -> Result<ToolContent, ToolError> {
-    let path = &arguments.path;
-    let file = file_path(path)?;
-    let content = workdir
-        .read(&file, FILE_BYTES)
-        .map_err(|error| about(path, &error))?;
+fn edit(files: &RunFiles<'_>, arguments: &Arguments) -> Result<ToolContent, ToolError> {
+    let path = files.file(&arguments.path)?;
+    let content = files
+        .workdir
+        .read(&path, FILE_BYTES)
+        .map_err(|error| files.about(&path, &error))?;
     let told = |what: String| ToolError::ToModel(format!("{path}: {what}; nothing was changed"));
     let content = String::from_utf8(content).map_err(|_| told("not UTF-8 text".to_owned()))?;
     let Replaced { content, lines } = replace(&content, arguments).map_err(told)?;
-    workdir
-        .write(&file, content.as_bytes())
-        .map_err(|error| about(path, &error))?;
+    files
+        .workdir
+        .write(&path, content.as_bytes())
+        .map_err(|error| files.about(&path, &error))?;
     Ok(ToolContent::Text(format!("edited {path} at {}", named(&lines))))
 }
 

@@ -135,7 +135,9 @@ fn values_are_read_by_their_meaning() {
         assert_eq!(read(tool, &sent), Ok(meant), "{sent}");
     }
     // A number is written as it was sent, however long.
-    let raw = RawValue::from_string(r#"{"path":"a","old_text":12345678901234567890123,"new_text":1.10}"#.to_owned());
+    let raw = RawValue::from_string(
+        r#"{"path":"a","old_text":12345678901234567890123,"new_text":1.10}"#.to_owned(),
+    );
     let read: Value = arguments_of(&EDIT, &raw.unwrap()).unwrap();
     assert_eq!(read["old_text"], "12345678901234567890123");
     assert_eq!(read["new_text"], "1.10");
