@@ -81,10 +81,7 @@ impl Kind {
 
 /// A picture or document in a form for providers; `None` where the bytes are neither, or providers refuse them as too large.
 pub fn media_of(bytes: &[u8], path: &str) -> Option<Media> {
-    match examined(bytes, path)? {
-        Ok(media) => Some(media),
-        Err(_too_large) => None,
-    }
+    examined(bytes, path)?.ok()
 }
 
 /// The same with the reason why providers refuse it. `None` where the bytes are no picture and no document.

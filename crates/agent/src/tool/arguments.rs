@@ -324,7 +324,11 @@ impl Field {
             Kind::Array => match serde_json::from_str(raw).ok()? {
                 list @ Value::Array(_) => Some(list),
                 Value::String(text) if text.trim_start().starts_with('[') => serde_json::from_str(&text).ok(),
-                one => Some(Value::Array(vec![one])),
+                one @ (Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Object(_)) => Some(Value::Array(vec![one])),
             },
             Kind::Other => serde_json::from_str(raw).ok(),
         }

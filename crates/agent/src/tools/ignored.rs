@@ -151,17 +151,15 @@ impl Rules {
         if kinds.is_empty() {
             return None;
         }
-        let (patterns, kinds) = match compiled(&regexes) {
-            Some(patterns) => (patterns, kinds),
+        let (patterns, kinds) = if let Some(patterns) = compiled(&regexes) {
+            (patterns, kinds)
+        } else {
             // A broken pattern must not take the other rules of its file with it.
-            None => {
-                let (regexes, kinds): (Vec<String>, Vec<Rule>) = regexes
-                    .into_iter()
-                    .zip(kinds)
-                    .filter(|(regex, _)| regex::Regex::new(regex).is_ok())
-                    .unzip();
-                (compiled(&regexes)?, kinds)
-            }
+            let rules = regexes.into_iter().zip(kinds);
+            let (regexes, kinds): (Vec<String>, Vec<Rule>) = rules
+                .filter(|(regex, _)| regex::Regex::new(regex).is_ok())
+                .unzip();
+            (compiled(&regexes)?, kinds)
         };
         Some(Self {
             file,

@@ -90,12 +90,13 @@ impl Tool for ReadFile {
             };
             match with_files(context, move |files| read(files, &arguments.path, &wanted)).await? {
                 Found::Text(text) => Ok(ToolContent::Text(text)),
-                Found::Picture(media) if context.takes(&media) => Ok(ToolContent::Media(media)),
+                Found::Picture(media) | Found::Document(_, Ok(media)) if context.takes(&media) => {
+                    Ok(ToolContent::Media(media))
+                }
                 Found::Picture(media) => Ok(ToolContent::Text(format!(
                     "{}; this model cannot see pictures",
                     media.label
                 ))),
-                Found::Document(_, Ok(media)) if context.takes(&media) => Ok(ToolContent::Media(media)),
                 Found::Document(path, Ok(Media { label, .. }) | Err(label)) => {
                     document(&path, &label, context).await
                 }
