@@ -8,7 +8,7 @@ use std::path::Path;
 use sortie_sandbox::{CommandPaths, Entry, EntryKind, FileError, Level, RelPath, Workdir};
 
 use super::{Context, ToolError, ignored::Ignored};
-use crate::{tool::names::distance, workspace::WorkspaceError};
+use crate::{text, tool::names::distance, workspace::WorkspaceError};
 
 /// Entries that are looked through for a name like one that is missing.
 const LOOKED_AT: usize = 10_000;
@@ -76,22 +76,16 @@ impl<'w> RunFiles<'w> {
             .ok_or_else(|| self.outside(text))
     }
 
-    fn outside(&self, text: &str) -> ToolError {
-        let temporary = Path::new(text).starts_with(&self.paths.temporary);
-        let place = if temporary {
-            "is in the temporary directory"
+    fn outside(&self, path: &str) -> ToolError {
+        let temporary = Path::new(path).starts_with(&self.paths.temporary);
+        let (place, hint) = if temporary {
+            ("is in the temporary directory", ": copy the file with `cp`")
         } else {
-            "is outside of the working directory"
+            ("is outside of it", "")
         };
         refused(&format!(
-            "must lie in the working directory {}: {:?} {place}, which only commands reach{}",
-            self.paths.work.display(),
-            crate::text::head(text, 200),
-            if temporary {
-                "; copy the file with `cp`"
-            } else {
-                ""
-            }
+            "must lie in the working directory: {:?} {place}, and only commands reach that{hint}",
+            text::head(path, 200),
         ))
     }
 
@@ -247,8 +241,8 @@ mod tests {
         }
         assert_eq!(
             told(files.file("/tmp/x").unwrap_err()),
-            "path: must lie in the working directory /work: \"/tmp/x\" is in the temporary directory, which only \
-             commands reach; copy the file with `cp`"
+            "path: must lie in the working directory: \"/tmp/x\" is in the temporary directory, and only commands reach \
+             that: copy the file with `cp`"
         );
     }
 

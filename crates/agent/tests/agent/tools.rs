@@ -63,7 +63,7 @@ async fn a_file_is_written_read_edited_listed_and_found() {
         [
             "created notes/a.txt (14 bytes)",
             "two\n",
-            "edited notes/a.txt at line 2",
+            "edited notes/a.txt at line 2\n     1\tone\n     2\tzwei\n     3\tthree\n",
             "one\nzwei\nthree\n",
             "replaced notes/a.txt (5 bytes)",
             "notes/\nnotes/a.txt (5 bytes)\n",
