@@ -79,7 +79,7 @@ impl Kind {
     }
 }
 
-/// A picture or document in a form for providers; `None` where the bytes are neither, or providers refuse them as too large.
+/// A picture or document in a form for providers, with its tokens not yet counted; `None` where the bytes are neither, or providers refuse them as too large.
 pub fn media_of(bytes: &[u8], path: &str) -> Option<Media> {
     examined(bytes, path)?.ok()
 }
@@ -105,6 +105,7 @@ pub(crate) fn examined(bytes: &[u8], path: &str) -> Option<Result<Media, String>
         data: STANDARD.encode(bytes),
         label,
         pixels,
+        tokens: 0,
     }))
 }
 

@@ -133,10 +133,12 @@ impl<'a> Context<'a> {
         text::bounded(&shown, self.output_bytes).into_owned()
     }
 
-    /// Whether the run's model takes this picture or document.
-    pub(crate) fn takes(&self, media: &Media) -> bool {
-        self.model
-            .is_some_and(|model| model.media_tokens(media).is_some())
+    /// The picture or document with the tokens that it counts for, or as it was where the run's model does not take it.
+    pub(crate) fn counted(&self, media: Media) -> Result<Media, Media> {
+        match self.model.and_then(|model| model.media_tokens(&media)) {
+            Some(tokens) => Ok(Media { tokens, ..media }),
+            None => Err(media),
+        }
     }
 
     pub(crate) fn files(&self) -> Result<Files<'a>, ToolError> {

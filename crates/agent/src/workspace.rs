@@ -8,7 +8,8 @@ use std::{net::TcpListener, path::PathBuf, sync::Arc};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use sortie_sandbox::{
-    Backend, Command, Egress, Error, FileError, Finished, Level, Limits, RelPath, Sandbox, Spec, Workdir,
+    Backend, Command, CommandPaths, Egress, Error, FileError, Finished, Level, Limits, RelPath, Sandbox,
+    Spec, Workdir,
 };
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::task::TaskTracker;
@@ -160,6 +161,12 @@ impl Workspace {
             gateway: None,
             state: State::Unmade,
         }
+    }
+
+    /// The working directory as the run's commands see it.
+    pub(crate) fn shown_path(&self) -> String {
+        let paths = CommandPaths::new(&self.root, &self.name, self.level());
+        paths.work.to_string_lossy().into_owned()
     }
 
     /// Lets the run's commands out through this gateway. To be called before the first command.

@@ -90,16 +90,16 @@ impl Tool for ReadFile {
             };
             match with_files(context, move |files| read(files, &arguments.path, &wanted)).await? {
                 Found::Text(text) => Ok(ToolContent::Text(text)),
-                Found::Picture(media) | Found::Document(_, Ok(media)) if context.takes(&media) => {
-                    Ok(ToolContent::Media(media))
-                }
-                Found::Picture(media) => Ok(ToolContent::Text(format!(
-                    "{}; this model cannot see pictures",
-                    media.label
-                ))),
-                Found::Document(path, Ok(Media { label, .. }) | Err(label)) => {
-                    document(&path, &label, context).await
-                }
+                Found::Picture(media) => Ok(match context.counted(media) {
+                    Ok(media) => ToolContent::Media(media),
+                    Err(Media { label, .. }) => {
+                        ToolContent::Text(format!("{label}; this model cannot see pictures"))
+                    }
+                }),
+                Found::Document(path, media) => match media.map(|media| context.counted(media)) {
+                    Ok(Ok(media)) => Ok(ToolContent::Media(media)),
+                    Ok(Err(Media { label, .. })) | Err(label) => document(&path, &label, context).await,
+                },
             }
         })
     }

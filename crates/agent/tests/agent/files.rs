@@ -70,13 +70,12 @@ async fn told(
     let model: &dyn Model = if sees { &model } else { &model.0 };
     let _ = sortie_agent::run(spec("Go."), model, &mut workspace, &recorder).await;
     workspace.close().await.unwrap();
-    let results = recorder
-        .entries()
-        .into_iter()
-        .filter_map(|entry| match entry.what {
-            sortie_agent::journal::What::Result(result) => Some(result.content),
-            _ => None,
-        });
+    let results = recorder.entries().into_iter().filter_map(|entry| {
+        let What::Result(result) = entry.what else {
+            return None;
+        };
+        Some(result.content)
+    });
     Told {
         results: results.collect(),
         events: recorder.data("tool_start"),
@@ -311,8 +310,8 @@ async fn a_picture_is_shown_to_a_model_that_sees() {
         panic!("{:?}", seen.results[0]);
     };
     assert_eq!(
-        (media.media_type.as_str(), media.pixels),
-        ("image/png", Some((1200, 800)))
+        (media.media_type.as_str(), media.pixels, media.tokens),
+        ("image/png", Some((1200, 800)), 1_000)
     );
     let texts = seen.texts();
     assert_eq!(

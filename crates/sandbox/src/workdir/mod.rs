@@ -64,6 +64,25 @@ pub struct CommandPaths {
     pub temporary: PathBuf,
 }
 
+impl CommandPaths {
+    /// The paths for the directory `name` below `root`, by commands that are confined at this level.
+    pub fn new(root: &Path, name: &str, level: Level) -> Self {
+        match level {
+            Level::Namespaces => Self {
+                work: PathBuf::from("/work"),
+                temporary: PathBuf::from("/tmp"),
+            },
+            Level::Landlock | Level::None => {
+                let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+                Self {
+                    work: root.join(name),
+                    temporary: root.join(scratch_name(name)),
+                }
+            }
+        }
+    }
+}
+
 /// What an entry of a listing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
@@ -184,16 +203,7 @@ impl Workdir {
 
     /// The paths under which commands at this level know the directory and their temporary one.
     pub fn command_paths(&self, level: Level) -> CommandPaths {
-        match level {
-            Level::Namespaces => CommandPaths {
-                work: PathBuf::from("/work"),
-                temporary: PathBuf::from("/tmp"),
-            },
-            Level::Landlock | Level::None => CommandPaths {
-                work: self.path.clone(),
-                temporary: self.path.with_file_name(scratch_name(&self.name)),
-            },
-        }
+        CommandPaths::new(self.path.parent().unwrap_or(&self.path), &self.name, level)
     }
 
     /// Size of a regular file, in bytes.
