@@ -3,13 +3,14 @@
 mod edit_file;
 mod files;
 mod glob;
+mod ignored;
 mod list_files;
 mod read_file;
 mod search_files;
 mod shell;
 mod write_file;
 
-pub(crate) use crate::tool::{Context, Effect, Order, Tool, ToolError, arguments};
+pub(crate) use crate::tool::{Context, Effect, Order, Tool, ToolError, arguments, arguments_of};
 use crate::{Egress, Shell, workspace::WorkspaceError};
 
 impl From<WorkspaceError> for ToolError {

@@ -33,4 +33,4 @@ pub use types::{
     Backend, Capabilities, Command, Egress, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped,
     Process, ProcessEnd, Sandbox, Spec, StreamOutput, Usage,
 };
-pub use workdir::{Entry, EntryKind, FileError, Workdir};
+pub use workdir::{CommandPaths, Entry, EntryKind, FileError, Workdir};

@@ -55,6 +55,7 @@ impl Parts<'_> {
         let context = Context {
             sink,
             output_bytes: model.tool_output_bytes(),
+            model: Some(model),
             files: Some(Files {
                 workspace: &workspace,
                 input_file,

@@ -131,7 +131,10 @@ async fn mistakes_of_the_model_are_told_to_it() {
         "{}",
         told[3]
     );
-    assert_eq!(told[4], "path: must not contain `..`");
+    assert_eq!(
+        told[4],
+        "path: must lie in the working directory: \"../etc/passwd\" is outside of it, and only commands reach that"
+    );
     assert_eq!(
         recorder.data("tool_start")[3]["arguments"],
         json!({"malformed": "{\"command\": \"l"})
