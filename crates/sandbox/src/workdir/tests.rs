@@ -409,3 +409,27 @@ fn a_tree_that_was_given_away_in_part_is_given_away_whole_the_next_time() {
     let all = ["run_1", "run_1/a", "run_1/a/one", "run_1/b", "run_1/b/two"];
     assert_eq!(owners(root.path(), all), [uid; 5]);
 }
+
+#[test]
+fn a_file_that_grows_is_made_where_nothing_is_and_belongs_to_the_run() {
+    let (root, workdir) = workdir();
+    let mut file = workdir.make_file(&path(".a/b/log")).unwrap();
+    file.write_all(b"one\n").unwrap();
+    assert_eq!(workdir.read(&path(".a/b/log"), 100).unwrap(), b"one\n");
+    let on_disk = fs::metadata(root.path().join("run_1/.a/b/log")).unwrap();
+    let uid = workdir
+        .owner()
+        .map_or(rustix::process::geteuid().as_raw(), |owner| owner.uid());
+    assert_eq!((on_disk.uid(), on_disk.mode() & 0o777), (uid, 0o644));
+    assert!(
+        workdir.make_file(&path(".a/b/log")).is_err(),
+        "it is there already"
+    );
+    symlink("/tmp", root.path().join("run_1/out")).unwrap();
+    assert!(matches!(
+        workdir.make_file(&path("out/log")),
+        Err(FileError::Escapes | FileError::NotAFile)
+    ));
+    symlink("/tmp/nothing-here", root.path().join("run_1/name")).unwrap();
+    assert!(workdir.make_file(&path("name")).is_err());
+}
