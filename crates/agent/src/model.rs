@@ -206,7 +206,10 @@ impl Turn {
         };
         let result = |result: &ToolResult| match &result.content {
             ToolContent::Text(text) => dense_bytes(text),
-            ToolContent::Command(command) => dense_bytes(&command.stdout) + dense_bytes(&command.stderr),
+            ToolContent::Command(command) => {
+                let notes: usize = command.notes.iter().map(|note| dense_bytes(note)).sum();
+                dense_bytes(&command.stdout) + dense_bytes(&command.stderr) + notes
+            }
             ToolContent::Media(media) => dense_bytes(&media.label),
             ToolContent::Dropped { .. } => 0,
         };

@@ -6,10 +6,12 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use sortie_api::Micros;
-use std::time::Duration;
 use tokio::sync::Mutex;
 
-use crate::{Redactor, Sink, content::ToolContent, model::ToolDefinition, text, workspace::Workspace};
+use crate::{
+    Redactor, Sink, content::ToolContent, model::ToolDefinition, text, tools::CommandTime,
+    workspace::Workspace,
+};
 
 /// Something the model can call.
 pub trait Tool: Send + Sync {
@@ -132,8 +134,8 @@ pub(crate) struct Files<'a> {
     pub(crate) workspace: &'a Mutex<&'a mut Workspace>,
     /// What is written to `input.json` when the directory is made.
     pub(crate) input_file: Option<&'a RawValue>,
-    /// The longest that one command may run.
-    pub(crate) command_timeout: Duration,
+    /// How long commands may run.
+    pub(crate) command_time: CommandTime,
 }
 
 /// Why a call failed.

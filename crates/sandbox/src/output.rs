@@ -48,6 +48,11 @@ impl Capture {
         self.tail.extend(rest);
     }
 
+    /// How much was taken, in bytes.
+    pub const fn total_bytes(&self) -> u64 {
+        self.total
+    }
+
     /// What was kept.
     pub fn finish(self) -> StreamOutput {
         StreamOutput {
