@@ -12,7 +12,8 @@ use std::{net::TcpListener, path::PathBuf, sync::Arc};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use sortie_sandbox::{
-    Backend, Command, Egress, Error, FileError, Finished, Limits, RelPath, Released, Sandbox, Spec, Workdir,
+    Backend, Command, Egress, Error, FileError, Finished, Level, Limits, RelPath, Released, Sandbox, Spec,
+    Workdir,
 };
 use tokio::{
     task::{JoinError, JoinHandle, JoinSet},
@@ -173,6 +174,14 @@ impl Workspace {
             input_place: Place::Free,
             gateway: None,
             state: State::Unmade,
+        }
+    }
+
+    /// The working directory as the run's commands see it.
+    pub(crate) fn shown_path(&self) -> String {
+        match self.backend.capabilities().level {
+            Level::Namespaces => "/work".to_owned(),
+            Level::Landlock | Level::None => self.root.join(&self.name).to_string_lossy().into_owned(),
         }
     }
 

@@ -31,18 +31,17 @@ impl Tool for Jobs {
     fn definition(&self) -> ToolDefinition<'_> {
         ToolDefinition {
             name: "jobs",
-            description: "Looks at the commands that run in the background, and ends them. Without job: lists all. With \
-                          job: returns its status and its output since the last look. With kill: ends it first. The log \
-                          file of a job holds its output from the beginning.",
+            description: "Commands that run in the background. Without job: lists them. With job: its status, and its \
+                          output since the last look. Its log file has all of its output.",
             parameters: r#"{
                 "type": "object",
                 "properties": {
-                    "job": {"type": "integer", "minimum": 1, "description": "The number of the job."},
+                    "job": {"type": "integer", "minimum": 1},
                     "wait_seconds": {
                         "type": "integer", "minimum": 0,
-                        "description": "Wait so long for the job to end. Default: 0."
+                        "description": "Wait up to so long for it to end."
                     },
-                    "kill": {"type": "boolean", "description": "End the job and all that it started."}
+                    "kill": {"type": "boolean", "description": "End it, with all that it started."}
                 },
                 "additionalProperties": false
             }"#,

@@ -56,22 +56,21 @@ impl Tool for Shell {
         ToolDefinition {
             name: "shell",
             description: "Runs a command line with bash (or sh, where there is no bash) in the working directory and \
-                          returns its exit status, standard output and standard error. Each call is a new shell: files \
-                          and background processes stay, the current folder and variables do not. There is no terminal \
-                          and standard input is empty, so that nothing can be asked: use flags such as -y. A command \
-                          that takes longer than its time goes on as a job: look at it, wait for it or end it with \
-                          `jobs`. Of long output the middle is left out and kept in a file that the result names.",
+                          returns its exit status, stdout and stderr. Each call is a new shell: files and background \
+                          processes stay, the current folder and variables do not. There is no terminal and no input: \
+                          use flags such as -y. A command that outlasts its time goes on as a job (see `jobs`). The \
+                          middle of long output goes to a file that the result names.",
             parameters: r#"{
                 "type": "object",
                 "properties": {
-                    "command": {"type": "string", "description": "The command line."},
+                    "command": {"type": "string"},
                     "timeout_seconds": {
                         "type": "integer", "minimum": 1,
-                        "description": "How long to wait for the command before it goes on as a job. Default: 120."
+                        "description": "Seconds until it goes on as a job. Default: 120."
                     },
                     "background": {
                         "type": "boolean",
-                        "description": "Start it as a job at once, for servers and other commands without an end."
+                        "description": "Make it a job at once: for servers and the like."
                     }
                 },
                 "required": ["command"],
