@@ -25,8 +25,8 @@ use sortie_api::{
     model::{ModelInfo, ModelPrices},
 };
 use sortie_sandbox::{
-    Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped, RelPath,
-    Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
+    AtTimeout, Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped,
+    RelPath, Released, Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -229,6 +229,8 @@ pub(crate) enum Does {
     End(ExitKind, &'static str, &'static str),
     /// It writes much to standard output.
     Print(StreamOutput),
+    /// Its time is up, and it is released, where it may be: the process of the test.
+    Release(Box<dyn FnOnce() -> Released + Send>),
     /// It never ends.
     Hang,
     /// The sandbox dies.
@@ -314,10 +316,17 @@ impl Sandbox for PretendedSandbox {
                 return Err(Error::NotExecutable(format!("{program}: not found")));
             }
             let does = (self.0.behaviour)(&command.argv[2]);
+            let at_timeout = command.at_timeout;
             self.0.commands.lock().unwrap().push(command);
+            let mut released = None;
             let (exit, stdout, stderr) = match does {
                 Does::End(exit, stdout, stderr) => (exit, stream(stdout), stream(stderr)),
                 Does::Print(stdout) => (ExitKind::Code(0), stdout, stream("")),
+                Does::Release(process) if at_timeout == AtTimeout::Release => {
+                    released = Some(process());
+                    (ExitKind::Running, stream("so far\n"), stream(""))
+                }
+                Does::Release(_) => (ExitKind::TimedOut, stream("so far\n"), stream("")),
                 Does::Hang => std::future::pending().await,
                 Does::Lose => return Err(Error::Lost("its init died".to_owned())),
             };
@@ -325,7 +334,9 @@ impl Sandbox for PretendedSandbox {
                 exit,
                 stdout,
                 stderr,
+                stored: [None, None],
                 duration: Duration::from_millis(1),
+                released,
             })
         })
     }
@@ -352,6 +363,7 @@ fn stream(text: &str) -> StreamOutput {
         head: text.as_bytes().to_vec(),
         tail: Vec::new(),
         total_bytes: text.len() as u64,
+        total_lines: text.matches('\n').count() as u64,
     }
 }
 
