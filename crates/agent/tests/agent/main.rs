@@ -5,6 +5,8 @@ mod budget;
 #[cfg(test)]
 mod endings;
 #[cfg(test)]
+mod jobs;
+#[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod resume;
