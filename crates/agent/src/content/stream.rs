@@ -22,8 +22,8 @@ pub(crate) struct Kept {
 pub(crate) enum Extent {
     /// The output, from its first line to its last.
     Whole,
-    /// The output among other output: its lines have other numbers there.
-    Among,
+    /// The newest output, among other output: the log of a job.
+    Log,
     /// The first so many bytes.
     First(u64),
 }
@@ -73,8 +73,10 @@ impl View {
                 None => text,
             }
         };
-        let kept = (head.len() + tail.len()) as u64;
-        if total_bytes > kept {
+        if total_bytes > (head.len() + tail.len()) as u64 {
+            head.truncate(head.len() - torn_at_end(&head));
+            let tail = tail.get(torn_at_start(&tail)..).unwrap_or_default().to_vec();
+            let kept = (head.len() + tail.len()) as u64;
             return Self::Cut(Cut::of(
                 &shown(head),
                 &shown(tail),
@@ -107,7 +109,8 @@ impl View {
                 let place = match kept {
                     None => String::new(),
                     Some(Kept { path, extent }) => match extent {
-                        Extent::Whole | Extent::Among => format!("; it is in {path}"),
+                        Extent::Whole => format!("; it is in {path}"),
+                        Extent::Log => format!("; the log is {path}"),
                         Extent::First(bytes) => {
                             format!("; its first {} bytes are in {path}", text::grouped(*bytes))
                         }
@@ -175,7 +178,8 @@ impl Cut {
                     lines.start(),
                     lines.end()
                 ),
-                (Extent::Whole, None) | (Extent::Among, _) => format!("; the whole output is in {path}"),
+                (Extent::Whole, None) => format!("; the whole output is in {path}"),
+                (Extent::Log, _) => format!("; the log is {path}"),
                 (Extent::First(bytes), _) => {
                     format!("; its first {} bytes are in {path}", text::grouped(*bytes))
                 }
@@ -188,6 +192,21 @@ impl Cut {
         };
         format!("{head}{before}[… {gone}{place} …]\n{tail}")
     }
+}
+
+/// How many bytes at the end are the beginning of a character that goes on behind.
+fn torn_at_end(bytes: &[u8]) -> usize {
+    let last = bytes.utf8_chunks().last();
+    last.map_or(0, |chunk| match std::str::from_utf8(chunk.invalid()) {
+        Err(error) if error.error_len().is_none() => chunk.invalid().len(),
+        Ok(_) | Err(_) => 0,
+    })
+}
+
+/// How many bytes at the start are the end of a character that began before.
+fn torn_at_start(bytes: &[u8]) -> usize {
+    let inside = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80);
+    inside.count()
 }
 
 /// `head` up to its last line break, unless that leaves less than half of it.
@@ -225,4 +244,96 @@ pub(crate) fn stream_text(stream: StreamOutput) -> String {
     out.push_str(&text::left_out(total_bytes - kept));
     out.push_str(&text::clean_bytes(tail));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sortie_sandbox::Capture;
+
+    use super::*;
+
+    fn stream(bytes: &[u8], keep: usize) -> StreamOutput {
+        let mut capture = Capture::new(keep);
+        capture.push(bytes);
+        capture.finish()
+    }
+
+    fn shown(text: &str, keep: usize, limit: usize, extent: Extent) -> String {
+        let kept = Kept {
+            path: "FILE".to_owned(),
+            extent,
+        };
+        View::of(stream(text.as_bytes(), keep), limit, None).text(Some(&kept))
+    }
+
+    #[test]
+    fn the_line_of_a_cut_names_what_is_left_out_and_where_it_is() {
+        let text: String = (1..=100).fold(String::new(), |text, number| text + &format!("line {number}\n"));
+        assert_eq!(shown(&text, 10_000, 1_000, Extent::Whole), text);
+        for keep in [100, 400, 10_000] {
+            assert_eq!(
+                shown(&text, keep, 44, Extent::Whole),
+                "line 1\nline 2\nline 3\n[… 95 lines, 754 bytes left out; the whole output is in FILE (lines 4-98) …]\n\
+                 line 99\nline 100\n",
+                "{keep}"
+            );
+        }
+        let first = shown(&text, 100, 44, Extent::First(500));
+        assert!(
+            first.contains("\n[… 95 lines, 754 bytes left out; its first 500 bytes are in FILE …]\n"),
+            "{first}"
+        );
+        let log = shown(&text, 100, 44, Extent::Log);
+        assert!(log.contains("bytes left out; the log is FILE …]\n"), "{log}");
+        let none = View::of(stream(text.as_bytes(), 100), 44, None).text(None);
+        assert!(none.contains("\n[… 95 lines, 754 bytes left out …]\n"), "{none}");
+    }
+
+    #[test]
+    fn one_long_line_is_cut_in_itself() {
+        let text = "x".repeat(50) + &"y".repeat(50);
+        assert_eq!(
+            shown(&text, 1_000, 20, Extent::Whole),
+            "xxxxxxxxxx\n[… 80 bytes left out; the whole output is in FILE …]\nyyyyyyyyyy"
+        );
+    }
+
+    #[test]
+    fn a_credential_at_the_cut_leaves_no_part() {
+        let redactor = Redactor::new(["secret-token"]);
+        let text = format!("{}secret-token{}", "a".repeat(15), "b".repeat(100));
+        let shown = View::of(stream(text.as_bytes(), 1_000), 40, Some(&redactor)).text(None);
+        assert!(
+            !shown.contains("secret") && shown.starts_with("aaaaaaaaaaaaaaa[reda"),
+            "{shown}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn head_tail_and_the_named_lines_are_the_whole_output(
+            lines in proptest::collection::vec("[a-zé ]{0,12}", 1..60),
+            keep in 60_usize..600,
+            limit in 20_usize..60,
+        ) {
+            let text: String = lines.iter().fold(String::new(), |text, line| text + line + "\n");
+            let shown = shown(&text, keep.max(limit), limit, Extent::Whole);
+            if text.len() <= limit {
+                prop_assert_eq!(shown, text);
+                return Ok(());
+            }
+            let (head, rest) = shown.split_once("[… ").ok_or_else(|| TestCaseError::fail("no mark"))?;
+            let (mark, tail) = rest.split_once(" …]\n").ok_or_else(|| TestCaseError::fail("no end"))?;
+            prop_assert!(head.len() + tail.len() <= limit + 1);
+            if let Some((_, named)) = mark.split_once("(lines ") {
+                let (from, to) = named.trim_end_matches(')').split_once('-').unwrap();
+                let (from, to): (usize, usize) = (from.parse().unwrap(), to.parse().unwrap());
+                let gone: String = lines[from - 1..to].iter().fold(String::new(), |text, line| text + line + "\n");
+                prop_assert_eq!(format!("{head}{gone}{tail}"), text);
+                let counted = format!("{} lines, {} bytes left out", to - from + 1, gone.len());
+                prop_assert!(mark.starts_with(&counted), "{}", mark);
+            }
+        }
+    }
 }

@@ -126,7 +126,7 @@ fn look(number: u32, job: &Job, context: Context<'_>) -> String {
         let _ = writeln!(out, "[its log is {path}]");
         Kept {
             path,
-            extent: Extent::Among,
+            extent: Extent::Log,
         }
     });
     if new.total_bytes == 0 {

@@ -314,7 +314,7 @@ impl Streams {
         for one in &mut self.0 {
             one.kept = log.map(|path| Kept {
                 path: path.to_owned(),
-                extent: Extent::Among,
+                extent: Extent::Log,
             });
         }
     }
