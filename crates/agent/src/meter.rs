@@ -82,6 +82,7 @@ impl<'a> Meter<'a> {
         wanted: u64,
     ) -> Result<Held<'a, 'm>, Exhausted> {
         let hold = self.budget().hold(Instant::now(), prices, input.most, wanted)?;
+        tracing::debug!(step, held_micros = %hold.amount().get(), max_tokens = hold.max_tokens, "held money for a model call");
         Ok(Held {
             max_tokens: hold.max_tokens,
             cut: hold.cut,
