@@ -12,8 +12,6 @@ use crate::{BudgetSpec, model::Usage};
 const MTOK: u128 = 1_000_000;
 /// Nanoseconds in a second.
 const NANOS: u128 = 1_000_000_000;
-/// The answer that a call must at least have room for, in tokens.
-const LEAST_OUTPUT_TOKENS: u64 = 64;
 /// How fast a slow model writes: compute time for its longest answer is left over beside the hold.
 const SLOW_TOKENS_PER_SECOND: u128 = 20;
 
@@ -25,6 +23,26 @@ pub(crate) struct Budget {
     started: Instant,
     model: u128,
     held: u128,
+}
+
+/// A model call that is to be paid for.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    /// The most tokens that the provider can count for its input.
+    pub(crate) input_tokens: u64,
+    /// The longest answer that is wanted, in tokens.
+    pub(crate) wanted: u64,
+    /// The answer that it must at least have room for, in tokens.
+    pub(crate) least: u64,
+    /// The last call of the run that has to stay possible after this one; `None` where this is the last one.
+    pub(crate) last: Option<LastCall>,
+}
+
+/// The worst case of a last call, in tokens, beside the answer of the call before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastCall {
+    pub(crate) input_tokens: u64,
+    pub(crate) output_tokens: u64,
 }
 
 /// Money set aside for one model call. It has to be settled.
@@ -120,37 +138,33 @@ impl Budget {
         self.reached_at(self.max.saturating_sub(self.model + self.held))
     }
 
-    /// Sets aside the worst case of a call that reads at most `input_tokens` and wants to write up to `wanted`;
-    /// the answer is cut to what is left.
-    pub(crate) fn hold(
-        &mut self,
-        now: Instant,
-        prices: &ModelPrices,
-        input_tokens: u64,
-        wanted: u64,
-    ) -> Result<Hold, Exhausted> {
+    /// Sets aside the worst case of a call. Its answer is cut to what is left beside the last call that has to stay
+    /// possible.
+    pub(crate) fn hold(&mut self, now: Instant, prices: &ModelPrices, ask: &Ask) -> Result<Hold, Exhausted> {
         let left = self.left(now);
         if left == 0 {
             return Err(Exhausted);
         }
-        let input = u128::from(input_tokens).saturating_mul(dearest_input(prices));
+        let input_price = dearest_input(prices);
         let output_price = amount(prices.output_micros_per_mtok);
-        let affordable = if output_price == 0 {
-            u128::MAX
-        } else {
-            // Besides the token itself, the compute time that a slow model takes to write it.
-            let token = output_price + (self.rate * MTOK).div_ceil(SLOW_TOKENS_PER_SECOND);
-            (left * MTOK).saturating_sub(input) / token
+        let input = u128::from(ask.input_tokens).saturating_mul(input_price);
+        // A last call reads what this one writes.
+        let (kept, read_again) = match &ask.last {
+            Some(last) => (self.worst(prices, last), input_price),
+            None => (0, 0),
         };
-        let max_tokens = wanted.min(u64::try_from(affordable).unwrap_or(u64::MAX));
+        let token = self.written(output_price) + read_again;
+        let room = (left * MTOK).saturating_sub(input).saturating_sub(kept);
+        let affordable = room.checked_div(token).unwrap_or(u128::MAX);
+        let max_tokens = ask.wanted.min(u64::try_from(affordable).unwrap_or(u64::MAX));
         let amount = input
             .saturating_add(u128::from(max_tokens).saturating_mul(output_price))
             .div_ceil(MTOK);
-        if max_tokens < wanted.min(LEAST_OUTPUT_TOKENS) || amount > left {
+        if max_tokens < ask.wanted.min(ask.least) || amount > left {
             return Err(Exhausted);
         }
         self.held += amount;
-        let cut = if max_tokens < wanted {
+        let cut = if max_tokens < ask.wanted {
             Cut::Shortened
         } else {
             Cut::Whole
@@ -160,6 +174,28 @@ impl Budget {
             max_tokens,
             cut,
         })
+    }
+
+    /// Input tokens that the budget still pays for at their dearest price, beside a last call.
+    pub(crate) fn readable(&self, now: Instant, prices: &ModelPrices, last: &LastCall) -> u64 {
+        let room = (self.left(now) * MTOK).saturating_sub(self.worst(prices, last));
+        let tokens = room.checked_div(dearest_input(prices)).unwrap_or(u128::MAX);
+        u64::try_from(tokens).unwrap_or(u64::MAX)
+    }
+
+    /// The most that a call costs, in millionths of a micro, with the compute time of a slow model.
+    fn worst(&self, prices: &ModelPrices, call: &LastCall) -> u128 {
+        let output = self.written(amount(prices.output_micros_per_mtok));
+        let input = u128::from(call.input_tokens).saturating_mul(dearest_input(prices));
+        input.saturating_add(u128::from(call.output_tokens).saturating_mul(output))
+    }
+
+    /// The price of a token that is written, and of the compute time that a slow model takes for it.
+    fn written(&self, output_price: u128) -> u128 {
+        if output_price == 0 {
+            return 0;
+        }
+        output_price + (self.rate * MTOK).div_ceil(SLOW_TOKENS_PER_SECOND)
     }
 
     /// Gives a hold back and charges what the call cost, at most what is left; returns what was charged.
@@ -303,6 +339,16 @@ mod tests {
         (Budget::new(&spec), started)
     }
 
+    /// A call after which no other has to stay possible.
+    fn ask(input_tokens: u64, wanted: u64) -> Ask {
+        Ask {
+            input_tokens,
+            wanted,
+            least: 64,
+            last: None,
+        }
+    }
+
     #[derive(Clone, Debug)]
     struct Call {
         wait_ms: u64,
@@ -349,7 +395,7 @@ mod tests {
             let (mut now, mut settled, mut last) = (started, 0_i128, 0);
             for call in calls {
                 now += Duration::from_millis(call.wait_ms);
-                let Ok(hold) = budget.hold(now, &prices, call.input_tokens, call.wanted) else { continue };
+                let Ok(hold) = budget.hold(now, &prices, &ask(call.input_tokens, call.wanted)) else { continue };
                 prop_assert!(hold.max_tokens <= call.wanted);
                 let compute = i128::from(spec.compute(now).get());
                 let held = i128::try_from(hold.amount).unwrap();
@@ -371,10 +417,31 @@ mod tests {
         ) {
             let prices = prices(3_000_000, 15_000_000, 300_000, 3_750_000);
             let (mut budget, now) = budget(max, 0);
-            if let Ok(hold) = budget.hold(now, &prices, input, wanted) {
+            if let Ok(hold) = budget.hold(now, &prices, &ask(input, wanted)) {
                 let usage = Usage { input_tokens: input, output_tokens: out.min(hold.max_tokens), ..Usage::default() };
                 let exact = m(usage.input_tokens * 3 + usage.output_tokens * 15);
                 prop_assert_eq!(budget.settle(now, hold, &prices, &usage), exact);
+            }
+        }
+
+        #[test]
+        fn after_every_call_a_last_one_is_still_paid_for(
+            max in 1_000_u64..10_000_000, rate in prop_oneof![Just(0_u64), 0_u64..100],
+            input in 0_u64..50_000, wanted in 64_u64..20_000, answer in 64_u64..8_000,
+        ) {
+            let prices = prices(4_000_000, 20_000_000, 200_000, 5_000_000);
+            let (mut budget, now) = budget(max, rate);
+            let last = LastCall { input_tokens: input + 100, output_tokens: answer };
+            let with_last = Ask { last: Some(last), ..ask(input, wanted) };
+            if let Ok(hold) = budget.hold(now, &prices, &with_last) {
+                let written = hold.max_tokens;
+                // The worst of both: everything is written to the cache, and the model is slow.
+                let worst = dearest_usage(&prices, input, written);
+                let then = now + Duration::from_millis(written * 50);
+                budget.settle(then, hold, &prices, &worst);
+                // Each amount is rounded up to the micro.
+                let last = Ask { least: answer - 1, ..ask(input + 100 + written, answer) };
+                prop_assert!(budget.hold(then, &prices, &last).is_ok());
             }
         }
 
@@ -407,16 +474,19 @@ mod tests {
     fn an_answer_is_cut_to_what_is_left_and_refused_when_it_would_be_tiny() {
         let prices = prices(3_000_000, 15_000_000, 0, 0);
         let (mut roomy, now) = budget(1_000_000, 0);
-        let hold = roomy.hold(now, &prices, 1_000, 8_000).unwrap();
+        let hold = roomy.hold(now, &prices, &ask(1_000, 8_000)).unwrap();
         assert_eq!(
             (hold.max_tokens, hold.cut, hold.amount),
             (8_000, Cut::Whole, 3_000 + 120_000)
         );
         let (mut tight, now) = budget(4_500, 0);
-        let hold = tight.hold(now, &prices, 1_000, 8_000).unwrap();
+        let hold = tight.hold(now, &prices, &ask(1_000, 8_000)).unwrap();
         assert_eq!((hold.max_tokens, hold.cut), (100, Cut::Shortened));
         let (mut empty, now) = budget(3_900, 0);
-        assert_eq!(empty.hold(now, &prices, 1_000, 8_000).unwrap_err(), Exhausted);
+        assert_eq!(
+            empty.hold(now, &prices, &ask(1_000, 8_000)).unwrap_err(),
+            Exhausted
+        );
     }
 
     #[test]
@@ -438,7 +508,7 @@ mod tests {
     fn a_free_model_is_never_short_of_money_while_compute_has_some() {
         let (mut budget, started) = budget(60, 30);
         let hold = budget
-            .hold(started, &ModelPrices::default(), 1 << 40, 1 << 20)
+            .hold(started, &ModelPrices::default(), &ask(1 << 40, 1 << 20))
             .unwrap();
         assert_eq!((hold.max_tokens, hold.amount), (1 << 20, 0));
         let charged = budget.settle(started, hold, &ModelPrices::default(), &Usage::default());
@@ -446,7 +516,9 @@ mod tests {
         assert_eq!(budget.exhausted_at(), Some(started + Duration::from_secs(2)));
         let end = started + Duration::from_secs(2);
         assert_eq!(
-            budget.hold(end, &ModelPrices::default(), 0, 100).unwrap_err(),
+            budget
+                .hold(end, &ModelPrices::default(), &ask(0, 100))
+                .unwrap_err(),
             Exhausted
         );
     }

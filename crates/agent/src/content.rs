@@ -41,6 +41,9 @@ pub struct Media {
     pub label: String,
     /// Width and height of a picture, in pixels; `None` for a document.
     pub pixels: Option<(u32, u32)>,
+    /// The most tokens that it counts for with the run's model ([`Model::media_tokens`](crate::Model::media_tokens)).
+    #[serde(default)]
+    pub tokens: u64,
 }
 
 impl ToolContent {

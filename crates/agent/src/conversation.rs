@@ -1,11 +1,16 @@
 //! What was said in a run so far, bounded in memory, and shortened where it no longer fits into the model's window.
 //!
 //! It is changed the same way while the run works and while it is rebuilt from the journal. A tool call is never parted
-//! from its result, and the last turn is never shortened.
+//! from its result. Every change of what was already sent says from which turn on it holds: counts and thinking blocks
+//! behind it are void.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
 
 use crate::{
     content::ToolContent,
-    model::{Content, ToolResult, Turn},
+    model::{Content, ToolCall, ToolResult, Turn},
 };
 
 /// Tool outputs that are held together; the oldest are dropped beyond.
@@ -13,10 +18,15 @@ const HELD_BYTES: usize = 32 * 1024 * 1024;
 /// An output that is not longer is not worth dropping: the words in its place are hardly shorter.
 const FEW_BYTES: usize = 128;
 
+/// Changed files that are remembered.
+const CHANGED_FILES: usize = 200;
+
 /// The conversation after the task.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Conversation {
     turns: Vec<Turn>,
+    /// Files that the run has written or edited by tools, also in turns that are gone.
+    changed_files: BTreeSet<String>,
 }
 
 impl Conversation {
@@ -38,19 +48,71 @@ impl Conversation {
         self.turns.push(Turn::Assistant(content));
     }
 
-    /// What came of its tool calls. Bounds what is held: beyond the limit the oldest outputs go.
-    pub(crate) fn did(&mut self, results: Vec<ToolResult>) {
+    /// What came of its tool calls. Bounds what is held: beyond the limit the oldest outputs go. Returns the first turn that
+    /// has changed, if one has.
+    pub(crate) fn did(&mut self, results: Vec<ToolResult>) -> Option<usize> {
+        self.note_changed_files(&results);
         self.turns.push(Turn::ToolResults(results));
-        let mut held = 0;
-        for turn in self.turns.iter_mut().rev() {
+        let (mut held, mut changed) = (0, None);
+        for (index, turn) in self.turns.iter_mut().enumerate().rev() {
             let Turn::ToolResults(results) = turn else {
                 continue;
             };
             for result in results.iter_mut().rev() {
                 held += result.content.held_bytes();
-                if held > HELD_BYTES {
-                    drop_output(result);
+                if held > HELD_BYTES && drop_output(result) > 0 {
+                    changed = Some(index);
                 }
+            }
+        }
+        changed
+    }
+
+    /// Appends a sentence of the engine to the newest result of a tool, or adds a turn of its own where there is none.
+    pub(crate) fn note(&mut self, text: &str) {
+        let newest = match self.turns.last_mut() {
+            Some(Turn::ToolResults(results)) => results.last_mut(),
+            Some(Turn::Assistant(_) | Turn::User(_)) | None => None,
+        };
+        match newest {
+            Some(result) => {
+                let note = result.note.get_or_insert_default();
+                if !note.is_empty() {
+                    note.push(' ');
+                }
+                note.push_str(text);
+            }
+            None => self.told(text.to_owned()),
+        }
+    }
+
+    /// Drops all pieces of the provider's own, which are its thinking. Returns the first turn that has changed.
+    pub(crate) fn drop_opaque(&mut self) -> Option<usize> {
+        let first = self.turns.iter().position(Turn::is_opaque)?;
+        for turn in self.turns.iter_mut().skip(first) {
+            if let Turn::Assistant(pieces) = turn {
+                pieces.retain(|piece| !matches!(piece, Content::Opaque(_)));
+            }
+        }
+        Some(first)
+    }
+
+    /// The files that the run has written or edited by tools.
+    pub(crate) fn changed_files(&self) -> impl Iterator<Item = &str> {
+        self.changed_files.iter().map(String::as_str)
+    }
+
+    fn note_changed_files(&mut self, results: &[ToolResult]) {
+        let Some(Turn::Assistant(pieces)) = self.turns.last() else {
+            return;
+        };
+        let calls = pieces.iter().filter_map(|piece| match piece {
+            Content::ToolCall(call) => Some(call),
+            Content::Text(_) | Content::Opaque(_) => None,
+        });
+        for path in calls.filter_map(|call| changed_file(call, results)) {
+            if self.changed_files.len() < CHANGED_FILES {
+                self.changed_files.insert(path);
             }
         }
     }
@@ -84,25 +146,9 @@ impl Conversation {
         }
     }
 
-    /// How many of the oldest turns a summary can stand for so that the turns it leaves take at most `bytes`, or the
-    /// last turn alone does not: zero when there is nothing but the last turn, or a summary before it.
-    pub(crate) fn summarizable(&self, bytes: usize) -> usize {
-        let (mut kept, mut first) = (0_usize, self.last_turn());
-        for (index, turn) in self.turns.iter().enumerate().rev() {
-            kept += turn.bytes();
-            if index >= first {
-                continue;
-            }
-            if kept > bytes {
-                break;
-            }
-            if matches!(turn, Turn::Assistant(_)) {
-                first = index;
-            }
-        }
-        let oldest = self.turns.get(..first).unwrap_or_default();
-        let worth = oldest.iter().any(|turn| !matches!(turn, Turn::User(_)));
-        if worth { first } else { 0 }
+    /// Whether a summary would stand for anything: a turn that is none itself.
+    pub(crate) fn is_summarizable(&self) -> bool {
+        self.turns.iter().any(|turn| !matches!(turn, Turn::User(_)))
     }
 
     /// Puts `summary` in the place of the oldest `turns` turns.
@@ -119,6 +165,23 @@ impl Conversation {
             .rposition(|turn| matches!(turn, Turn::Assistant(_)));
         said.unwrap_or(0)
     }
+}
+
+/// The file that a call of a file tool has changed.
+fn changed_file(call: &ToolCall, results: &[ToolResult]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Arguments {
+        #[serde(alias = "file_path", alias = "filename", alias = "file")]
+        path: String,
+    }
+    let changes = matches!(call.name.as_str(), "write_file" | "edit_file");
+    let has_changed = results
+        .iter()
+        .any(|result| result.id == call.id && !result.is_error);
+    (changes && has_changed)
+        .then(|| serde_json::from_str::<Arguments>(&call.arguments).ok())
+        .flatten()
+        .map(|arguments| arguments.path)
 }
 
 /// Returns how many bytes went.
@@ -207,17 +270,56 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_stands_for_whole_turns_and_leaves_the_last() {
+    fn a_note_stands_behind_the_newest_result_or_alone() {
         let mut conversation = Conversation::default();
-        for _ in 0..4 {
-            turn(&mut conversation, &[10_000]);
+        conversation.note("First.");
+        assert_eq!(conversation.last_told(), Some("First."));
+        turn(&mut conversation, &[10, 10]);
+        conversation.note("Second.");
+        conversation.note("Third.");
+        let Some(Turn::ToolResults(results)) = conversation.turns().last() else {
+            panic!()
+        };
+        assert_eq!(results[0].note, None);
+        assert!(results[1].text().ends_with("xxx\n\n[Second. Third.]"));
+    }
+
+    #[test]
+    fn dropping_thinking_tells_the_first_turn_that_changed() {
+        let raw = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
+        let mut conversation = Conversation::default();
+        turn(&mut conversation, &[10]);
+        assert_eq!(conversation.drop_opaque(), None);
+        conversation.said(vec![Content::Opaque(raw("{}")), Content::Text("said".to_owned())]);
+        assert_eq!(conversation.drop_opaque(), Some(2));
+        assert_eq!(conversation.drop_opaque(), None);
+    }
+
+    #[test]
+    fn files_that_tools_have_changed_are_remembered_beyond_a_summary() {
+        let mut conversation = Conversation::default();
+        for (id, name, is_error) in [
+            ("1", "write_file", false),
+            ("2", "edit_file", true),
+            ("3", "read_file", false),
+        ] {
+            conversation.said(vec![Content::ToolCall(ToolCall {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: format!("{{\"path\": \"{name}.txt\"}}"),
+            })]);
+            let result = ToolResult {
+                id: id.to_owned(),
+                is_error,
+                ..result(1)
+            };
+            assert_eq!(conversation.did(vec![result]), None);
         }
-        assert_eq!(conversation.summarizable(25_000), 4);
-        assert_eq!(conversation.summarizable(1), 6);
-        conversation.replace_oldest(6, "what was".to_owned());
-        assert_eq!(conversation.turns().len(), 3);
-        assert!(matches!(&conversation.turns()[0], Turn::User(text) if text == "what was"));
-        assert_eq!(conversation.summarizable(1), 0);
-        assert_eq!(Conversation::default().summarizable(0), 0);
+        conversation.replace_oldest(6, "notes".to_owned());
+        assert_eq!(
+            conversation.changed_files().collect::<Vec<_>>(),
+            ["write_file.txt"]
+        );
+        assert!(!conversation.is_summarizable());
     }
 }

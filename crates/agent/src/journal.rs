@@ -11,6 +11,7 @@ use sortie_api::Micros;
 use crate::{
     model::{Content, ToolResult},
     tool::Effect,
+    window::Count,
 };
 
 /// One step of the journal. Entries are serialized as JSON objects.
@@ -32,6 +33,20 @@ pub enum What {
     Reply {
         /// Its pieces, as they came.
         content: Vec<Content>,
+        /// The provider's count of the call's input.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        count: Option<Count>,
+        /// Whether it is a part of an answer that was cut off at its limit.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_cut: bool,
+    },
+    /// The fixed part of every request from here on. Written before the first reply, and again where a resumed run has
+    /// another one.
+    Began {
+        /// The environment block of the first message. A resumed run keeps it.
+        environment: String,
+        /// A digest of system prompt, tools and first message, in hexadecimal digits.
+        prefix: String,
     },
     /// A tool call is about to be made. Durable before a call whose effect [is outside](Effect::is_outside) begins.
     Intent {
@@ -61,6 +76,31 @@ pub enum What {
         /// In how many of the oldest turns.
         turns: usize,
     },
+    /// The engine told the model something behind the newest tool result.
+    Note {
+        /// The subject.
+        kind: NoteKind,
+        /// The text.
+        text: String,
+    },
+    /// The thinking blocks were dropped from the conversation: something before them had changed.
+    ThinkingDropped,
+    /// The fallback model took the place of the run's model.
+    FellBack,
+}
+
+/// The subject of a note. Each is told once, but for repetition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoteKind {
+    /// Most of the run's time is over.
+    Time,
+    /// Most of the run's budget is spent.
+    Budget,
+    /// The same calls had the same results several times.
+    Repetition,
+    /// The final answer is asked for.
+    Ending,
 }
 
 /// The journal of a run that goes on: every entry so far, in order.
@@ -125,7 +165,7 @@ impl Journal {
         let (mut complete, mut waiting) = (0, HashSet::new());
         for Entry { step, what, .. } in &self.entries {
             match what {
-                What::Reply { content } => {
+                What::Reply { content, .. } => {
                     waiting = content.iter().filter_map(call_id).collect();
                 }
                 What::Result(result) => {
@@ -134,7 +174,13 @@ impl Journal {
                     }
                 }
                 What::Correction { .. } => complete = *step,
-                What::Intent { .. } | What::Compacted { .. } | What::Trimmed { .. } => {}
+                What::Began { .. }
+                | What::Intent { .. }
+                | What::Compacted { .. }
+                | What::Trimmed { .. }
+                | What::Note { .. }
+                | What::ThinkingDropped
+                | What::FellBack => {}
             }
         }
         complete
@@ -163,10 +209,14 @@ impl Journal {
         let results = self.entries.iter().filter_map(|entry| match &entry.what {
             What::Result(result) => Some((entry.step, result.id.as_str())),
             What::Reply { .. }
+            | What::Began { .. }
             | What::Intent { .. }
             | What::Correction { .. }
             | What::Compacted { .. }
-            | What::Trimmed { .. } => None,
+            | What::Trimmed { .. }
+            | What::Note { .. }
+            | What::ThinkingDropped
+            | What::FellBack => None,
         });
         let ended: HashSet<(u32, &str)> = results.collect();
         self.entries.iter().filter_map(move |entry| {
@@ -208,7 +258,14 @@ mod tests {
             })
         };
         let content = ids.iter().map(call).collect();
-        entry(step, What::Reply { content })
+        entry(
+            step,
+            What::Reply {
+                content,
+                count: None,
+                is_cut: false,
+            },
+        )
     }
 
     fn intent(step: u32, id: &str, effect: Effect) -> Entry {
@@ -285,6 +342,15 @@ mod tests {
                 },
             ),
             entry(2, What::Trimmed { turns: 3 }),
+            entry(2, What::ThinkingDropped),
+            entry(2, What::FellBack),
+            entry(
+                2,
+                What::Note {
+                    kind: NoteKind::Ending,
+                    text: "now".to_owned(),
+                },
+            ),
         ] {
             let stored = serde_json::to_string(&entry).unwrap();
             assert!(stored.starts_with('{'));

@@ -45,6 +45,7 @@ pub use self::{
     redact::Redactor,
     spans::provider_name,
     tool::Tool,
+    window::Count,
     workspace::{Gateway, Remains, Source, Workspace},
 };
 
@@ -72,6 +73,8 @@ pub struct RunSpec {
     pub fallback: Option<Arc<dyn Model>>,
     /// The run's own files: path from the working directory, and size in bytes.
     pub files: Vec<(String, u64)>,
+    /// Facts of the place where it works, for the first message.
+    pub environment: Environment,
     /// Those of its files that are shown with the first message.
     pub media: Vec<Media>,
     /// Longest a single command may run.
@@ -91,6 +94,17 @@ pub struct Whose {
     pub run: RunId,
     /// Its organization.
     pub org: OrgId,
+}
+
+/// Facts of the place where a run works. What is empty is left out.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// The day on which the run began, such as `2026-11-22 (UTC)`.
+    pub date: String,
+    /// The operating system that commands see.
+    pub system: String,
+    /// Programs that commands find, with their versions, and those that are missing.
+    pub programs: String,
 }
 
 /// Whether the agent may run shell commands and write files.

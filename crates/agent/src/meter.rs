@@ -9,12 +9,12 @@ use std::{
     },
 };
 
-use sortie_api::{EventType, Micros, model::ModelPrices};
+use sortie_api::{EventType, Micros, event::Spent, model::ModelPrices};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
     BudgetSpec, Sink,
-    budget::{self, Budget, Cut, Exhausted, Hold, PriceHold},
+    budget::{self, Ask, Budget, Cut, Exhausted, Hold, LastCall, PriceHold},
     model::{Deltas, Usage},
     turn::Stop,
 };
@@ -27,15 +27,6 @@ pub(crate) struct Meter<'a> {
     budget: Mutex<Budget>,
     warned: AtomicBool,
     sink: &'a dyn Sink,
-}
-
-/// What a model call reads, before the provider has counted it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InputTokens {
-    /// The worst case, which is held.
-    pub(crate) most: u64,
-    /// The estimate, which is charged where the call is given up.
-    pub(crate) estimated: u64,
 }
 
 enum Threshold {
@@ -73,15 +64,16 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Sets the worst case of a model call aside until the call is settled or dropped.
+    /// Sets the worst case of a model call aside until the call is settled or dropped. `estimated` is its likely input in
+    /// tokens, which is charged where the call is given up.
     pub(crate) fn hold<'m>(
         &'m self,
         prices: &'m ModelPrices,
         step: u32,
-        input: InputTokens,
-        wanted: u64,
+        ask: &Ask,
+        estimated: u64,
     ) -> Result<Held<'a, 'm>, Exhausted> {
-        let hold = self.budget().hold(Instant::now(), prices, input.most, wanted)?;
+        let hold = self.budget().hold(Instant::now(), prices, ask)?;
         tracing::debug!(step, held_micros = %hold.amount().get(), max_tokens = hold.max_tokens, "held money for a model call");
         Ok(Held {
             max_tokens: hold.max_tokens,
@@ -90,7 +82,7 @@ impl<'a> Meter<'a> {
             prices,
             hold: Some(hold),
             step,
-            input_tokens: input.estimated,
+            input_tokens: estimated,
             bytes: AtomicU64::new(0),
         })
     }
@@ -104,6 +96,16 @@ impl<'a> Meter<'a> {
             hold: Some(hold),
             begun: false,
         })
+    }
+
+    /// Input tokens that the budget still pays for at their dearest price, beside a last call.
+    pub(crate) fn readable(&self, prices: &ModelPrices, last: &LastCall) -> u64 {
+        self.budget().readable(Instant::now(), prices, last)
+    }
+
+    /// The whole cost so far beside the maximum.
+    pub(crate) fn so_far(&self) -> Spent {
+        self.budget().report(Instant::now())
     }
 
     /// What models and priced tools have cost so far, without compute.
@@ -124,7 +126,7 @@ impl<'a> Meter<'a> {
 
     /// Records that the budget is used up and returns the run's error.
     pub(crate) async fn reached(&self, why: &str) -> Result<String, Stop> {
-        let spent = self.budget().report(Instant::now());
+        let spent = self.so_far();
         self.sink.record(EventType::BudgetReached(spent)).await?;
         Ok(format!(
             "budget exhausted: {} of {} spent{why}",
@@ -141,7 +143,7 @@ impl<'a> Meter<'a> {
 
     async fn warn(&self) -> Result<(), Stop> {
         if !self.warned.swap(true, Ordering::Relaxed) {
-            let spent = self.budget().report(Instant::now());
+            let spent = self.so_far();
             self.sink.record(EventType::BudgetWarning(spent)).await?;
         }
         Ok(())

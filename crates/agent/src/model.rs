@@ -107,34 +107,40 @@ impl Request<'_> {
             + task
                 .output_schema
                 .map_or(0, |schema| schema.len() + 2 * PIECE_BYTES)
+            + task.environment.len()
+            + task.media.iter().map(Media::bytes).sum::<usize>()
             + self.transcript.iter().map(Turn::bytes).sum::<usize>()
             + self.tools.iter().map(tool).sum::<usize>()
     }
 
-    /// More tokens than a tokenizer makes of this: one for each two bytes, and one for each byte that is a digit or part
-    /// of a character beyond ASCII. What the input of the call may cost at most is reckoned with it.
-    pub(crate) fn most_input_tokens(&self) -> u64 {
-        let task = &self.task;
-        let mut dense = dense_bytes(self.system)
-            + dense_bytes(task.prompt)
-            + task.input.map_or(0, |input| dense_bytes(input.get()))
-            + task.output_schema.map_or(0, dense_bytes);
-        dense += self.transcript.iter().map(Turn::dense_bytes).sum::<usize>();
-        (self.bytes() + dense).div_ceil(2) as u64 + 256
+    /// The most tokens that the request without its transcript can count for: one for each byte of the task, and one for
+    /// two bytes of the system prompt and the tools, which are English prose and JSON.
+    pub(crate) fn most_fixed_tokens(&self) -> u64 {
+        let prose = Self {
+            task: Task::default(),
+            transcript: &[],
+            ..*self
+        };
+        let whole = Self {
+            transcript: &[],
+            ..*self
+        };
+        let media: u64 = self.task.media.iter().map(|media| media.tokens).sum();
+        let (prose, whole) = (prose.bytes() as u64, whole.bytes() as u64);
+        prose.div_ceil(2) + whole.saturating_sub(prose) + media + FRAME_TOKENS
     }
 }
 
-/// Bytes of which one can be a token: digits, and those of characters beyond ASCII.
-fn dense_bytes(text: &str) -> usize {
-    let dense = |byte: &u8| byte.is_ascii_digit() || !byte.is_ascii();
-    text.as_bytes().iter().filter(|byte| dense(byte)).count()
-}
+/// Tokens that a provider adds to every request with tools, beyond the text that it is sent.
+const FRAME_TOKENS: u64 = 768;
+/// Bytes of text that a token of a picture is weighed as, in the estimate of a request.
+const BYTES_PER_MEDIA_TOKEN: u64 = 3;
 
 /// What a piece of the conversation weighs beside its text, in bytes: its frame, its id, the words around it.
 const PIECE_BYTES: usize = 128;
 
 /// What the run is to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Task<'a> {
     /// The task as sent.
     pub prompt: &'a str,
@@ -182,39 +188,45 @@ pub enum Turn {
 impl Turn {
     /// What it weighs in a request, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let content = |content: &Content| match content {
-            Content::Text(text) => text.len(),
-            Content::ToolCall(call) => call.name.len() + call.arguments.len() + PIECE_BYTES,
-            Content::Opaque(raw) => raw.get().len(),
-        };
         let pieces = match self {
-            Self::Assistant(pieces) => pieces.iter().map(content).sum(),
-            Self::ToolResults(results) => results
-                .iter()
-                .map(|r| r.content.held_bytes() + 2 * PIECE_BYTES)
-                .sum(),
+            Self::Assistant(pieces) => pieces.iter().map(weight).sum(),
+            Self::ToolResults(results) => results.iter().map(ToolResult::bytes).sum(),
             Self::User(text) => text.len(),
         };
         pieces + PIECE_BYTES
     }
 
-    fn dense_bytes(&self) -> usize {
-        let content = |content: &Content| match content {
-            Content::Text(text) => dense_bytes(text),
-            Content::ToolCall(call) => dense_bytes(&call.arguments),
-            Content::Opaque(raw) => dense_bytes(raw.get()),
+    /// The most tokens that this part can count for: one for each byte of it and of its frame, and those of its pictures.
+    /// No tokenizer that works on bytes makes more.
+    pub(crate) fn most_tokens(&self) -> u64 {
+        let pieces = match self {
+            Self::Assistant(pieces) => pieces
+                .iter()
+                .map(|piece| weight(piece) as u64 + FRAME_BYTES)
+                .sum(),
+            Self::ToolResults(results) => results.iter().map(ToolResult::most_tokens).sum(),
+            Self::User(text) => text.len() as u64,
         };
-        let result = |result: &ToolResult| match &result.content {
-            ToolContent::Text(text) => dense_bytes(text),
-            ToolContent::Command(command) => dense_bytes(&command.stdout) + dense_bytes(&command.stderr),
-            ToolContent::Media(media) => dense_bytes(&media.label),
-            ToolContent::Dropped { .. } => 0,
-        };
+        pieces + FRAME_BYTES
+    }
+
+    /// Whether it holds pieces of the provider's own, such as signed thinking.
+    pub(crate) fn is_opaque(&self) -> bool {
         match self {
-            Self::Assistant(pieces) => pieces.iter().map(content).sum(),
-            Self::ToolResults(results) => results.iter().map(result).sum(),
-            Self::User(text) => dense_bytes(text),
+            Self::Assistant(pieces) => pieces.iter().any(|piece| matches!(piece, Content::Opaque(_))),
+            Self::ToolResults(_) | Self::User(_) => false,
         }
+    }
+}
+
+/// Bytes around a piece that the provider adds, such as role names and delimiters.
+const FRAME_BYTES: u64 = PIECE_BYTES as u64;
+
+fn weight(piece: &Content) -> usize {
+    match piece {
+        Content::Text(text) => text.len(),
+        Content::ToolCall(call) => call.name.len() + call.arguments.len() + PIECE_BYTES,
+        Content::Opaque(raw) => raw.get().len(),
     }
 }
 
@@ -259,6 +271,27 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
+    /// Bytes that the result weighs in a request; a picture as text of as many tokens.
+    pub(crate) fn bytes(&self) -> usize {
+        let content = match &self.content {
+            ToolContent::Media(media) => media.label.len() + media.bytes(),
+            content @ (ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. }) => {
+                content.held_bytes()
+            }
+        };
+        content + self.note.as_ref().map_or(0, String::len) + 2 * PIECE_BYTES
+    }
+
+    fn most_tokens(&self) -> u64 {
+        let content = match &self.content {
+            ToolContent::Media(media) => media.label.len() as u64 + media.tokens,
+            content @ (ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. }) => {
+                content.held_bytes() as u64
+            }
+        };
+        content + self.note.as_ref().map_or(0, String::len) as u64 + 2 * FRAME_BYTES
+    }
+
     /// The text that the model reads: the content, then the note.
     pub fn text(&self) -> Cow<'_, str> {
         let text = self.content.text();
@@ -422,35 +455,9 @@ impl ModelError {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digits_and_what_is_beyond_ascii_are_held_at_a_token_for_each_byte() {
-        let most = |text: String| {
-            let request = Request {
-                system: "",
-                task: Task {
-                    prompt: "",
-                    input: None,
-                    input_file: None,
-                    output_schema: None,
-                    environment: "",
-                    media: &[],
-                },
-                transcript: &[Turn::User(text)],
-                tools: &[],
-                max_tokens: 1,
-                tool_use: ToolUse::Auto,
-                effort: None,
-                cache_key: "",
-            };
-            request.most_input_tokens()
-        };
-        let none = most(String::new());
-        assert_eq!(most("word ".repeat(200)) - none, 500);
-        assert_eq!(most("7".repeat(1_000)) - none, 1_000);
-        assert_eq!(most("\u{1f600}".repeat(250)) - none, 1_000);
+impl Media {
+    /// Bytes of text that it weighs like, in the estimate of a request.
+    fn bytes(&self) -> usize {
+        usize::try_from(self.tokens.saturating_mul(BYTES_PER_MEDIA_TOKEN)).unwrap_or(usize::MAX)
     }
 }

@@ -5,26 +5,40 @@ use std::{
     time::Duration,
 };
 
+use sha2::{Digest, Sha256};
 use sortie_api::{Effort, EventType, event::ModelCall};
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
 use crate::{
     Sink, Whose,
-    budget::{Cut, Exhausted},
-    meter::{Held, InputTokens, Meter, Unshown},
-    model::{Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, ToolUse, Turn, Usage},
+    budget::{Ask, Cut, Exhausted, LastCall},
+    meter::{Held, Meter, Unshown},
+    model::{Kind, Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, ToolUse, Turn, Usage},
     spans, summary,
     turn::Stop,
-    window::Window,
+    window::{Count, Window},
 };
 
 /// Attempts of one call, the first included.
 const ATTEMPTS: u32 = 5;
 /// The wait before the second attempt; it doubles from attempt to attempt.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
-/// The longest wait, also where the provider asks for more.
+/// The longest wait that the provider did not ask for.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
+/// Time that has to be left of the run after a wait that the provider asks for.
+const LEFT_AFTER_DELAY: Duration = Duration::from_secs(30);
+/// The answer that a working call must at least have room for, in tokens.
+const LEAST_WORK_TOKENS: u64 = 1_024;
+/// The answer that the last call must at least have room for, in tokens.
+const LEAST_ANSWER_TOKENS: u64 = 64;
+/// The answer of a last call that every other call leaves money for, in tokens.
+const ANSWER_TOKENS: u64 = 2_048;
+/// The thinking before it, in tokens, where the model thinks.
+const ANSWER_THINKING_TOKENS: u64 = 4_096;
+/// New input that a last call can have beside the answer of the call before it, in tokens: the shortest results of its tool
+/// calls, and the request for the answer.
+const LAST_INPUT_TOKENS: u64 = 2_048;
 
 /// What all calls of a run share.
 pub(crate) struct Caller<'a> {
@@ -38,6 +52,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) window: Window,
     pub(crate) effort: Option<Effort>,
     pub(crate) cache_key: String,
+    /// When the run times out.
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// How long the answer to a call may be.
@@ -49,12 +65,35 @@ pub(crate) struct Limit {
     pub(crate) cut: Cut,
 }
 
+/// The purpose of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To go on with the task. Money for a last call is left over.
+    Work,
+    /// To get notes that stand for the conversation. Money for a working call after it is left over.
+    Notes,
+    /// To get the final answer. It may use up what is left, and calls no tools.
+    Answer,
+}
+
+/// A reply with what is known of its call.
+pub(crate) struct Replied {
+    pub(crate) reply: Reply,
+    pub(crate) limit: Limit,
+    /// The provider's count.
+    pub(crate) count: Count,
+}
+
 /// What came of a call that was tried as often as it may help.
 pub(crate) enum Called {
-    /// The reply, and how long it could be.
-    Replied(Reply, Limit),
-    /// The request is larger than the model takes; what the provider says of it.
+    /// The reply.
+    Replied(Replied),
+    /// The request is larger than the model takes; the provider's message.
     TooLarge(String),
+    /// A thinking block does not belong to this conversation; the provider's message.
+    Foreign(String),
+    /// The budget does not pay for the call.
+    NoRoom,
 }
 
 /// What came of one attempt.
@@ -65,34 +104,60 @@ enum Attempt {
     NoRoom,
 }
 
-/// Whether the text of a call is the run's.
-#[derive(Clone, Copy)]
-enum Text {
-    Shown,
-    Unshown,
-}
-
 impl Caller<'_> {
     /// What a call with this transcript weighs, in bytes.
     pub(crate) fn bytes(&self, transcript: &[Turn]) -> usize {
-        self.request(transcript, 0).bytes()
+        self.request(transcript, Purpose::Work).bytes()
+    }
+
+    /// A digest of all that stands before the transcript, in hexadecimal digits: the thinking of some providers is bound
+    /// to it.
+    pub(crate) fn prefix(&self) -> String {
+        let mut digest = Sha256::new();
+        let mut part = |text: &str| {
+            digest.update((text.len() as u64).to_be_bytes());
+            digest.update(text.as_bytes());
+        };
+        part(&self.model.info().id);
+        part(self.system);
+        part(&self.task.first_message());
+        for media in self.task.media {
+            part(&media.data);
+        }
+        for tool in self.tools {
+            part(tool.name);
+            part(tool.description);
+            part(tool.parameters);
+        }
+        sortie_api::Sha256::new(digest.finalize().into()).to_string()
     }
 
     /// Calls the model, again where that may help.
-    pub(crate) async fn call(&mut self, step: u32, transcript: &[Turn]) -> Result<Called, Stop> {
-        let bytes = self.bytes(transcript);
-        let request = self.request(transcript, bytes);
-        let error = match self.attempts(step, request, Text::Shown).await? {
+    pub(crate) async fn call(
+        &mut self,
+        step: u32,
+        transcript: &[Turn],
+        purpose: Purpose,
+    ) -> Result<Called, Stop> {
+        let request = self.request(transcript, purpose);
+        let error = match self.attempts(step, request, purpose).await? {
             Attempt::Replied(reply, limit) => {
-                self.window.learn(bytes, &reply.usage);
-                return Ok(Called::Replied(reply, limit));
+                let bytes = self.bytes(transcript);
+                let count = self.window.learn(bytes, transcript.len(), &reply);
+                return Ok(Called::Replied(Replied { reply, limit, count }));
             }
-            Attempt::NoRoom => return Err(Stop::NoRoom(", too little is left for another model call")),
+            Attempt::NoRoom => return Ok(Called::NoRoom),
             Attempt::Failed(error) => error,
         };
         match error.retry {
             Retry::Smaller => Ok(Called::TooLarge(error.message)),
-            Retry::Never | Retry::WithoutThinking => Err(Stop::Failed(error.message)),
+            Retry::WithoutThinking => Ok(Called::Foreign(error.message)),
+            Retry::Never => Err(Stop::Failed(error.message)),
+            Retry::Soon { after } if !self.is_in_time(after) => Err(Stop::Failed(format!(
+                "{}; it asks to wait {} s, longer than the run has time",
+                error.message,
+                after.unwrap_or_default().as_secs()
+            ))),
             Retry::Soon { .. } => Err(Stop::Failed(format!(
                 "the model failed {ATTEMPTS} times, last with: {}",
                 error.message
@@ -100,55 +165,38 @@ impl Caller<'_> {
         }
     }
 
-    /// Lets the model summarize the record of earlier turns, again where that may help; `None` where that brings nothing.
-    pub(crate) async fn summarize(&self, step: u32, record: &str) -> Result<Option<Reply>, Stop> {
-        let request = Request {
-            system: summary::SYSTEM,
-            task: Task {
-                prompt: record,
-                input: None,
-                input_file: None,
-                output_schema: None,
-                environment: "",
-                media: &[],
-            },
-            transcript: &[],
-            tools: &[],
-            max_tokens: 0,
-            tool_use: ToolUse::Auto,
-            effort: self.effort,
-            cache_key: &self.cache_key,
+    /// Whether the run has time for a wait that the provider asks for.
+    fn is_in_time(&self, after: Option<Duration>) -> bool {
+        let (Some(after), Some(deadline)) = (after.filter(|after| *after > LONGEST_DELAY), self.deadline)
+        else {
+            return true;
         };
-        let request = Request {
-            max_tokens: self
-                .summary_tokens()
-                .min(self.window.most_output(request.bytes())),
-            ..request
-        };
-        match self.attempts(step, request, Text::Unshown).await? {
-            Attempt::Replied(reply, _) => Ok(Some(reply)),
-            Attempt::Failed(_) | Attempt::NoRoom => Ok(None),
-        }
+        after.saturating_add(LEFT_AFTER_DELAY) < deadline.saturating_duration_since(Instant::now())
     }
 
     /// The longest summary, in tokens: with room to think before it, where the model does.
-    fn summary_tokens(&self) -> u64 {
+    pub(crate) fn summary_tokens(&self) -> u64 {
+        summary::TOKENS + self.if_thinking(summary::THINKING_TOKENS)
+    }
+
+    /// So many tokens where the model thinks: its thinking counts as part of the answer.
+    fn if_thinking(&self, tokens: u64) -> u64 {
         let thinks = self.model.info().capabilities.iter().any(|it| it == "thinking");
-        summary::TOKENS + if thinks { summary::THINKING_TOKENS } else { 0 }
+        if thinks { tokens } else { 0 }
     }
 
     /// Makes a call, and again where it failed in a way that passes, each time after a wait.
-    async fn attempts(&self, step: u32, request: Request<'_>, text: Text) -> Result<Attempt, Stop> {
+    async fn attempts(&self, step: u32, request: Request<'_>, purpose: Purpose) -> Result<Attempt, Stop> {
         let mut attempt = 1;
         loop {
-            let error = match self.attempt(step, request, text).await? {
+            let error = match self.attempt(step, request, purpose).await? {
                 Attempt::Failed(error) => error,
                 done @ (Attempt::Replied(..) | Attempt::NoRoom) => return Ok(done),
             };
             let Retry::Soon { after } = error.retry else {
                 return Ok(Attempt::Failed(error));
             };
-            if attempt == ATTEMPTS {
+            if attempt == ATTEMPTS || !self.is_in_time(after) {
                 return Ok(Attempt::Failed(error));
             }
             let delay = delay(attempt, after);
@@ -166,41 +214,85 @@ impl Caller<'_> {
 
     /// Charges a call with this transcript as one that was given up before anything came of it.
     pub(crate) fn charge_given_up(&self, step: u32, transcript: &[Turn]) {
-        let request = self.request(transcript, self.bytes(transcript));
+        let request = self.request(transcript, Purpose::Answer);
         // Where the budget does not pay for it now, it did not then: the call was not made.
-        if let Ok(held) = self.hold(step, &request) {
+        if let Ok(held) = self.hold(step, &request, Purpose::Answer) {
             drop(held);
         }
     }
 
-    /// A call with this transcript, which weighs `bytes`.
-    fn request<'r>(&'r self, transcript: &'r [Turn], bytes: usize) -> Request<'r> {
-        Request {
+    /// A call with this transcript.
+    fn request<'r>(&'r self, transcript: &'r [Turn], purpose: Purpose) -> Request<'r> {
+        let request = Request {
             system: self.system,
             task: self.task,
             transcript,
             tools: self.tools,
-            max_tokens: self.window.most_output(bytes),
-            tool_use: ToolUse::Auto,
+            max_tokens: 0,
+            tool_use: match purpose {
+                Purpose::Work => ToolUse::Auto,
+                Purpose::Notes | Purpose::Answer => ToolUse::Never,
+            },
             effort: self.effort,
             cache_key: &self.cache_key,
+        };
+        let most = self.window.most_output(request.bytes());
+        Request {
+            max_tokens: match purpose {
+                Purpose::Notes => most.min(self.summary_tokens()),
+                Purpose::Work | Purpose::Answer => most,
+            },
+            ..request
         }
     }
 
-    fn hold(&self, step: u32, request: &Request<'_>) -> Result<Held<'_, '_>, Exhausted> {
-        let prices = &self.model.info().prices;
-        let bytes = request.bytes();
-        let input = InputTokens {
-            most: request
-                .most_input_tokens()
-                .max(self.window.most_as_counted(bytes)),
-            estimated: self.window.estimate(bytes),
-        };
-        self.meter.hold(prices, step, input, request.max_tokens)
+    /// Tokens of tool output that a next call can read and still leave a last one possible.
+    pub(crate) fn readable(&self, transcript: &[Turn]) -> u64 {
+        let request = self.request(transcript, Purpose::Work);
+        self.meter
+            .readable(&self.model.info().prices, &self.last_call(&request))
     }
 
-    async fn attempt(&self, step: u32, request: Request<'_>, text: Text) -> Result<Attempt, Stop> {
-        let Ok(held) = self.hold(step, &request) else {
+    /// The last call after `request`.
+    fn last_call(&self, request: &Request<'_>) -> LastCall {
+        let most = self.window.most_output(0);
+        LastCall {
+            input_tokens: self.window.most_input(request).saturating_add(LAST_INPUT_TOKENS),
+            output_tokens: most.min(ANSWER_TOKENS + self.if_thinking(ANSWER_THINKING_TOKENS)),
+        }
+    }
+
+    fn hold(&self, step: u32, request: &Request<'_>, purpose: Purpose) -> Result<Held<'_, '_>, Exhausted> {
+        let prices = &self.model.info().prices;
+        let (least, after) = match purpose {
+            // A program has no use for a last call: it says what it says.
+            _ if self.model.kind() == Kind::Program => (LEAST_ANSWER_TOKENS, None),
+            Purpose::Answer => (LEAST_ANSWER_TOKENS, None),
+            Purpose::Work => (LEAST_WORK_TOKENS, Some(self.last_call(request))),
+            Purpose::Notes => {
+                let last = self.last_call(&self.request(&[], Purpose::Work));
+                let output_tokens = last.output_tokens.saturating_add(LEAST_WORK_TOKENS);
+                (
+                    summary::TOKENS,
+                    Some(LastCall {
+                        output_tokens,
+                        ..last
+                    }),
+                )
+            }
+        };
+        let ask = Ask {
+            input_tokens: self.window.most_input(request),
+            wanted: request.max_tokens,
+            least,
+            last: after,
+        };
+        let estimated = self.window.estimate(request.bytes());
+        self.meter.hold(prices, step, &ask, estimated)
+    }
+
+    async fn attempt(&self, step: u32, request: Request<'_>, purpose: Purpose) -> Result<Attempt, Stop> {
+        let Ok(held) = self.hold(step, &request, purpose) else {
             return Ok(Attempt::NoRoom);
         };
         let limit = Limit {
@@ -213,12 +305,12 @@ impl Caller<'_> {
         };
         let began = Instant::now();
         let span = spans::model_call(self.whose, self.model.info(), step, limit.max_tokens);
-        let called = match text {
-            Text::Shown => {
+        let called = match purpose {
+            Purpose::Work | Purpose::Answer => {
                 let call = self.model.call(request, &held).instrument(span.clone());
                 self.meter.while_funded(call).await?
             }
-            Text::Unshown => {
+            Purpose::Notes => {
                 let unshown = Unshown(&held);
                 let call = self.model.call(request, &unshown).instrument(span.clone());
                 self.meter.while_funded(call).await?
@@ -256,7 +348,7 @@ impl Caller<'_> {
 /// Exponential, with up to a quarter more so that runs that failed together do not come back together.
 fn delay(attempt: u32, after: Option<Duration>) -> Duration {
     let base = FIRST_DELAY.saturating_mul(1 << attempt.saturating_sub(1).min(16));
-    let base = base.max(after.unwrap_or_default()).min(LONGEST_DELAY);
+    let base = base.min(LONGEST_DELAY).max(after.unwrap_or_default());
     let chance = u32::try_from(RandomState::new().hash_one(attempt) % 256).unwrap_or_default();
     base + base.saturating_mul(chance) / 1_024
 }
@@ -276,10 +368,11 @@ mod tests {
             (2, None, 1_000),
             (4, None, 4_000),
             (1, Some(7), 7_000),
+            (1, Some(300), 300_000),
+            (20, None, 60_000),
         ] {
             let delay = delay(attempt, after.map(Duration::from_secs)).as_millis();
             assert!((least..=least + least / 4).contains(&delay), "{attempt}: {delay}");
         }
-        assert!(delay(1, Some(Duration::from_hours(24))) <= Duration::from_secs(75));
     }
 }

@@ -1,9 +1,12 @@
 //! What the model is told before it begins: the system prompt, with only the lines that hold for the run, and the first
 //! message, in which task data cannot pass for anything else.
 
-use std::{borrow::Cow, sync::OnceLock};
+use std::{borrow::Cow, fmt::Write as _, sync::OnceLock};
 
-use crate::{Egress, RunSpec, Shell, model::Task};
+use crate::{
+    Egress, RunSpec, Shell,
+    model::{Kind, Task},
+};
 
 /// The one system prompt. A line that begins with conditions in brackets, such as `[shell]` or `[no shell]`, is left out
 /// where one of them does not hold.
@@ -57,10 +60,61 @@ fn system_where(holds: [bool; CONDITIONS.len()]) -> String {
     system
 }
 
+/// Files of the run that the environment block names.
+const FILES: usize = 50;
+
+/// The environment block of a language model: the facts that every agent would otherwise spend its first turns on.
+pub(crate) fn environment(spec: &RunSpec, kind: Kind, workdir: &str) -> String {
+    if kind == Kind::Program {
+        return String::new();
+    }
+    let place = &spec.environment;
+    let mut text = format!("Working directory: {workdir}");
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\n{name}: {value}");
+        }
+    };
+    line("Date", &place.date);
+    if spec.shell == Shell::Allowed {
+        line("System", &place.system);
+        line("Programs", &place.programs);
+        line(
+            "Network of commands",
+            match spec.egress {
+                Egress::Closed => "none",
+                Egress::Open => "HTTP and HTTPS through the proxy that the environment variables name",
+            },
+        );
+    }
+    line("Files", &files(&spec.files));
+    if let Some(deadline) = spec.deadline {
+        let seconds = deadline.saturating_duration_since(spec.budget.started).as_secs();
+        line("Time limit of the run", &format!("{seconds} s"));
+    }
+    line("Budget of the run", &format!("{}", spec.budget.max_cost));
+    text
+}
+
+/// The files with their sizes, as many as [`FILES`].
+fn files(files: &[(String, u64)]) -> String {
+    let shown: Vec<String> = files
+        .iter()
+        .take(FILES)
+        .map(|(path, bytes)| format!("{} ({bytes} bytes)", path.escape_debug()))
+        .collect();
+    let mut text = shown.join(", ");
+    if files.len() > FILES {
+        let _ = write!(text, ", and {} more", files.len() - FILES);
+    }
+    text
+}
+
 /// The prompt, then its data and the form of the answer, each between tags that nothing between them can close. A prompt
 /// alone stays as it is.
 pub(crate) fn first_message<'a>(task: &Task<'a>) -> Cow<'a, str> {
-    if task.input.is_none() && task.output_schema.is_none() {
+    if task.input.is_none() && task.output_schema.is_none() && task.environment.is_empty() {
         return Cow::Borrowed(task.prompt);
     }
     let mut message = task.prompt.to_owned();
@@ -73,6 +127,11 @@ pub(crate) fn first_message<'a>(task: &Task<'a>) -> Cow<'a, str> {
             message.push_str(file);
             message.push_str("` of the working directory.");
         }
+    }
+    if !task.environment.is_empty() {
+        message.push_str("\n\n<environment>\n");
+        message.push_str(&untagged(task.environment));
+        message.push_str("\n</environment>");
     }
     if let Some(schema) = task.output_schema {
         message.push_str("\n\n<output_schema>\n");
@@ -108,7 +167,7 @@ fn untagged(json: &str) -> Cow<'_, str> {
 /// Whether what stands behind a `<` makes it one of the tags, however it is written.
 fn is_tag(behind: &str) -> bool {
     let name = behind.trim_start_matches(|c: char| c == '/' || c == '\\' || c.is_whitespace());
-    ["input", "output_schema"].iter().any(|tag| {
+    ["input", "output_schema", "environment"].iter().any(|tag| {
         let head = name.get(..tag.len());
         head.is_some_and(|head| head.eq_ignore_ascii_case(tag))
     })

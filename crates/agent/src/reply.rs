@@ -11,25 +11,41 @@ use crate::{
 
 /// The pieces as the transcript, the journal and the tools have them.
 ///
-/// A piece of the provider's own that holds a credential is left out: it could not be sent back changed.
-pub(crate) fn tidied(content: Vec<Content>, stop_reason: StopReason, redactor: &Redactor) -> Vec<Content> {
+/// A piece of the provider's own that holds a credential is left out: it could not be sent back changed. Where the provider
+/// binds its thinking to all that stands before it (`is_bound`), those behind a piece that is changed are left out too.
+pub(crate) fn tidied(
+    content: Vec<Content>,
+    stop_reason: StopReason,
+    redactor: &Redactor,
+    is_bound: bool,
+) -> Vec<Content> {
     let mut ids = HashSet::new();
     let mut tidied = Vec::with_capacity(content.len());
+    let mut is_changed = false;
     for piece in content {
         match piece {
             Content::Text(text) if text.is_empty() => {}
-            Content::Text(text) => tidied.push(Content::Text(redactor.redact_owned(text::clean(text)))),
+            Content::Text(text) => {
+                let bytes = text.clone();
+                let shown = redactor.redact_owned(text::clean(text));
+                is_changed |= shown != bytes;
+                tidied.push(Content::Text(shown));
+            }
             Content::ToolCall(call) => {
-                let id = unique(redactor.redact_owned(call.id), &ids);
+                let id = unique(redactor.redact_owned(call.id.clone()), &ids);
                 ids.insert(id.clone());
-                tidied.push(Content::ToolCall(ToolCall {
+                let shown = ToolCall {
                     id,
-                    name: redactor.redact_owned(call.name),
-                    arguments: redactor.redact_owned(call.arguments),
-                }));
+                    name: redactor.redact_owned(call.name.clone()),
+                    arguments: redactor.redact_owned(call.arguments.clone()),
+                };
+                is_changed |= shown != call;
+                tidied.push(Content::ToolCall(shown));
             }
             Content::Opaque(raw) => {
-                if redactor.redact(raw.get()) == raw.get() {
+                if redactor.redact(raw.get()) != raw.get() {
+                    is_changed = true;
+                } else if !(is_bound && is_changed) {
                     tidied.push(Content::Opaque(raw));
                 }
             }
@@ -96,7 +112,7 @@ mod tests {
     }
 
     fn ids(content: Vec<Content>) -> Vec<String> {
-        let tidied = tidied(content, StopReason::ToolUse, &Redactor::default());
+        let tidied = tidied(content, StopReason::ToolUse, &Redactor::default(), false);
         tool_calls(&tidied).into_iter().map(|call| call.id).collect()
     }
 
@@ -123,7 +139,9 @@ mod tests {
             raw(r#"{"thinking":"of other things"}"#),
             call("1", r#"{"command":"echo top-secret"}"#),
         ];
-        let shown = tidied(content, StopReason::ToolUse, &redactor);
+        let bound = tidied(content.clone(), StopReason::ToolUse, &redactor, true);
+        assert_eq!(bound.len(), 2, "thinking behind a changed piece is void");
+        let shown = tidied(content, StopReason::ToolUse, &redactor, false);
         assert_eq!(shown.len(), 3);
         assert_eq!(said(&shown, &redactor), "it is [redacted]");
         assert_eq!(
@@ -149,6 +167,7 @@ mod tests {
                 vec![call("1", ""), call("2", "")],
                 stop_reason,
                 &Redactor::default(),
+                false,
             );
             tool_calls(&tidied)
                 .iter()

@@ -2,10 +2,11 @@
 
 use crate::{
     conversation::Conversation,
-    journal::{Entry, What},
+    journal::{Entry, NoteKind, What},
     model::{Content, ToolCall, ToolResult},
     reply,
-    turn::NOTHING_SAID,
+    turn::{ANSWER_NOW, NOTHING_SAID},
+    window::Count,
 };
 
 /// Where a run goes on.
@@ -20,8 +21,16 @@ pub(crate) struct Point {
     pub(crate) broken: u32,
     /// What the last turn still lacks.
     pub(crate) open: Option<Open>,
-    /// Whether the conversation was being shortened: outputs were dropped, and a summary may have been to follow.
-    pub(crate) shortening: bool,
+    /// The environment block and the digest of the fixed part of every request, where a reply was kept.
+    pub(crate) began: Option<(String, String)>,
+    /// Subjects of which the model was told.
+    pub(crate) noted: Vec<NoteKind>,
+    /// The provider's counts of the requests whose turns stand.
+    pub(crate) counts: Vec<Count>,
+    /// The pieces so far of an answer that was cut off.
+    pub(crate) cut: Vec<String>,
+    /// Whether the fallback model answers.
+    pub(crate) fell_back: bool,
 }
 
 /// A turn whose reply is there and which is not complete.
@@ -31,6 +40,8 @@ pub(crate) enum Open {
     Calls(OpenCalls),
     /// An answer that was rejected, and of which the model was not told so.
     Answer(String),
+    /// A part of an answer, and the model was not told to go on.
+    Cut,
 }
 
 /// The calls of a turn, and the results that are there, each at its call's place.
@@ -54,24 +65,64 @@ impl Point {
         let mut point = Self::default();
         for Entry { step, what, .. } in entries {
             point.step = point.step.max(step);
-            point.shortening = matches!(what, What::Trimmed { .. });
             match what {
-                What::Reply { content } => point.replied(content, &is_broken),
+                What::Began { environment, prefix } => point.began = Some((environment, prefix)),
+                What::Reply {
+                    content,
+                    count,
+                    is_cut,
+                } => {
+                    point.counts.extend(count);
+                    point.replied(content, is_cut, &is_broken);
+                }
                 What::Intent { .. } => {}
                 What::Result(result) => point.result(result)?,
                 What::Correction { text } => point.corrected(text),
-                What::Compacted { summary, turns } => point.conversation.replace_oldest(turns, summary),
-                What::Trimmed { turns } => point.conversation.trim_oldest(turns),
+                What::Compacted { summary, turns } => {
+                    point.conversation.replace_oldest(turns, summary);
+                    point.counts.retain(|count| count.turns == 0);
+                }
+                What::Trimmed { turns } => {
+                    point.conversation.trim_oldest(turns);
+                    point.changed_from(0);
+                }
+                What::Note { kind, text } => {
+                    point.noted.push(kind);
+                    point.conversation.note(&text);
+                }
+                What::ThinkingDropped => {
+                    if let Some(first) = point.conversation.drop_opaque() {
+                        point.changed_from(first);
+                    }
+                }
+                What::FellBack => {
+                    point.fell_back = true;
+                    point.conversation.drop_opaque();
+                    point.counts.clear();
+                }
             }
         }
         Ok(point)
     }
 
-    fn replied(&mut self, content: Vec<Content>, is_broken: impl Fn(&ToolCall) -> bool) {
+    /// Turn `index` has changed: what the provider counted with it no longer holds.
+    fn changed_from(&mut self, index: usize) {
+        for count in self.counts.iter_mut().filter(|count| count.turns > index) {
+            count.tokens = None;
+        }
+    }
+
+    fn replied(&mut self, content: Vec<Content>, is_cut: bool, is_broken: impl Fn(&ToolCall) -> bool) {
         let calls = reply::tool_calls(&content);
-        self.open = Some(if calls.is_empty() {
-            Open::Answer(reply::joined(&content))
+        self.open = Some(if is_cut {
+            self.cut.push(reply::joined(&content));
+            Open::Cut
+        } else if calls.is_empty() {
+            let mut answer = std::mem::take(&mut self.cut).concat();
+            answer.push_str(&reply::joined(&content));
+            Open::Answer(answer)
         } else {
+            self.cut.clear();
             self.broken = if calls.iter().all(is_broken) {
                 self.broken + 1
             } else {
@@ -92,17 +143,19 @@ impl Point {
         *slot = Some(result);
         if results.iter().all(Option::is_some) {
             let results = std::mem::take(results).into_iter().flatten().collect();
-            self.conversation.did(results);
             self.open = None;
+            if let Some(changed) = self.conversation.did(results) {
+                self.changed_from(changed);
+            }
         }
         Ok(())
     }
 
     fn corrected(&mut self, text: String) {
-        if text != NOTHING_SAID {
+        let open = self.open.take();
+        if !matches!(open, Some(Open::Cut)) && text != NOTHING_SAID && text != ANSWER_NOW {
             self.rejected += 1;
         }
-        self.open = None;
         self.conversation.told(text);
     }
 }

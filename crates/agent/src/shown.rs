@@ -137,6 +137,7 @@ impl<'a> Shown<'a> {
             | EventType::BudgetWarning(_)
             | EventType::BudgetReached(_)
             | EventType::ContextCompacted { .. }
+            | EventType::AnswerRequested { .. }
             | EventType::Resumed { .. }
             | EventType::OutputTruncated { .. }) => plain,
         }
@@ -145,8 +146,18 @@ impl<'a> Shown<'a> {
     fn entry(&self, entry: Entry) -> Entry {
         let text = |text| self.text(text);
         let what = match entry.what {
-            What::Reply { content } => What::Reply {
+            What::Reply {
+                content,
+                count,
+                is_cut,
+            } => What::Reply {
                 content: content.into_iter().map(|piece| self.content(piece)).collect(),
+                count,
+                is_cut,
+            },
+            What::Began { environment, prefix } => What::Began {
+                environment: text(environment),
+                prefix,
             },
             What::Intent { id, tool, effect } => What::Intent {
                 id: text(id),
@@ -158,7 +169,7 @@ impl<'a> Shown<'a> {
                 name: text(result.name),
                 content: result.content.shown(self.redactor, usize::MAX),
                 is_error: result.is_error,
-                note: result.note,
+                note: result.note.map(|note| self.text(note)),
             }),
             What::Correction { text } => What::Correction {
                 text: self.text(text),
@@ -167,7 +178,11 @@ impl<'a> Shown<'a> {
                 summary: text(summary),
                 turns,
             },
-            What::Trimmed { turns } => What::Trimmed { turns },
+            What::Note { kind, text } => What::Note {
+                kind,
+                text: self.text(text),
+            },
+            unchanged @ (What::Trimmed { .. } | What::ThinkingDropped | What::FellBack) => unchanged,
         };
         Entry { what, ..entry }
     }
@@ -234,6 +249,7 @@ mod tests {
     use sortie_sandbox::ExitKind;
 
     use super::*;
+    use crate::journal::NoteKind;
     use crate::{
         content::{CommandOutput, ToolContent},
         tool::Effect,
@@ -347,6 +363,16 @@ mod tests {
                     Content::ToolCall(call),
                     Content::Opaque(opaque),
                 ],
+                count: None,
+                is_cut: false,
+            },
+            What::Began {
+                environment: s(),
+                prefix: String::new(),
+            },
+            What::Note {
+                kind: NoteKind::Time,
+                text: s(),
             },
             What::Intent {
                 id: s(),

@@ -4,6 +4,9 @@
 //! without tools has no journal. Nothing here waits without the meter's eye on it, so that a used-up budget ends the run
 //! even in the middle of a model call or a tool.
 
+mod answers;
+mod limits;
+mod repetition;
 mod room;
 mod start;
 
@@ -11,13 +14,12 @@ use sortie_api::{EventType, limits::OUTPUT_BYTES};
 
 use crate::{
     Outcome, RunSpec, Sink, Stopped, Workspace,
-    answer::{Answer, Rejected, Verdict},
-    budget::Cut,
+    answer::{Answer, Verdict},
     conversation::Conversation,
-    journal::What,
+    journal::{NoteKind, What},
     meter::Meter,
-    model::{Content, Kind, Model, Reply, StopReason},
-    model_call::{Caller, Limit},
+    model::{Content, Model, Reply, StopReason},
+    model_call::{Caller, Replied},
     reply,
     resume::{Open, OpenCalls},
     scribe::Scribe,
@@ -33,6 +35,12 @@ const BROKEN_TURNS: u32 = 3;
 /// What the model is told that has said nothing and called nothing.
 pub(crate) const NOTHING_SAID: &str =
     "Your last message was empty. Give the answer as text, or call a tool if there is something left to do.";
+/// The request for the final answer, behind its reason.
+pub(crate) const ANSWER_NOW: &str = "Answer now with what you have: give the final answer in the form that the task asks \
+                                     for, and say what is missing. No tool is called any more.";
+/// The request to go on with an answer that was cut off.
+const CUT_OFF: &str = "Your answer was cut off at its limit of length. Go on exactly where it ended: repeat nothing, and \
+                       add no words about the interruption.";
 const STOPPED: &str = "the run is no longer this worker's";
 
 /// Why the loop ended without an answer.
@@ -109,8 +117,14 @@ struct Agent<'a> {
     step: u32,
     /// Turns in a row of which no call could be made.
     broken: u32,
-    /// Whether an earlier attempt has begun to shorten the conversation.
-    shortening: bool,
+    /// Subjects of which the model was told.
+    noted: Vec<NoteKind>,
+    /// The pieces so far of an answer that was cut off.
+    cut: Vec<String>,
+    /// The model that answers where the run's own refuses, as long as it was not needed.
+    fallback: Option<&'a dyn Model>,
+    /// The fixed part of every request, as the journal has to have it before the next reply.
+    began: Option<What>,
 }
 
 /// Whether the run has its output.
@@ -119,7 +133,7 @@ enum Progress {
     Done(String),
 }
 
-impl Agent<'_> {
+impl<'a> Agent<'a> {
     /// Goes on, from what an earlier attempt left `open` in its last turn, to the run's output.
     async fn work(&mut self, open: Option<Open>) -> Result<String, Stop> {
         let mut progress = match open {
@@ -129,77 +143,81 @@ impl Agent<'_> {
                 Verdict::Final(output) => Progress::Done(output),
                 Verdict::Rejected(rejected) => self.correct(rejected.correction()?).await?,
             },
+            Some(Open::Cut) => self.correct(CUT_OFF.to_owned()).await?,
         };
         loop {
             if let Progress::Done(output) = progress {
                 return Ok(output);
             }
             self.step += 1;
-            let (reply, limit) = self.ask().await?;
+            let replied = self.ask().await?;
             // Boxed, as all that a run which waits for its model is not in.
-            progress = Box::pin(self.take(reply, limit)).await?;
+            progress = Box::pin(self.take(replied)).await?;
         }
     }
 
-    async fn take(&mut self, reply: Reply, limit: Limit) -> Result<Progress, Stop> {
+    async fn take(&mut self, replied: Replied) -> Result<Progress, Stop> {
+        let Replied { reply, limit, count } = replied;
         let Reply {
             content, stop_reason, ..
         } = reply;
-        let content = reply::tidied(content, stop_reason, &self.spec.redactor);
+        let is_bound = self.caller.model.binds_thinking();
+        let mut content = reply::tidied(content, stop_reason, &self.spec.redactor, is_bound);
         let said = reply::said(&content, &self.spec.redactor);
         if !said.is_empty() {
             let text = text::head(&said, OUTPUT_BYTES).to_owned();
             let step = self.step;
             self.sink.record(EventType::Message { text, step }).await?;
         }
+        if self.is_ending() {
+            // Some servers let a model call tools all the same.
+            content.retain(|piece| !matches!(piece, Content::ToolCall(_)));
+        }
         let calls = reply::tool_calls(&content);
         if calls.is_empty() || stop_reason == StopReason::Refusal {
-            check_whole(stop_reason, limit)?;
-            return self.answered(content, said).await;
+            let reply = answers::Said {
+                content,
+                text: said,
+                stop_reason,
+                limit,
+                count,
+            };
+            return self.answered(reply).await;
         }
+        self.cut.clear();
         if calls.iter().all(|call| self.tools.is_broken(call)) {
             self.broken += 1;
-            self.check_broken(stop_reason, limit.cut)?;
+            self.check_broken()?;
         } else {
             self.broken = 0;
         }
-        self.keep(content).await?;
+        let kept = What::Reply {
+            content,
+            count: Some(count),
+            is_cut: false,
+        };
+        self.keep(kept).await?;
         self.call_tools(OpenCalls::new(calls)).await
     }
 
-    /// A reply without tool calls: the answer, unless it is handed back.
-    async fn answered(&mut self, content: Vec<Content>, said: String) -> Result<Progress, Stop> {
-        // A language model that says nothing has slipped; what a program answers is meant.
-        if said.trim().is_empty() && self.caller.model.kind() == Kind::Language {
-            if self.conversation.last_told() == Some(NOTHING_SAID) {
-                return Err(Stop::Failed(
-                    "the model gave no answer, twice in a row".to_owned(),
-                ));
-            }
-            return self.correct(NOTHING_SAID.to_owned()).await;
+    /// Keeps what the model said.
+    async fn keep(&mut self, reply: What) -> Result<(), Stop> {
+        if let Some(began) = self.began.take() {
+            self.scribe.write(self.step, began).await?;
         }
-        let Rejected { errors, attempt } = match self.answer.judge(said).await? {
-            Verdict::Final(output) => return Ok(Progress::Done(output)),
-            Verdict::Rejected(rejected) => rejected,
-        };
-        let rejected = EventType::OutputRejected {
-            errors: errors.clone(),
-            attempt,
-        };
-        self.sink.record(rejected).await?;
-        let correction = Rejected { errors, attempt }.correction()?;
-        self.keep(content).await?;
-        self.correct(correction).await
+        if let What::Reply { content, .. } = &reply {
+            self.conversation.said(content.clone());
+        }
+        self.scribe.write(self.step, reply).await?;
+        Ok(())
     }
 
-    /// Keeps what the model said.
-    async fn keep(&mut self, content: Vec<Content>) -> Result<(), Stop> {
-        let said = What::Reply {
-            content: content.clone(),
-        };
-        self.scribe.write(self.step, said).await?;
-        self.conversation.said(content);
-        Ok(())
+    /// Lets another model go on. It cannot read the thinking of the first.
+    fn fall_back(&mut self, model: &'a dyn Model) {
+        self.caller.model = model;
+        self.caller.window.replace(model);
+        self.conversation.drop_opaque();
+        self.cut.clear();
     }
 
     /// Hands an answer back.
@@ -211,18 +229,30 @@ impl Agent<'_> {
     }
 
     async fn call_tools(&mut self, open: OpenCalls) -> Result<Progress, Stop> {
-        let fixed = self.fixed_tokens();
-        let share = self.caller.window.output_share(fixed, open.calls.len());
+        let share = self.output_share(open.calls.len());
         let results = self.tools.run(self.step, open, share).await?;
-        self.conversation.did(results);
+        let changed = self.conversation.did(results);
+        if let Some(index) = changed {
+            self.caller.window.changed_from(index);
+            if self.caller.model.binds_thinking() {
+                self.drop_thinking().await?;
+            }
+        }
         Ok(Progress::GoOn)
     }
 
+    /// How much of one tool output is kept where a turn has so many, in bytes: what the window has room for, and no more
+    /// than a quarter of what the budget can read.
+    fn output_share(&self, calls: usize) -> usize {
+        const LEAST_BYTES: usize = 2 * 1024;
+        let share = self.caller.window.output_share(self.fixed_tokens(), calls);
+        let readable = self.caller.readable(self.conversation.turns()) / 4;
+        let readable = usize::try_from(readable).unwrap_or(usize::MAX);
+        share.min((readable / calls.max(1)).max(LEAST_BYTES))
+    }
+
     /// Ends a run whose model does not get a call right, over and over.
-    fn check_broken(&self, stop_reason: StopReason, cut: Cut) -> Result<(), Stop> {
-        if stop_reason == StopReason::MaxTokens && cut == Cut::Shortened {
-            return Err(Stop::NoRoom(", a tool call did not fit into what was left"));
-        }
+    fn check_broken(&self) -> Result<(), Stop> {
         if self.broken > BROKEN_TURNS {
             return Err(Stop::Failed(format!(
                 "the model wrote no tool call that could be made, {} times in a row",
@@ -230,20 +260,5 @@ impl Agent<'_> {
             )));
         }
         Ok(())
-    }
-}
-
-/// An answer that was cut off or refused is none.
-fn check_whole(stop_reason: StopReason, limit: Limit) -> Result<(), Stop> {
-    match (stop_reason, limit.cut) {
-        (StopReason::EndTurn | StopReason::ToolUse, _) => Ok(()),
-        (StopReason::MaxTokens, Cut::Shortened) => {
-            Err(Stop::NoRoom(", the answer did not fit into what was left"))
-        }
-        (StopReason::MaxTokens, Cut::Whole) => Err(Stop::Failed(format!(
-            "the model's answer was cut off at its limit of {} tokens",
-            limit.max_tokens
-        ))),
-        (StopReason::Refusal, _) => Err(Stop::Failed("the model refused to answer".to_owned())),
     }
 }

@@ -1,7 +1,9 @@
 //! How much of the model's window a conversation takes: estimated from its bytes, and corrected by what the provider
-//! counted in the call before.
+//! counted in the call before. The same counts bound what the next call can read at most.
 
-use crate::model::{Kind, Model, Usage};
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Content, Kind, Model, Reply, Request};
 
 /// Bytes of ordinary text that two tokens stand for, in the estimate before anything was counted: 3.5 for one.
 const BYTES_PER_TWO_TOKENS: u64 = 7;
@@ -10,6 +12,13 @@ const BYTES_PER_TWO_TOKENS: u64 = 7;
 const MOST_BYTES_PER_TOKEN: u64 = 12;
 /// The least answer that is asked for, in tokens: where the estimate leaves less, nothing is sent.
 const LEAST_OUTPUT_TOKENS: u64 = 1_024;
+/// Margin on what the provider counted for an identical prefix: one part in this many, and [`MARGIN_TOKENS`].
+const MARGIN_PART: u64 = 50;
+/// The fixed part of the margin, in tokens: for what a provider adds with another `tool_choice`.
+const MARGIN_TOKENS: u64 = 64;
+
+/// Tokens that a provider counts beyond the text, at most.
+const FRAME_TOKENS: u64 = 4_096;
 
 /// The window of a run's model.
 #[derive(Debug)]
@@ -17,8 +26,21 @@ pub(crate) struct Window {
     /// Tokens of a request and its answer together; `None` where the model has no such limit.
     tokens: Option<u64>,
     most_output: u64,
-    /// What was counted last: so many tokens for so many bytes.
+    /// The last count: so many tokens for so many bytes.
     counted: Option<(u64, u64)>,
+    /// Counts of the requests whose turns stand at the beginning of the conversation, the longest last.
+    counts: Vec<Count>,
+}
+
+/// The provider's count of a request and of its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Turns of the request's transcript.
+    pub(crate) turns: usize,
+    /// Tokens of the whole request, cached ones included; `None` where the provider's count cannot be, or no longer holds.
+    pub(crate) tokens: Option<u64>,
+    /// Tokens of the reply, where it holds thinking: they count again when it is sent back, whatever its bytes.
+    pub(crate) hidden: u64,
 }
 
 impl Window {
@@ -28,6 +50,7 @@ impl Window {
             tokens: (model.kind() == Kind::Language).then_some(info.context_window),
             most_output: info.max_output_tokens,
             counted: None,
+            counts: Vec::new(),
         }
     }
 
@@ -44,24 +67,87 @@ impl Window {
         }
     }
 
-    /// Takes over what the provider counted for a request of so many bytes, where that can be.
-    pub(crate) fn learn(&mut self, bytes: usize, usage: &Usage) {
-        let counted = usage
+    /// Takes over what the provider counted for a request of so many bytes and turns, where that can be.
+    pub(crate) fn learn(&mut self, bytes: usize, turns: usize, reply: &Reply) -> Count {
+        let (bytes, usage) = (bytes as u64, &reply.usage);
+        let tokens = usage
             .input_tokens
             .saturating_add(usage.cache_read_tokens)
             .saturating_add(usage.cache_write_tokens);
-        let bytes = bytes as u64;
-        if bytes > 0 && (bytes / MOST_BYTES_PER_TOKEN..=bytes).contains(&counted) {
-            self.counted = Some((counted, bytes));
+        let at_least = bytes / MOST_BYTES_PER_TOKEN;
+        if bytes > 0 && (at_least..=bytes).contains(&tokens) {
+            self.counted = Some((tokens, bytes));
+        }
+        let has_thinking = reply
+            .content
+            .iter()
+            .any(|piece| matches!(piece, Content::Opaque(_)));
+        let count = Count {
+            turns,
+            // Too high a count does no harm to a bound, unless it is absurd.
+            tokens: (at_least..=bytes.saturating_mul(2).saturating_add(FRAME_TOKENS))
+                .contains(&tokens)
+                .then_some(tokens),
+            hidden: if has_thinking { usage.output_tokens } else { 0 },
+        };
+        self.count(count);
+        count
+    }
+
+    /// Takes over a count of an earlier call.
+    pub(crate) fn count(&mut self, count: Count) {
+        self.counts.retain(|other| other.turns < count.turns);
+        self.counts.push(count);
+    }
+
+    /// Forgets the counts that turn `index` is part of: it has changed.
+    pub(crate) fn changed_from(&mut self, index: usize) {
+        for count in self.counts.iter_mut().filter(|count| count.turns > index) {
+            count.tokens = None;
         }
     }
 
-    /// Tokens that the conversation may take: the window less the longest answer, which takes at most half of it.
-    pub(crate) fn room(&self) -> Option<u64> {
-        self.room_beside(0)
+    /// Forgets the counts that turn `index` is part of, and the thinking from there on: it was dropped.
+    pub(crate) fn thinking_dropped_from(&mut self, index: usize) {
+        self.changed_from(index);
+        for count in self.counts.iter_mut().filter(|count| count.turns >= index) {
+            count.hidden = 0;
+        }
     }
 
-    /// The same beside `fixed` tokens that are sent with every request.
+    /// Forgets all counts but that of the request without turns: another text stands in the place of the turns.
+    pub(crate) fn turns_replaced(&mut self) {
+        self.thinking_dropped_from(0);
+        self.counts.retain(|count| count.turns == 0);
+    }
+
+    /// Forgets everything that was counted: the model is another one.
+    pub(crate) fn replace(&mut self, model: &dyn Model) {
+        *self = Self::of(model);
+    }
+
+    /// The most tokens that the provider can count for this request: its own count of the longest identical prefix with a
+    /// margin, and one token for each byte behind it.
+    pub(crate) fn most_input(&self, request: &Request<'_>) -> u64 {
+        let turns = request.transcript;
+        let counts = self.counts.iter().filter(|count| count.turns <= turns.len());
+        let known = counts
+            .clone()
+            .filter_map(|count| Some((count.turns, count.tokens?)))
+            .last();
+        let (from, known) = match known {
+            Some((turns, tokens)) => (turns, with_margin(tokens)),
+            None => (0, request.most_fixed_tokens()),
+        };
+        let hidden = counts.filter(|count| (from..turns.len()).contains(&count.turns));
+        let known = hidden.fold(known, |sum, count| sum.saturating_add(count.hidden));
+        let new = turns.get(from..).unwrap_or_default();
+        new.iter()
+            .fold(known, |sum, turn| sum.saturating_add(turn.most_tokens()))
+    }
+
+    /// Tokens that the conversation may take beside `fixed` tokens that are sent with every request: the window less the
+    /// longest answer, which takes at most half of it.
     pub(crate) fn room_beside(&self, fixed: u64) -> Option<u64> {
         self.tokens.map(|tokens| {
             let left = tokens.saturating_sub(fixed);
@@ -74,15 +160,6 @@ impl Window {
         let least = LEAST_OUTPUT_TOKENS.min(self.most_output);
         self.tokens
             .filter(|tokens| request.saturating_add(least) > *tokens)
-    }
-
-    /// More tokens than a request of so many bytes takes, as far as the provider has counted some: an eighth more than the
-    /// estimate. Zero before.
-    pub(crate) fn most_as_counted(&self, bytes: usize) -> u64 {
-        self.counted.map_or(0, |_| {
-            let estimate = self.estimate(bytes);
-            estimate.saturating_add(estimate / 8)
-        })
     }
 
     /// The longest answer to a request of so many bytes, in tokens.
@@ -106,70 +183,15 @@ impl Window {
     }
 }
 
+fn with_margin(tokens: u64) -> u64 {
+    tokens
+        .saturating_add(tokens / MARGIN_PART)
+        .saturating_add(MARGIN_TOKENS)
+}
+
 fn ordinary(bytes: u64) -> u64 {
     bytes.saturating_mul(2).div_ceil(BYTES_PER_TWO_TOKENS)
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn window(tokens: u64, most_output: u64) -> Window {
-        Window {
-            tokens: Some(tokens),
-            most_output,
-            counted: None,
-        }
-    }
-
-    fn used(input_tokens: u64, cache_read_tokens: u64) -> Usage {
-        Usage {
-            input_tokens,
-            cache_read_tokens,
-            ..Usage::default()
-        }
-    }
-
-    #[test]
-    fn the_estimate_follows_what_the_provider_counts() {
-        let mut window = window(200_000, 8_000);
-        assert_eq!(window.estimate(3_500), 1_000);
-        window.learn(3_500, &used(500, 1_500));
-        assert_eq!(window.estimate(3_500), 2_000);
-        assert_eq!(window.estimate(3_500 + 350), 2_100);
-        assert_eq!(window.estimate(1_750), 1_000);
-    }
-
-    #[test]
-    fn a_count_that_cannot_be_is_not_taken_over() {
-        let mut window = window(200_000, 8_000);
-        window.learn(35_000, &used(1, 0));
-        window.learn(35_000, &used(u64::MAX, u64::MAX));
-        window.learn(0, &used(0, 0));
-        assert_eq!(window.estimate(35_000), 10_000);
-    }
-
-    #[test]
-    fn an_answer_fits_beside_the_conversation() {
-        let window = window(10_000, 8_000);
-        assert_eq!(window.room(), Some(5_000));
-        assert_eq!(window.most_output(0), 8_000);
-        assert_eq!(window.most_output(14_000), 6_000);
-        assert_eq!(window.most_output(1 << 30), 1_024);
-        assert_eq!(window.output_share(0, 1), 4_375);
-        assert_eq!(window.output_share(0, 1_000), 256);
-    }
-
-    proptest! {
-        #[test]
-        fn no_count_makes_an_estimate_overflow(bytes in any::<u32>(), tokens in any::<u64>(), next in any::<u32>()) {
-            let mut window = window(u64::MAX, u64::MAX);
-            window.learn(bytes as usize, &used(tokens, tokens));
-            let estimate = window.estimate(next as usize);
-            prop_assert!(estimate <= u64::from(next) + u64::from(bytes) + 1);
-            prop_assert!(window.most_output(next as usize) >= 1);
-        }
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use std::{net::TcpListener, path::PathBuf, sync::Arc};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use sortie_sandbox::{
-    Backend, Command, Egress, Error, FileError, Finished, Limits, RelPath, Sandbox, Spec, Workdir,
+    Backend, Command, Egress, Error, FileError, Finished, Level, Limits, RelPath, Sandbox, Spec, Workdir,
 };
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::task::TaskTracker;
@@ -159,6 +159,14 @@ impl Workspace {
             input_place: Place::Free,
             gateway: None,
             state: State::Unmade,
+        }
+    }
+
+    /// The working directory as the run's commands see it.
+    pub(crate) fn shown_path(&self) -> String {
+        match self.backend.capabilities().level {
+            Level::Namespaces => "/work".to_owned(),
+            Level::Landlock | Level::None => self.root.join(&self.name).to_string_lossy().into_owned(),
         }
     }
 

@@ -69,6 +69,7 @@ fn spec(prompt: &str, rate: u64) -> RunSpec {
         effort: None,
         fallback: None,
         files: Vec::new(),
+        environment: sortie_agent::Environment::default(),
         media: Vec::new(),
         command_timeout: Duration::from_mins(1),
         tools: Vec::new(),

@@ -88,6 +88,13 @@ pub enum EventType {
         /// What is left of it, in tokens as estimated.
         after_tokens: u64,
     },
+    /// The model was asked for its final answer, and calls no more tools.
+    AnswerRequested {
+        /// The limit that the run came near to.
+        reason: AnswerReason,
+        /// The turn of the answer, from 1.
+        step: u32,
+    },
     /// The run goes on from its last completed step after its worker was lost.
     Resumed {
         /// The last turn that was completed; 0 where it begins again.
@@ -205,6 +212,18 @@ pub struct Spent {
     pub limit_micros: Micros,
 }
 
+/// The limit for which a model is asked for its final answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerReason {
+    /// The budget does not pay for more work.
+    Budget,
+    /// 90 % of the run's time are over.
+    Time,
+    /// The same tool calls had the same results six times in a row.
+    Repetition,
+}
+
 /// How much of a tool's output an event keeps, in bytes.
 pub const TOOL_OUTPUT_BYTES: usize = 16 * 1024;
 
@@ -221,6 +240,7 @@ pub mod kind {
     pub const BUDGET_WARNING: &str = "budget_warning";
     pub const BUDGET_REACHED: &str = "budget_reached";
     pub const CONTEXT_COMPACTED: &str = "context_compacted";
+    pub const ANSWER_REQUESTED: &str = "answer_requested";
     pub const RESUMED: &str = "resumed";
     pub const INTERRUPTED: &str = "interrupted";
     pub const OUTPUT_REJECTED: &str = "output_rejected";
@@ -245,6 +265,7 @@ impl EventType {
             Self::BudgetReached(_) => kind::BUDGET_REACHED,
             Self::ConnectionCall(_) => kind::CONNECTION_CALL,
             Self::ContextCompacted { .. } => kind::CONTEXT_COMPACTED,
+            Self::AnswerRequested { .. } => kind::ANSWER_REQUESTED,
             Self::Resumed { .. } => kind::RESUMED,
             Self::Interrupted { .. } => kind::INTERRUPTED,
             Self::OutputRejected { .. } => kind::OUTPUT_REJECTED,

@@ -65,7 +65,12 @@ fn reply(step: u32) -> String {
         arguments: "{}".to_owned(),
     };
     let content = vec![Content::ToolCall(call)];
-    entry(step, What::Reply { content })
+    let reply = What::Reply {
+        content,
+        count: None,
+        is_cut: false,
+    };
+    entry(step, reply)
 }
 
 fn result(step: u32) -> String {

@@ -1,46 +1,83 @@
-//! Room in the model's window: before a call that comes near it, and after one that did not fit, the conversation is
-//! shortened. Old tool outputs go first; where that is not enough, a summary takes the place of the oldest turns.
+//! Room in the model's window and in the budget: where a call does not fit, the conversation is shortened.
+//!
+//! Notes by the model itself, made inside of the conversation so that its cache is read, take the place of all turns.
+//! Old tool outputs are dropped only where the conversation is too large for that.
 
-use sortie_api::EventType;
+use sortie_api::{EventType, event::AnswerReason};
 
 use super::{Agent, Stop};
 use crate::{
     journal::What,
-    model::{Reply, StopReason},
-    model_call::{Called, Limit},
+    model::StopReason,
+    model_call::{Called, Purpose, Replied},
     reply, summary, text,
 };
 
 /// How often a conversation that did not fit is shortened for one call.
 const SHORTER: u32 = 2;
-/// The longest summary that is taken over, in bytes.
-const SUMMARY_BYTES: usize = 16 * 1024;
+/// The longest notes that are taken over, in bytes.
+const NOTES_BYTES: usize = 16 * 1024;
+/// A conversation of fewer tokens is not worth notes for the sake of money.
+const WORTH_NOTES_TOKENS: u64 = 12 * 1024;
 
 impl Agent<'_> {
-    /// The model's next reply, to a conversation that fits.
-    pub(super) async fn ask(&mut self) -> Result<(Reply, Limit), Stop> {
+    /// The model's next reply, to a conversation that fits and that the budget pays for.
+    pub(super) async fn ask(&mut self) -> Result<Replied, Stop> {
+        self.tell_limits().await?;
         let fixed = self.fixed_tokens();
         if let Some(room) = self.caller.window.room_beside(fixed)
-            && (std::mem::take(&mut self.shortening) || self.tokens().saturating_sub(fixed) > room / 5 * 4)
+            && self.tokens().saturating_sub(fixed) > room / 5 * 4
         {
-            Box::pin(self.shorten(room / 2)).await?;
+            Box::pin(self.shorten()).await?;
         }
         let mut shortened = 0;
         loop {
             self.check_fits()?;
-            let called = self.caller.call(self.step, self.conversation.turns()).await?;
-            let why = match called {
-                Called::Replied(reply, limit) => return Ok((reply, limit)),
-                Called::TooLarge(why) => why,
+            let purpose = if self.is_ending() {
+                Purpose::Answer
+            } else {
+                Purpose::Work
             };
-            let before = self.tokens();
-            shortened += 1;
-            // Half of the turns, then a quarter.
-            let target = before.saturating_sub(self.fixed_tokens()) >> shortened;
-            if shortened > SHORTER || Box::pin(self.shorten(target)).await? >= before {
-                return Err(Stop::Failed(why));
+            let turns = self.conversation.turns();
+            match self.caller.call(self.step, turns, purpose).await? {
+                Called::Replied(replied) => return Ok(replied),
+                Called::NoRoom => Box::pin(self.afford()).await?,
+                Called::Foreign(why) => {
+                    if !self.drop_thinking().await? {
+                        return Err(Stop::Failed(why));
+                    }
+                }
+                Called::TooLarge(why) => {
+                    let before = self.tokens();
+                    shortened += 1;
+                    // Half of the turns, then a quarter.
+                    let target = before.saturating_sub(self.fixed_tokens()) >> shortened;
+                    if shortened > SHORTER || Box::pin(self.cut_down(target)).await? >= before {
+                        return Err(Stop::Failed(why));
+                    }
+                }
             }
         }
+    }
+
+    /// Makes the next call cheaper: notes for a long conversation, then the final answer instead of more work, then a plain
+    /// note for all that was said.
+    async fn afford(&mut self) -> Result<(), Stop> {
+        let before = self.tokens();
+        if !self.is_ending() {
+            let turns = before.saturating_sub(self.fixed_tokens());
+            if turns > WORTH_NOTES_TOKENS && Box::pin(self.take_notes()).await? {
+                return self.record_compacted(before).await;
+            }
+            return self.end(AnswerReason::Budget).await;
+        }
+        if !self.conversation.is_summarizable() {
+            return Err(Stop::NoRoom(", too little is left for another model call"));
+        }
+        let note = summary::note(self.conversation.turns());
+        self.replace_all(format!("{note}\n\n{}", super::ANSWER_NOW))
+            .await?;
+        self.record_compacted(before).await
     }
 
     /// Nothing is sent that exceeds the window: beyond it a provider refuses, or asks more than the catalog's prices.
@@ -65,20 +102,116 @@ impl Agent<'_> {
         self.caller.window.estimate(bytes)
     }
 
-    /// Shortens the turns towards `target` tokens; returns what the next call then reads.
-    async fn shorten(&mut self, target: u64) -> Result<u64, Stop> {
-        let (before, fixed) = (self.tokens(), self.fixed_tokens());
+    /// Puts notes in the place of the conversation, or a plain note where there are none.
+    async fn shorten(&mut self) -> Result<(), Stop> {
+        let before = self.tokens();
+        if !self.take_notes().await? {
+            let note = summary::note(self.conversation.turns());
+            self.replace_all(note).await?;
+        }
+        self.record_compacted(before).await
+    }
+
+    /// Drops old outputs of a conversation that the provider finds too large; where that is not enough, puts notes in its
+    /// place. Returns what the next call then reads.
+    async fn cut_down(&mut self, target: u64) -> Result<u64, Stop> {
+        let before = self.tokens();
+        self.trim(target).await?;
+        let left = self.tokens().saturating_sub(self.fixed_tokens());
+        // A little more than was wanted is no reason for notes.
+        if left > target / 10 * 13 && !self.take_notes().await? && self.conversation.is_summarizable() {
+            let note = summary::note(self.conversation.turns());
+            self.replace_all(note).await?;
+        }
+        self.record_compacted(before).await?;
+        Ok(self.tokens())
+    }
+
+    /// Drops the oldest outputs, so that the turns take about `target` tokens.
+    async fn trim(&mut self, target: u64) -> Result<(), Stop> {
+        let excess = self.excess(target);
+        let Some(turns) = self.conversation.trim(excess) else {
+            return Ok(());
+        };
+        self.caller.window.changed_from(0);
+        // What is journaled here belongs to the turns before.
+        self.scribe.write(self.step - 1, What::Trimmed { turns }).await?;
+        if self.caller.model.binds_thinking() {
+            self.drop_thinking().await?;
+        }
+        Ok(())
+    }
+
+    /// By how many bytes the turns are too long for `target` tokens.
+    fn excess(&self, target: u64) -> usize {
+        let (tokens, fixed) = (self.tokens(), self.fixed_tokens());
         let bytes = self.caller.bytes(self.conversation.turns());
-        let excess = part(bytes, before.saturating_sub(fixed.saturating_add(target)), before);
-        if let Some(turns) = self.conversation.trim(excess) {
-            // What is journaled here belongs to the turns before.
-            self.scribe.write(self.step - 1, What::Trimmed { turns }).await?;
+        part(bytes, tokens.saturating_sub(fixed.saturating_add(target)), tokens)
+    }
+
+    /// Drops the thinking blocks of the conversation; false where there are none.
+    pub(super) async fn drop_thinking(&mut self) -> Result<bool, Stop> {
+        let Some(first) = self.conversation.drop_opaque() else {
+            return Ok(false);
+        };
+        self.caller.window.thinking_dropped_from(first);
+        let dropped = What::ThinkingDropped;
+        self.scribe.write(self.step.saturating_sub(1), dropped).await?;
+        Ok(true)
+    }
+
+    /// Lets the model write notes, and puts them in the place of the conversation; false where there are none.
+    async fn take_notes(&mut self) -> Result<bool, Stop> {
+        if !self.conversation.is_summarizable() {
+            return Ok(false);
         }
-        let trimmed = self.tokens().saturating_sub(self.fixed_tokens());
-        // A little more than was wanted is no reason for a summary.
-        if trimmed > target / 10 * 13 {
-            self.summarize(part(bytes, target / 2, before)).await?;
+        let mut asked = self.conversation.clone();
+        let request = self.tokens().saturating_add(self.caller.summary_tokens());
+        if let Some(window) = self.caller.window.exceeded_by(request) {
+            // The notes are written from what is left of the outputs.
+            asked.trim(self.excess(window / 2));
+            if self.caller.model.binds_thinking() {
+                asked.drop_opaque();
+            }
         }
+        asked.told(summary::REQUEST.to_owned());
+        let called = self.caller.call(self.step, asked.turns(), Purpose::Notes).await;
+        self.caller.window.changed_from(self.conversation.turns().len());
+        let reply = match called {
+            Ok(Called::Replied(Replied { reply, .. })) => reply,
+            // The run goes on without notes.
+            Ok(Called::TooLarge(_) | Called::Foreign(_) | Called::NoRoom) | Err(Stop::Failed(_)) => {
+                return Ok(false);
+            }
+            Err(stop @ (Stop::Exhausted | Stop::NoRoom(_) | Stop::Stopped)) => return Err(stop),
+        };
+        let said = reply::said(&reply.content, &self.spec.redactor);
+        if reply.stop_reason == StopReason::Refusal || said.trim().is_empty() {
+            return Ok(false);
+        }
+        let room = self.caller.window.room_beside(self.fixed_tokens());
+        let most = usize::try_from(room.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let said = text::clean(said);
+        let notes = text::bounded(&said, NOTES_BYTES.min(most));
+        self.replace_all(summary::notes(&notes, self.conversation.changed_files()))
+            .await?;
+        Ok(true)
+    }
+
+    /// Puts `text` in the place of all turns.
+    async fn replace_all(&mut self, text: String) -> Result<(), Stop> {
+        let turns = self.conversation.turns().len();
+        let compacted = What::Compacted {
+            summary: text.clone(),
+            turns,
+        };
+        self.scribe.write(self.step - 1, compacted).await?;
+        self.conversation.replace_oldest(turns, text);
+        self.caller.window.turns_replaced();
+        Ok(())
+    }
+
+    async fn record_compacted(&self, before: u64) -> Result<(), Stop> {
         let after = self.tokens();
         if after < before {
             let compacted = EventType::ContextCompacted {
@@ -87,33 +220,6 @@ impl Agent<'_> {
             };
             self.sink.record(compacted).await?;
         }
-        Ok(after)
-    }
-
-    /// Replaces the oldest turns by a summary, so that about `kept` bytes of turns are left besides.
-    async fn summarize(&mut self, kept: usize) -> Result<(), Stop> {
-        let turns = self.conversation.summarizable(kept);
-        let Some(oldest) = self.conversation.turns().get(..turns).filter(|_| turns > 0) else {
-            return Ok(());
-        };
-        let most = self.caller.window.room().unwrap_or(u64::MAX);
-        let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(2);
-        let record = summary::record(&self.spec.prompt, oldest, most);
-        let reply = self.caller.summarize(self.step, &record).await?;
-        let said = reply
-            .filter(|reply| reply.stop_reason != StopReason::Refusal)
-            .map(|reply| reply::said(&reply.content, &self.spec.redactor))
-            .filter(|said| !said.trim().is_empty());
-        let summary = match said {
-            Some(said) => summary::notes(&text::bounded(&text::clean(said), SUMMARY_BYTES)),
-            None => summary::note(oldest),
-        };
-        let compacted = What::Compacted {
-            summary: summary.clone(),
-            turns,
-        };
-        self.scribe.write(self.step - 1, compacted).await?;
-        self.conversation.replace_oldest(turns, summary);
         Ok(())
     }
 }

@@ -7,9 +7,9 @@ use super::{Agent, Stop};
 use crate::{
     RunSpec, Shell, Sink, Workspace,
     answer::Answer,
-    journal::{Ended, Journal},
+    journal::{Ended, Journal, What},
     meter::Meter,
-    model::{Model, Task},
+    model::{Model, Task, ToolDefinition},
     model_call::Caller,
     prompt,
     resume::Point,
@@ -18,7 +18,7 @@ use crate::{
     tool::{Context, Files, Tool},
     tool_call::ToolRunner,
     tools,
-    window::Window,
+    window::{Count, Window},
     workspace::INPUT_FILE,
 };
 
@@ -49,6 +49,7 @@ impl Parts<'_> {
         let input_file = input_file(spec, workspace);
         let toolbox = toolbox(spec)?;
         let definitions: Vec<_> = toolbox.iter().map(|tool| tool.definition()).collect();
+        let workdir = workspace.shown_path();
         let workspace = Mutex::new(workspace);
         let scribe = Scribe::new(sink, meter);
         let context = Context {
@@ -70,47 +71,115 @@ impl Parts<'_> {
             scribe: &scribe,
             redactor: &spec.redactor,
         };
-        let caller = Caller {
-            whose: spec.whose,
-            model,
-            system: prompt::system(spec),
-            task: Task {
-                prompt: &spec.prompt,
-                input: spec.input.as_deref(),
-                input_file: input_file.map(|_| INPUT_FILE),
-                output_schema: spec.output_schema.as_deref().map(Schema::text),
-                environment: "",
-                media: &spec.media,
-            },
-            tools: &definitions,
-            sink,
-            meter,
-            window: Window::of(model),
-            effort: spec.effort,
-            cache_key: spec.whose.run.to_string(),
+        let Start { point, ended } = match journal {
+            None => Start::default(),
+            Some(journal) => resumed(journal, &tools)?,
         };
-        let point = match journal {
-            None => Point::default(),
-            Some(journal) => resumed(journal, &tools, &caller)?,
+        let environment = match &point.began {
+            Some((environment, _)) => environment.clone(),
+            None => prompt::environment(spec, model.kind(), &workdir),
+        };
+        let task = Task {
+            prompt: &spec.prompt,
+            input: spec.input.as_deref(),
+            input_file: input_file.map(|_| INPUT_FILE),
+            output_schema: spec.output_schema.as_deref().map(Schema::text),
+            environment: &environment,
+            media: &spec.media,
         };
         let mut agent = Agent {
             spec,
             sink,
-            caller,
+            caller: self.caller(task, &definitions),
             tools,
             scribe: &scribe,
             answer: Answer::new(spec.output_schema.clone(), point.rejected),
             conversation: point.conversation,
             step: point.step,
             broken: point.broken,
-            shortening: point.shortening,
+            noted: point.noted,
+            cut: point.cut,
+            fallback: spec.fallback.as_deref(),
+            began: None,
         };
+        if point.fell_back
+            && let Some(fallback) = agent.fallback.take()
+        {
+            agent.fall_back(fallback);
+        }
+        agent.settle_prefix(point.began, point.counts).await?;
+        if point.open.is_none() && ended == Some(Ended::Lost) {
+            agent
+                .caller
+                .charge_given_up(agent.step + 1, agent.conversation.turns());
+        }
+        meter.tell();
         agent.work(point.open).await
+    }
+
+    fn caller<'c>(&'c self, task: Task<'c>, tools: &'c [ToolDefinition<'c>]) -> Caller<'c> {
+        let Self {
+            spec,
+            model,
+            sink,
+            meter,
+        } = *self;
+        Caller {
+            whose: spec.whose,
+            model,
+            system: prompt::system(spec),
+            task,
+            tools,
+            sink,
+            meter,
+            window: Window::of(model),
+            effort: spec.effort,
+            cache_key: spec.whose.run.to_string(),
+            deadline: spec.deadline,
+        }
     }
 }
 
+impl Agent<'_> {
+    /// Compares the fixed part of the requests with that of the attempt before. Where it is another one, as with another
+    /// version of the engine, nothing that was counted holds, and thinking that is bound to it is dropped.
+    async fn settle_prefix(
+        &mut self,
+        before: Option<(String, String)>,
+        counts: Vec<Count>,
+    ) -> Result<(), Stop> {
+        let prefix = self.caller.prefix();
+        let environment = self.caller.task.environment.to_owned();
+        match before {
+            Some((_, before)) if before == prefix => {
+                for count in counts {
+                    self.caller.window.count(count);
+                }
+                return Ok(());
+            }
+            // A journal of a version that did not write it.
+            None if self.conversation.turns().is_empty() => {}
+            None | Some(_) => {
+                if self.caller.model.binds_thinking() {
+                    self.drop_thinking().await?;
+                }
+            }
+        }
+        self.began = Some(What::Began { environment, prefix });
+        Ok(())
+    }
+}
+
+/// Where a run begins or goes on.
+#[derive(Default)]
+struct Start {
+    point: Point,
+    /// How the attempt before it ended.
+    ended: Option<Ended>,
+}
+
 /// Where the journal ends. A model call that was under way there has cost something that nobody has told yet.
-fn resumed(journal: Journal, tools: &ToolRunner<'_>, caller: &Caller<'_>) -> Result<Point, Stop> {
+fn resumed(journal: Journal, tools: &ToolRunner<'_>) -> Result<Start, Stop> {
     if let Some(call) = journal.uncertain_call() {
         return Err(Stop::Failed(format!(
             "a call of {:?} ({}) was under way in turn {} when the worker was lost and may have had its effect",
@@ -119,11 +188,10 @@ fn resumed(journal: Journal, tools: &ToolRunner<'_>, caller: &Caller<'_>) -> Res
     }
     let (entries, ended) = journal.into_parts();
     let point = Point::after(entries, |call| tools.is_broken(call)).map_err(Stop::Failed)?;
-    if point.open.is_none() && ended == Ended::Lost {
-        caller.charge_given_up(point.step + 1, point.conversation.turns());
-    }
-    caller.meter.tell();
-    Ok(point)
+    Ok(Start {
+        point,
+        ended: Some(ended),
+    })
 }
 
 /// The tools of a run, each with a name of its own.

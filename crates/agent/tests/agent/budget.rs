@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use sortie_agent::{
     BudgetSpec, RunSpec,
-    model::{ModelError, Reply, StopReason, Usage},
+    model::{ModelError, Reply, StopReason, ToolUse, Usage},
 };
 use sortie_api::{Micros, model::ModelPrices};
 use tokio::time::Instant;
@@ -89,12 +89,17 @@ async fn an_answer_may_only_be_as_long_as_the_budget_pays_for() {
     let asked = model.asked()[0].max_tokens;
     assert!((64..1_400).contains(&asked), "{asked}");
     assert_eq!(
-        failed(&outcome),
-        "budget exhausted: $0.009000 of $0.020000 spent, the answer did not fit into what was left"
+        model.asked()[0].tool_use,
+        ToolUse::Never,
+        "there is money for one answer alone"
     );
     assert_eq!(
-        recorder.data("budget_reached"),
-        [json!({"spent_micros": 9_000, "limit_micros": 20_000})]
+        succeeded(&outcome),
+        "Half\n\n[The answer is cut off here: the run's budget is used up.]"
+    );
+    assert_eq!(
+        recorder.data("answer_requested"),
+        [json!({"reason": "budget", "step": 1})]
     );
 }
 

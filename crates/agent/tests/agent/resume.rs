@@ -12,7 +12,7 @@ use serde_json::json;
 use sortie_agent::{
     Egress, Model, Outcome, RunSpec, Tool, Workspace,
     journal::{Entry, Journal, What},
-    model::{Content, Deltas, ModelError, Reply, Request, StopReason, Usage},
+    model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolUse, Usage},
     tool::{Effect, Order},
 };
 use sortie_api::model::{ModelInfo, ModelPrices};
@@ -82,7 +82,7 @@ impl Model for Follower {
         request: Request<'a>,
         _deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        let reply = if request.tools.is_empty() {
+        let reply = if request.tool_use == ToolUse::Never {
             says("What was done so far.")
         } else {
             *self.shown.lock().unwrap() = format!("{:?}", request.transcript);
@@ -173,7 +173,14 @@ fn said(entries: &[Entry]) -> usize {
     let replied = |entry: &&Entry| match &entry.what {
         What::Reply { .. } => true,
         What::Correction { text } => text.starts_with("Your last message was empty"),
-        What::Intent { .. } | What::Result(_) | What::Compacted { .. } | What::Trimmed { .. } => false,
+        What::Began { .. }
+        | What::Intent { .. }
+        | What::Result(_)
+        | What::Compacted { .. }
+        | What::Trimmed { .. }
+        | What::Note { .. }
+        | What::ThinkingDropped
+        | What::FellBack => false,
     };
     entries.iter().filter(replied).count()
 }
@@ -294,7 +301,7 @@ async fn every_step_is_journaled_and_an_effect_outside_waits_until_its_intent_is
             "2 correction"
         ]
     );
-    assert_eq!(ran.recorder.made_durable(), [2]);
+    assert_eq!(ran.recorder.made_durable(), [3]);
     let journal = Journal::new(ran.recorder.entries());
     assert_eq!((journal.last_step(), journal.uncertain_call()), (2, None));
 }
@@ -307,7 +314,7 @@ async fn a_change_of_the_directory_waits_until_the_one_before_it_is_durable() {
     let model = Scripted::new(vec![changes.into(), says("ok").into()]);
     let (_, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
     // A reply, then an intent and a result of each call: the second and the third change wait with their intent.
-    assert_eq!(recorder.made_durable(), [6, 10]);
+    assert_eq!(recorder.made_durable(), [7, 11]);
 
     // A command with network waits as an effect outside, and the change after it waits for what it changed.
     let backend = Pretended::new(&["bash"], |_| prints(""));
@@ -317,7 +324,7 @@ async fn a_change_of_the_directory_waits_until_the_one_before_it_is_durable() {
         ..spec("Go.")
     };
     let (_, recorder) = run_in(run, &model, &backend, &[]).await;
-    assert_eq!(recorder.made_durable(), [2, 4]);
+    assert_eq!(recorder.made_durable(), [3, 5]);
 }
 
 #[tokio::test]
@@ -357,7 +364,7 @@ async fn a_half_done_turn_is_finished_without_telling_again_what_was_told() {
 async fn a_call_in_doubt_ends_the_run_and_names_the_call() {
     let probes = probes();
     let script = [reply(vec![call("a", "post", &json!({"n": 1}))]), says("{}")];
-    let ran = attempt(&probes, &script, None, Some(2), 200_000).await;
+    let ran = attempt(&probes, &script, None, Some(3), 200_000).await;
     assert_eq!(failed(&ran.outcome), "the run is no longer this worker's");
     let again = attempt(&probes, &script, Some(ran.recorder.entries()), None, 200_000).await;
     assert_eq!(
@@ -413,7 +420,7 @@ async fn what_was_spent_counts_and_the_interrupted_model_call_is_charged_once() 
 
     // Nobody was asked anything: the reply is there, and its call was under way.
     let model = priced(vec![used(says("ok"), 1_000)]);
-    let (_, recorder) = run_in(resume(entries[..1].to_vec(), 0), &model, &backend, &[]).await;
+    let (_, recorder) = run_in(resume(entries[..2].to_vec(), 0), &model, &backend, &[]).await;
     assert_eq!(recorder.last_spent(), 6_000);
 
     // The store knows of more than the journal.

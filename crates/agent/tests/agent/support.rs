@@ -19,7 +19,7 @@ use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
     BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Stopped, Whose, Workspace,
     journal::{Entry, What},
-    model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
+    model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, ToolUse, Turn, Usage},
     schema::Schema,
 };
 use sortie_api::{
@@ -69,6 +69,7 @@ pub(crate) fn spec(prompt: &str) -> RunSpec {
         effort: None,
         fallback: None,
         files: Vec::new(),
+        environment: sortie_agent::Environment::default(),
         media: Vec::new(),
         command_timeout: Duration::from_mins(1),
         tools: Vec::new(),
@@ -129,10 +130,14 @@ impl Recorder {
                 What::Correction { .. } => "correction".to_owned(),
                 What::Compacted { .. } => "compacted".to_owned(),
                 What::Trimmed { .. } => "trimmed".to_owned(),
+                What::Note { kind, .. } => format!("note {kind:?}"),
+                What::ThinkingDropped => "thinking dropped".to_owned(),
+                What::FellBack => "fell back".to_owned(),
+                What::Began { .. } => return None,
             };
-            format!("{} {what}", entry.step)
+            Some(format!("{} {what}", entry.step))
         };
-        self.entries().into_iter().map(short).collect()
+        self.entries().into_iter().filter_map(short).collect()
     }
 
     /// How many entries there were each time that all was to be durable.
@@ -403,6 +408,7 @@ pub(crate) struct Asked {
     pub(crate) first_message: String,
     pub(crate) max_tokens: u64,
     pub(crate) tools: Vec<String>,
+    pub(crate) tool_use: ToolUse,
     /// The last part of the transcript, as a model would read it.
     pub(crate) last: String,
 }
@@ -481,7 +487,7 @@ impl Model for Scripted {
             None | Some(Turn::Assistant(_)) => String::new(),
             Some(Turn::User(text)) => text.clone(),
             Some(Turn::ToolResults(results)) => {
-                let texts: Vec<String> = results.iter().map(|r| r.content.text().into_owned()).collect();
+                let texts: Vec<String> = results.iter().map(|r| r.text().into_owned()).collect();
                 texts.join("|")
             }
         };
@@ -489,6 +495,7 @@ impl Model for Scripted {
         self.asked.lock().unwrap().push(Asked {
             first_message: request.task.first_message().into_owned(),
             max_tokens: request.max_tokens,
+            tool_use: request.tool_use,
             tools: request.tools.iter().map(|tool| tool.name.to_owned()).collect(),
             last,
         });

@@ -152,7 +152,14 @@ fn needs_directory(journal: &Journal) -> bool {
             false
         }
         What::Result(result) => begun.contains(&(entry.step, result.id.as_str())),
-        What::Reply { .. } | What::Correction { .. } | What::Compacted { .. } | What::Trimmed { .. } => false,
+        What::Began { .. }
+        | What::Reply { .. }
+        | What::Correction { .. }
+        | What::Compacted { .. }
+        | What::Trimmed { .. }
+        | What::Note { .. }
+        | What::ThinkingDropped
+        | What::FellBack => false,
     })
 }
 

@@ -512,6 +512,7 @@ async fn prepare(
         effort: None,
         fallback: None,
         files: Vec::new(),
+        environment: sortie_agent::Environment::default(),
         media: Vec::new(),
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,

@@ -1,0 +1,134 @@
+//! Replies without tool calls: the final answer, unless it is cut off, refused, empty or does not match.
+
+use sortie_api::EventType;
+
+use super::{ANSWER_NOW, Agent, CUT_OFF, NOTHING_SAID, Progress, Stop};
+use crate::{
+    answer::{Rejected, Verdict},
+    budget::Cut,
+    journal::What,
+    model::{Content, Kind, StopReason},
+    model_call::Limit,
+    window::Count,
+};
+
+/// How often an answer that was cut off goes on.
+const CONTINUATIONS: usize = 2;
+
+/// A reply without tool calls.
+pub(super) struct Said {
+    pub(super) content: Vec<Content>,
+    /// All text of it.
+    pub(super) text: String,
+    pub(super) stop_reason: StopReason,
+    pub(super) limit: Limit,
+    pub(super) count: Count,
+}
+
+impl Agent<'_> {
+    /// Takes a reply as the answer, unless it is handed back.
+    pub(super) async fn answered(&mut self, said: Said) -> Result<Progress, Stop> {
+        match said.stop_reason {
+            StopReason::Refusal => return self.refused().await,
+            StopReason::MaxTokens => return self.cut_off(said).await,
+            StopReason::EndTurn | StopReason::ToolUse => {}
+        }
+        let Said {
+            content, text, count, ..
+        } = said;
+        // A language model that says nothing has slipped; what a program answers is meant.
+        if text.trim().is_empty() && self.cut.is_empty() && self.caller.model.kind() == Kind::Language {
+            let told = if self.is_ending() {
+                ANSWER_NOW
+            } else {
+                NOTHING_SAID
+            };
+            if self.conversation.last_told() == Some(told) {
+                return Err(Stop::Failed(
+                    "the model gave no answer, twice in a row".to_owned(),
+                ));
+            }
+            return self.correct(told.to_owned()).await;
+        }
+        let mut whole = std::mem::take(&mut self.cut).concat();
+        whole.push_str(&text);
+        let Rejected { errors, attempt } = match self.answer.judge(whole).await? {
+            Verdict::Final(output) => return Ok(Progress::Done(output)),
+            Verdict::Rejected(rejected) => rejected,
+        };
+        let rejected = EventType::OutputRejected {
+            errors: errors.clone(),
+            attempt,
+        };
+        self.sink.record(rejected).await?;
+        let correction = Rejected { errors, attempt }.correction()?;
+        let kept = What::Reply {
+            content,
+            count: Some(count),
+            is_cut: false,
+        };
+        self.keep(kept).await?;
+        self.correct(correction).await
+    }
+
+    /// An answer that reached its limit goes on, as long as that helps and is paid for. After that it stands as it is.
+    async fn cut_off(&mut self, said: Said) -> Result<Progress, Stop> {
+        let Said {
+            content,
+            text,
+            limit,
+            count,
+            ..
+        } = said;
+        let is_last_money = limit.cut == Cut::Shortened && self.is_ending();
+        if !is_last_money && self.cut.len() < CONTINUATIONS {
+            self.cut.push(text);
+            let kept = What::Reply {
+                content,
+                count: Some(count),
+                is_cut: true,
+            };
+            self.keep(kept).await?;
+            return self.correct(CUT_OFF.to_owned()).await;
+        }
+        let mut whole = std::mem::take(&mut self.cut).concat();
+        whole.push_str(&text);
+        if whole.trim().is_empty() || self.spec.output_schema.is_some() {
+            return Err(if is_last_money {
+                Stop::NoRoom(", the answer did not fit into what was left")
+            } else {
+                Stop::Failed(format!(
+                    "the model's answer was cut off at its limit of {} tokens",
+                    limit.max_tokens
+                ))
+            });
+        }
+        let why = if is_last_money {
+            "the run's budget is used up"
+        } else {
+            "the model's limit of length was reached"
+        };
+        whole.extend(["\n\n[The answer is cut off here: ", why, ".]"]);
+        Ok(Progress::Done(whole))
+    }
+
+    /// A refusal ends the run, unless a fallback model has not answered yet.
+    async fn refused(&mut self) -> Result<Progress, Stop> {
+        let Some(fallback) = self.fallback.take() else {
+            return Err(Stop::Failed("the model refused to answer".to_owned()));
+        };
+        let retry = EventType::Retry {
+            what: "model_call".to_owned(),
+            attempt: 2,
+            delay_ms: 0,
+            reason: format!(
+                "the model refused to answer; {} answers in its place",
+                fallback.info().id
+            ),
+        };
+        self.sink.record(retry).await?;
+        self.scribe.write(self.step, What::FellBack).await?;
+        self.fall_back(fallback);
+        Ok(Progress::GoOn)
+    }
+}

@@ -1,0 +1,463 @@
+//! How a run comes to its answer: near the end of its time and money, out of a loop, after an answer that was cut off or
+//! refused, and with thinking that is bound to the conversation.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use sortie_agent::{
+    Model, RunSpec,
+    journal::{Entry, Journal, NoteKind, What},
+    model::{Content, Deltas, ModelError, Reply, Request, Retry, StopReason, ToolUse, Turn, Usage},
+    tool::{Effect, Order},
+};
+use sortie_api::model::{ModelInfo, ModelPrices};
+use tokio::time::Instant;
+
+use crate::support::{
+    Line, Probe, Recorder, Scripted, call, failed, micros, raw, reply, run_in, says, spec, succeeded,
+    untouched, with_schema,
+};
+
+fn with_get() -> RunSpec {
+    RunSpec {
+        tools: vec![Arc::new(Probe::new("get", Order::OneByOne, Effect::Nothing))],
+        ..spec("Go.")
+    }
+}
+
+fn get(wish: &Value) -> Reply {
+    reply(vec![call("x", "get", wish)])
+}
+
+fn cut(text: &str) -> Reply {
+    Reply {
+        stop_reason: StopReason::MaxTokens,
+        ..says(text)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_told_of_its_time_and_asked_for_its_answer_before_it_is_over() {
+    let wait = |n: u32, seconds: u32| Line::from(get(&json!({"n": n, "seconds": seconds})));
+    let model = Scripted::new(vec![
+        wait(1, 50),
+        wait(2, 31),
+        wait(3, 5),
+        wait(4, 5),
+        says("ok").into(),
+    ]);
+    let run = RunSpec {
+        deadline: Some(Instant::now() + Duration::from_secs(100)),
+        ..with_get()
+    };
+    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    let asked = model.asked();
+    assert_eq!(asked[1].last, "get did 1");
+    assert_eq!(
+        asked[2].last,
+        "get did 2\n\n[19 s of the run's time are left. Finish what matters most: at 90 % of the time the final answer is \
+         asked for.]"
+    );
+    assert_eq!(asked[3].last, "get did 3", "the warning is given once");
+    assert!(
+        asked[4]
+            .last
+            .starts_with("get did 4\n\n[The run's time is nearly over. Answer now with what you have:"),
+        "{}",
+        asked[4].last
+    );
+    let uses: Vec<ToolUse> = asked.iter().map(|asked| asked.tool_use).collect();
+    assert_eq!(uses[3..], [ToolUse::Auto, ToolUse::Never]);
+    assert_eq!(
+        recorder.data("answer_requested"),
+        [json!({"reason": "time", "step": 5})]
+    );
+    // All that was sent stays: a note stands behind the newest result and is not moved.
+    let transcripts = model.transcripts();
+    for pair in transcripts.windows(2) {
+        let shown = format!("{:?}", pair[0]);
+        assert!(format!("{:?}", pair[1]).starts_with(shown.trim_end_matches(']')));
+    }
+}
+
+fn priced(script: Vec<Line>) -> Scripted {
+    let prices = ModelPrices {
+        input_micros_per_mtok: micros(4_000_000),
+        output_micros_per_mtok: micros(20_000_000),
+        cache_read_micros_per_mtok: micros(200_000),
+        cache_write_micros_per_mtok: micros(5_000_000),
+    };
+    Scripted::priced(prices, script)
+}
+
+fn used(reply: Reply, input_tokens: u64, output_tokens: u64) -> Line {
+    let usage = Usage {
+        input_tokens,
+        output_tokens,
+        ..Usage::default()
+    };
+    Reply { usage, ..reply }.into()
+}
+
+#[tokio::test]
+async fn a_run_whose_money_is_nearly_spent_is_asked_for_its_answer() {
+    let wish = |n: u32| get(&json!({"n": n}));
+    let model = priced(vec![
+        used(wish(1), 3_000, 40_000),
+        used(wish(2), 3_000, 4_500),
+        used(says("as far as I came"), 3_000, 100),
+    ]);
+    let (outcome, recorder) = run_in(with_get(), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "as far as I came");
+    let asked = model.asked();
+    assert!(
+        asked[1]
+            .last
+            .starts_with("get did 1\n\n[$0.812000 of the run's budget of $1.000000 are spent.")
+    );
+    assert!(
+        asked[2]
+            .last
+            .contains("The run's budget is nearly used up. Answer now")
+    );
+    assert_eq!(
+        recorder.data("answer_requested"),
+        [json!({"reason": "budget", "step": 3})]
+    );
+    assert!(recorder.last_spent() <= 1_000_000);
+}
+
+#[tokio::test]
+async fn a_long_conversation_gets_notes_when_the_money_for_it_runs_short() {
+    // 0.53 dollars are left, and the next call on about 50,000 tokens could cost 0.25 dollars, as could a last one.
+    let long = |n: u32| get(&json!({"n": n, "bytes": 30_000}));
+    let model = priced(vec![
+        used(long(1), 4_000, 10_000),
+        used(long(2), 34_000, 6_000),
+        used(says("The figure is 42."), 40_000, 500),
+        used(get(&json!({"n": 3})), 4_000, 100),
+        used(says("42"), 4_500, 100),
+    ]);
+    let run = with_get();
+    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "42");
+    assert_eq!(recorder.data("context_compacted").len(), 1);
+    assert!(recorder.data("answer_requested").is_empty());
+    let transcripts = model.transcripts();
+    // The notes are asked for behind the whole conversation, whose cache is read.
+    let (before, notes) = (&transcripts[2], &transcripts[3]);
+    assert!(
+        matches!(before.last(), Some(Turn::User(text)) if text.starts_with("The conversation has become too long"))
+    );
+    let [Turn::User(text)] = notes.as_slice() else {
+        panic!("{notes:?}")
+    };
+    assert!(text.contains("The figure is 42."));
+}
+
+#[tokio::test]
+async fn equal_calls_with_equal_results_are_told_and_then_ended() {
+    let same = || Line::from(get(&json!({"n": 1})));
+    let mut script: Vec<Line> = (0..6).map(|_| same()).collect();
+    script.push(says("it does not change").into());
+    let model = Scripted::new(script);
+    let (outcome, recorder) = run_in(with_get(), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "it does not change");
+    let told: Vec<bool> = model
+        .asked()
+        .iter()
+        .map(|asked| asked.last.contains("The same calls have had the same results"))
+        .collect();
+    assert_eq!(told, [false, false, false, true, true, true, false]);
+    assert_eq!(
+        recorder.data("answer_requested"),
+        [json!({"reason": "repetition", "step": 7})]
+    );
+}
+
+#[tokio::test]
+async fn calls_that_a_server_lets_through_at_the_end_are_not_made() {
+    let same = || Line::from(get(&json!({"n": 1})));
+    let mut script: Vec<Line> = (0..7).map(|_| same()).collect();
+    script.push(says("done").into());
+    let model = Scripted::new(script);
+    let probe = Arc::new(Probe::new("get", Order::OneByOne, Effect::Nothing));
+    let run = RunSpec {
+        tools: vec![probe.clone()],
+        ..spec("Go.")
+    };
+    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "done");
+    assert_eq!(probe.calls().len(), 6);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_off_goes_on_twice() {
+    let model = Scripted::new(vec![
+        cut("one, ").into(),
+        cut("two, ").into(),
+        says("three").into(),
+    ]);
+    let (outcome, recorder) = run_in(spec("Count."), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "one, two, three");
+    assert!(model.asked()[1].last.starts_with("Your answer was cut off"));
+
+    // A worker that dies between two pieces loses none.
+    let journal: Vec<Entry> = recorder.entries().into_iter().take(3).collect();
+    let model = Scripted::new(vec![cut("two, ").into(), says("three").into()]);
+    let resumed = RunSpec {
+        resume: Some(Journal::new(journal)),
+        ..spec("Count.")
+    };
+    let (outcome, _) = run_in(resumed, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "one, two, three");
+
+    let model = Scripted::new(vec![cut("a").into(), cut("b").into(), cut("c").into()]);
+    let (outcome, _) = run_in(spec("Count."), &model, &untouched(), &[]).await;
+    assert_eq!(
+        succeeded(&outcome),
+        "abc\n\n[The answer is cut off here: the model's limit of length was reached.]"
+    );
+}
+
+#[tokio::test]
+async fn structured_output_that_was_cut_off_is_checked_as_a_whole() {
+    let model = Scripted::new(vec![cut("[1, ").into(), says("2]").into()]);
+    let run = with_schema("Count.", &json!({"type": "array"}));
+    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "[1, 2]");
+}
+
+fn refused() -> Reply {
+    Reply {
+        stop_reason: StopReason::Refusal,
+        ..says("I will not.")
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_tried_once_on_the_fallback_model() {
+    let model = Scripted::new(vec![get(&json!({"n": 1})).into(), refused().into()]);
+    let fallback = Arc::new(Scripted::new(vec![says("done").into()]));
+    let run = RunSpec {
+        fallback: Some(fallback.clone()),
+        ..with_get()
+    };
+    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "done");
+    assert_eq!(fallback.asked()[0].last, "get did 1");
+    assert_eq!(
+        recorder.data("retry")[0]["reason"],
+        "the model refused to answer; scripted answers in its place"
+    );
+
+    // The next attempt at the run goes on with it.
+    let never = Scripted::new(vec![]);
+    let fallback = Arc::new(Scripted::new(vec![refused().into()]));
+    let run = RunSpec {
+        fallback: Some(fallback),
+        resume: Some(Journal::new(recorder.entries())),
+        ..with_get()
+    };
+    let (outcome, _) = run_in(run, &never, &untouched(), &[]).await;
+    assert_eq!(failed(&outcome), "the model refused to answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_the_provider_asks_for_is_kept_within_the_time_of_the_run() {
+    let later = |seconds| ModelError::retryable("come later", Some(Duration::from_secs(seconds)));
+    let model = Scripted::new(vec![later(300).into(), says("ok").into()]);
+    let started = Instant::now();
+    let run = RunSpec {
+        deadline: Some(started + Duration::from_secs(600)),
+        ..spec("Go.")
+    };
+    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert!(started.elapsed() >= Duration::from_secs(300));
+
+    let model = Scripted::new(vec![later(580).into()]);
+    let run = RunSpec {
+        deadline: Some(Instant::now() + Duration::from_secs(600)),
+        ..spec("Go.")
+    };
+    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(
+        failed(&outcome),
+        "come later; it asks to wait 580 s, longer than the run has time"
+    );
+}
+
+/// A model whose provider binds thinking to all that stands before it.
+struct Bound(Scripted);
+
+impl Model for Bound {
+    fn info(&self) -> &ModelInfo {
+        self.0.info()
+    }
+
+    fn binds_thinking(&self) -> bool {
+        true
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: Request<'a>,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        self.0.call(request, deltas)
+    }
+}
+
+fn thinks(n: u32) -> Reply {
+    let thought = Content::Opaque(raw(&json!({"thinking": n})));
+    reply(vec![thought, call("x", "get", &json!({"n": n, "bytes": 2_000}))])
+}
+
+fn thoughts(transcript: &[Turn]) -> usize {
+    let pieces = transcript.iter().flat_map(|turn| match turn {
+        Turn::Assistant(pieces) => pieces.as_slice(),
+        Turn::ToolResults(_) | Turn::User(_) => &[],
+    });
+    pieces.filter(|piece| matches!(piece, Content::Opaque(_))).count()
+}
+
+fn foreign() -> ModelError {
+    ModelError {
+        retry: Retry::WithoutThinking,
+        ..ModelError::fatal("bound to a different conversation")
+    }
+}
+
+async fn run_bound(script: Vec<Line>) -> (sortie_agent::Outcome, Recorder, Vec<usize>) {
+    let model = Bound(Scripted::new(script));
+    let (outcome, recorder) = run_in(with_get(), &model, &untouched(), &[]).await;
+    let thoughts = model
+        .0
+        .transcripts()
+        .iter()
+        .map(|turns| thoughts(turns))
+        .collect();
+    (outcome, recorder, thoughts)
+}
+
+#[tokio::test]
+async fn thinking_that_the_provider_finds_foreign_is_left_out_once() {
+    let (outcome, recorder, thoughts) = run_bound(vec![
+        thinks(1).into(),
+        thinks(2).into(),
+        foreign().into(),
+        thinks(3).into(),
+        says("ok").into(),
+    ])
+    .await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(thoughts, [0, 1, 2, 0, 1]);
+    let dropped = recorder
+        .steps()
+        .iter()
+        .filter(|step| step.ends_with("thinking dropped"))
+        .count();
+    assert_eq!(dropped, 1);
+
+    let (outcome, ..) = run_bound(vec![thinks(1).into(), foreign().into(), foreign().into()]).await;
+    assert_eq!(failed(&outcome), "bound to a different conversation");
+}
+
+#[tokio::test]
+async fn outputs_that_are_dropped_take_the_bound_thinking_with_them() {
+    let too_large = ModelError {
+        retry: Retry::Smaller,
+        ..ModelError::fatal("prompt is too long")
+    };
+    let script: Vec<Line> = vec![
+        thinks(1).into(),
+        thinks(2).into(),
+        thinks(3).into(),
+        too_large.clone().into(),
+        says("ok").into(),
+    ];
+    let (outcome, recorder, shown) = run_bound(script).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(shown, [0, 1, 2, 3, 0]);
+
+    // So it stays after a resume.
+    let model = Bound(Scripted::new(vec![says("ok").into()]));
+    let resumed = RunSpec {
+        resume: Some(Journal::new(recorder.entries())),
+        ..with_get()
+    };
+    let (outcome, _) = run_in(resumed, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(thoughts_of(&model), [0]);
+
+    // Providers that do not bind it want it back.
+    let script: Vec<Line> = vec![
+        thinks(1).into(),
+        thinks(2).into(),
+        thinks(3).into(),
+        too_large.into(),
+        says("ok").into(),
+    ];
+    let model = Scripted::new(script);
+    let (outcome, _) = run_in(with_get(), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(thoughts(&model.transcripts()[4]), 3);
+}
+
+fn thoughts_of(model: &Bound) -> Vec<usize> {
+    model
+        .0
+        .transcripts()
+        .iter()
+        .map(|turns| thoughts(turns))
+        .collect()
+}
+
+#[tokio::test]
+async fn thinking_is_kept_over_a_resume_unless_the_fixed_part_has_changed() {
+    let script: Vec<Line> = vec![thinks(1).into(), thinks(2).into(), says("ok").into()];
+    let (_, recorder, _) = run_bound(script).await;
+    for (prompt, expected) in [("Go.", 2), ("Go on.", 0)] {
+        let model = Bound(Scripted::new(vec![says("ok").into()]));
+        let resumed = RunSpec {
+            prompt: prompt.to_owned(),
+            resume: Some(Journal::new(recorder.entries())),
+            ..with_get()
+        };
+        let (outcome, again) = run_in(resumed, &model, &untouched(), &[]).await;
+        assert_eq!(succeeded(&outcome), "ok");
+        assert_eq!(thoughts_of(&model), [expected], "{prompt}");
+        assert_eq!(again.entries().is_empty(), expected == 2);
+    }
+}
+
+#[tokio::test]
+async fn a_request_for_the_answer_is_not_repeated_after_a_resume() {
+    let note = What::Note {
+        kind: NoteKind::Ending,
+        text: "Answer now.".to_owned(),
+    };
+    let (_, recorder) = {
+        let model = Scripted::new(vec![get(&json!({"n": 1})).into(), says("ok").into()]);
+        run_in(with_get(), &model, &untouched(), &[]).await
+    };
+    let mut entries = recorder.entries();
+    entries.push(Entry {
+        step: 1,
+        spent_micros: micros(0),
+        what: note,
+    });
+    let model = Scripted::new(vec![says("ok").into()]);
+    let resumed = RunSpec {
+        resume: Some(Journal::new(entries)),
+        ..with_get()
+    };
+    let (outcome, recorder) = run_in(resumed, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(model.asked()[0].tool_use, ToolUse::Never);
+    assert_eq!(model.asked()[0].last, "get did 1\n\n[Answer now.]");
+    assert!(recorder.data("answer_requested").is_empty());
+}
