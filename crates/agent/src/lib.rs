@@ -11,6 +11,7 @@ mod content;
 mod conversation;
 mod fence;
 pub mod journal;
+mod media;
 mod meter;
 pub mod model;
 mod model_call;
@@ -41,6 +42,7 @@ use sortie_api::{Effort, Micros, OrgId, RunId, event::EventType};
 
 pub use self::{
     content::{CommandOutput, Media, ToolContent},
+    media::media_of,
     model::Model,
     models::runbook::runbook,
     programs::list_programs,

@@ -3,7 +3,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use sortie_sandbox::Command;
+use sortie_sandbox::{AtTimeout, Command};
 
 use crate::{Environment, Workspace, text};
 
@@ -50,6 +50,8 @@ pub async fn list_programs(mut workspace: Workspace) -> Result<Environment, Stri
     let command = Command {
         argv: vec!["sh".to_owned(), "-c".to_owned(), SCRIPT.to_owned()],
         timeout: TIME,
+        at_timeout: AtTimeout::Kill,
+        store_bytes: 0,
         keep_bytes: OUTPUT_BYTES,
     };
     let finished = workspace.exec(None, command).await;

@@ -389,6 +389,7 @@ mod tests {
                 stdout: s(),
                 stderr: s(),
                 timeout: Duration::ZERO,
+                notes: vec![s()],
             })),
             What::Correction { text: s() },
             What::Compacted {

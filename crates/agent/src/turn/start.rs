@@ -18,7 +18,7 @@ use crate::{
     scribe::Scribe,
     tool::{Context, Files, Tool},
     tool_call::ToolRunner,
-    tools,
+    tools::{self, CommandTime},
     window::{Count, Window},
     workspace::INPUT_FILE,
 };
@@ -54,20 +54,10 @@ impl Parts<'_> {
         let workdir = workspace.shown_path();
         let workspace = Mutex::new(workspace);
         let scribe = Scribe::new(sink, meter);
-        let context = Context {
-            sink,
-            output_bytes: model.tool_output_bytes(),
-            files: Some(Files {
-                workspace: &workspace,
-                input_file,
-                command_timeout: spec.command_timeout,
-            }),
-            redactor: Some(&spec.redactor),
-        };
         let tools = ToolRunner {
             whose: spec.whose,
             toolbox: &toolbox,
-            context,
+            context: self.context(&workspace, input_file),
             sink,
             meter,
             scribe: &scribe,
@@ -117,6 +107,32 @@ impl Parts<'_> {
         }
         meter.tell();
         agent.work(point.open).await
+    }
+
+    /// What the tools of the run work with.
+    fn context<'c>(
+        &'c self,
+        workspace: &'c Mutex<&'c mut Workspace>,
+        input_file: Option<&'c RawValue>,
+    ) -> Context<'c> {
+        let Self {
+            spec, model, sink, ..
+        } = *self;
+        Context {
+            sink,
+            output_bytes: model.tool_output_bytes(),
+            model: Some(model),
+            files: Some(Files {
+                workspace,
+                input_file,
+                command_time: CommandTime {
+                    kind: model.kind(),
+                    longest: spec.command_timeout,
+                    deadline: spec.deadline,
+                },
+            }),
+            redactor: Some(&spec.redactor),
+        }
     }
 
     fn caller<'c>(&'c self, task: Task<'c>, tools: &'c [ToolDefinition<'c>]) -> Caller<'c> {

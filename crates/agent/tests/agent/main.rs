@@ -5,9 +5,14 @@ mod budget;
 #[cfg(test)]
 mod endings;
 #[cfg(test)]
+mod files;
+mod jobs;
+#[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod resume;
+#[cfg(test)]
+mod rules;
 #[cfg(test)]
 mod runbook;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, os::unix::fs::symlink, path::Path};
 
-use crate::support::{Recorder, Scripted, calls, says, spec, untouched, workspace};
+use crate::support::{Recorder, Scripted, calls, run_agent, says, spec, untouched, workspace};
 use serde_json::{Value, json};
 
 /// What each of the calls tells the model, in a directory that `prepare` has filled.
@@ -17,7 +17,7 @@ async fn told(prepare: impl FnOnce(&Path), asked: &[(&str, Value)]) -> Vec<Strin
         .collect();
     script.push(says("done").into());
     let model = Scripted::new(script);
-    let _ = sortie_agent::run(spec("Go."), &model, &mut workspace, &Recorder::default()).await;
+    let _ = run_agent(spec("Go."), &model, &mut workspace, &Recorder::default()).await;
     workspace.close().await.unwrap();
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
     model
@@ -61,9 +61,9 @@ async fn a_file_is_written_read_edited_listed_and_found() {
     assert_eq!(
         told,
         [
-            "created ./notes/a.txt (14 bytes)",
+            "created notes/a.txt (14 bytes)",
             "two\n",
-            "edited notes/a.txt at line 2",
+            "edited notes/a.txt at line 2\n     1\tone\n     2\tzwei\n     3\tthree\n",
             "one\nzwei\nthree\n",
             "replaced notes/a.txt (5 bytes)",
             "notes/\nnotes/a.txt (5 bytes)\n",
@@ -155,7 +155,7 @@ async fn large_and_binary_files_are_read_within_bounds() {
     );
     assert_eq!(told[1], "line 150000\nline 150001\n");
     assert_eq!(told[2], "large: has only 200000 lines, start_line is 300000");
-    assert_eq!(told[3], "binary: a binary file, not text");
+    assert_eq!(told[3], "binary: a binary file of 10 bytes, not text");
     assert_eq!(told[4], "caf\u{fffd}\n");
     assert!(told[5].ends_with("[line 1 is longer than what fits: only its first 32768 bytes are shown]"));
     assert_eq!(told[6], "latin: not UTF-8 text; nothing was changed");

@@ -4,8 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sortie_agent::{
-    BudgetSpec, Environment, Model, Outcome, Redactor, Remains, RunSpec, Shell, Whose, Workspace,
-    model::Kind, schema::Schema,
+    BudgetSpec, Model, Outcome, Redactor, Remains, RunSpec, Shell, Whose, Workspace, schema::Schema,
 };
 use sortie_api::{Micros, RunId, RunRequest, RunStatus, RunUsage, event::EventType};
 use sortie_connect::Opened;
@@ -18,6 +17,7 @@ use super::{
     files,
     finish::{Ended, final_events},
     outputs::{Collecting, Outputs, collect},
+    pictures::pictures,
     programs::Programs,
     recorder::{Opening, Recorder, numbered},
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
@@ -470,7 +470,9 @@ async fn prepare(
         }
         None => None,
     };
-    let files = files::lay(worker, claim.org, request.files.unwrap_or_default(), ground).await?;
+    let files = request.files.unwrap_or_default();
+    let media = pictures(worker, claim.org, &files, &*model).await?;
+    let files = files::lay(worker, claim.org, files, ground).await?;
     let redactor = Arc::new(Redactor::default());
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {
@@ -516,8 +518,8 @@ async fn prepare(
         effort: request.effort,
         fallback,
         files,
-        environment: environment(worker, claim, &*model, shell).await,
-        media: Vec::new(),
+        environment: worker.programs.environment(worker, claim, &*model, shell).await,
+        media,
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
         redactor,
@@ -536,27 +538,6 @@ fn model_of(worker: &Worker, id: &str) -> Result<Arc<dyn Model>, String> {
     model
         .cloned()
         .ok_or_else(|| format!("model {id:?} is no longer available"))
-}
-
-/// The facts that a language model is told of the place where it works.
-async fn environment(worker: &Worker, claim: &Claim, model: &dyn Model, shell: Shell) -> Environment {
-    let lists = model.kind() == Kind::Language && shell == Shell::Allowed;
-    // Runs of a simulation have no commands.
-    #[cfg(test)]
-    let lists = lists && !crate::simulation::is_running();
-    let known = if lists {
-        worker.programs.known(&worker.sandbox, &worker.options).await
-    } else {
-        Environment::default()
-    };
-    let day = claim.started_at.to_string();
-    Environment {
-        date: day
-            .get(..10)
-            .map(|day| format!("{day} (UTC)"))
-            .unwrap_or_default(),
-        ..known
-    }
 }
 
 /// What the run is to do, and where the credentials are that it brought.
