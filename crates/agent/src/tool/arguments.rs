@@ -1,8 +1,8 @@
-//! The arguments of a built-in tool, read by their meaning: models write fields under the names of other tools, numbers
-//! as strings, `null` for what they leave out, and the whole wrapped once more.
+//! Arguments of a tool, read by their meaning. Models write fields under the names of other tools, numbers as strings and
+//! `null` for what they leave out, and wrap the whole once more.
 //!
-//! The tool's own JSON Schema says what is wanted. What cannot be read is refused in one message that names each field,
-//! its type and an example.
+//! The tool's own JSON Schema says what is wanted. Other arguments are refused in one message that names each field, its
+//! type and an example.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Names that models know from other tools: of the built-in tools, and of their fields.
+//! Names of tools and of fields that models know from other agents.
 
 /// Built-in tools, and the names under which models call them by habit, folded by [`folded`].
 const TOOLS: &[(&str, &[&str])] = &[
@@ -195,7 +195,7 @@ const REMARKS: [&str; 14] = [
     "toolname",
 ];
 
-/// A name without what models write in different ways: case, `_`, `-` and blanks.
+/// A name in lower case without `_`, `-`, `.` and blanks, which models write in different ways.
 pub(super) fn folded(name: &str) -> String {
     name.chars()
         .filter(|c| !matches!(c, '_' | '-' | ' ' | '.'))
@@ -217,8 +217,7 @@ pub(super) fn is_remark(field: &str) -> bool {
     REMARKS.contains(&folded(field).as_str())
 }
 
-/// The least number of letters to insert, delete or replace that makes `a` from `b`, in either case. Only the first 64
-/// letters count.
+/// Levenshtein distance of two names, without regard to case. Only the first 64 letters count.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
     let letters = |text: &str| -> Vec<char> { text.chars().take(64).flat_map(char::to_lowercase).collect() };
     let (a, b) = (letters(a), letters(b));

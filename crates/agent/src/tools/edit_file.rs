@@ -1,9 +1,9 @@
 //! `edit_file`: one piece of a text file replaced by another.
 //!
-//! The old text is looked for in passes, each of which leaves more aside: nothing, white space at the ends of lines,
-//! indentation, typography, runs of blank lines; then the same without what models put around a piece that they copy. The
-//! first pass that finds it decides: at one place it is replaced, at several nothing is changed. Parts of the new text that
-//! are as in the old one stay as the file has them.
+//! The old text is looked for in passes. The first is exact. The others ignore white space at the ends of lines, then
+//! indentation, typography and runs of blank lines. After that the passes are tried without line numbers, fences and
+//! doubled escapes, which models copy along. The first pass that finds the text decides: one place is replaced, several
+//! places change nothing. Parts of the new text that are equal to the old one keep the form that they have in the file.
 
 mod folded;
 mod lines;
@@ -111,7 +111,7 @@ fn edit(files: &RunFiles<'_>, arguments: &Arguments) -> Result<ToolContent, Tool
 #[derive(Debug, PartialEq, Eq)]
 struct Edited {
     content: String,
-    /// Where and how it was changed; `None` for a file that was created.
+    /// Lines of the change and the way it was found; `None` for a file that was created.
     how: Option<String>,
 }
 
@@ -173,7 +173,7 @@ fn edited(content: Option<&str>, arguments: &Arguments) -> Result<Edited, String
     Err(format!("old_text does not occur{}", closest(content, old_text)))
 }
 
-/// One way to look for the old text.
+/// A way to look for the old text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
     Folded(Fold),
@@ -199,7 +199,7 @@ impl Pass {
         }
     }
 
-    /// What was left aside; empty where that does not matter.
+    /// Differences that were left aside, for the model; empty where they do not matter.
     fn remark(self) -> &'static str {
         match self {
             Self::Folded(Fold::Exact | Fold::LineBreaks) => "",
@@ -212,7 +212,7 @@ impl Pass {
     }
 }
 
-/// All places of `old`, also those that overlap.
+/// Finds every place of `old`, also places that overlap.
 fn folded_places(content: &str, old: &str, new: &str, fold: Fold) -> Vec<Place> {
     let search = Search {
         content,
@@ -244,7 +244,7 @@ fn folded_places(content: &str, old: &str, new: &str, fold: Fold) -> Vec<Place> 
     }
 }
 
-/// One folded search.
+/// A search in folded texts.
 struct Search<'t> {
     content: &'t str,
     new: &'t str,
@@ -312,8 +312,8 @@ impl Search<'_> {
         Place { at, with: Some(with) }
     }
 
-    /// How many bytes the old and the new text have in common at their beginnings and at their ends. A character that was
-    /// folded into several counts whole or not at all.
+    /// Number of bytes that the old and the new text have in common at their beginnings and at their ends. A character
+    /// that was folded into several counts whole or not at all.
     fn common(&self, here: &Range<usize>) -> (usize, usize) {
         let (old, new) = (&self.wanted, &self.given);
         let same = |(a, b): (char, char)| (a == b).then(|| a.len_utf8());

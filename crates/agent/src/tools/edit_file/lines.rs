@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::folded::plain_line;
 
-/// What lines are compared without.
+/// Differences that are ignored when lines are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leniency {
     /// Indentation.
@@ -15,7 +15,7 @@ pub(super) enum Leniency {
     BlankLines,
 }
 
-/// One place where the old lines stand in the file, and the text that takes it.
+/// A place of the old lines in the file, and the text that replaces it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) at: Range<usize>,
@@ -33,7 +33,7 @@ struct Item<'t> {
 #[derive(Clone, Copy)]
 struct Line<'t> {
     text: &'t str,
-    /// Where it begins in its text.
+    /// First byte of the line in its text.
     at: usize,
 }
 
@@ -48,7 +48,7 @@ impl<'t> Line<'t> {
     }
 }
 
-/// All places of `old` in `content`.
+/// Finds every place of the lines of `old` in `content`.
 pub(super) fn places(content: &str, old: &str, new: &str, leniency: Leniency) -> Vec<Place> {
     let (file, old_lines, new_lines) = (lines_of(content), lines_of(old), lines_of(new));
     let (file, mut wanted) = (items(&file, leniency), items(&old_lines, leniency));
@@ -185,7 +185,7 @@ fn replaced(here: &[Item<'_>], old: &[Item<'_>], new: &[Item<'_>]) -> Option<Vec
     Some(lines)
 }
 
-/// How an item is indented against the first line with text of its own side: a line that only moves is a change.
+/// Indentation of the first line with text, and of this item. Where they differ between old and new, the line has moved.
 fn relative<'t>(item: &Item<'t>, all: &[Item<'t>]) -> Option<(&'t str, &'t str)> {
     let line = item.lines.first().filter(|line| !line.text.trim().is_empty())?;
     let first = all
@@ -195,7 +195,7 @@ fn relative<'t>(item: &Item<'t>, all: &[Item<'t>]) -> Option<(&'t str, &'t str)>
     Some((first.indent(), line.indent()))
 }
 
-/// How the indentation of the old lines becomes that of the file.
+/// Translation of the indentation of the old lines to that of the file.
 struct Indents<'t> {
     /// Old indentation and that of the file, for each line with text.
     pairs: Vec<(&'t str, &'t str)>,
@@ -237,7 +237,7 @@ impl<'t> Indents<'t> {
             .or_else(|| self.scaled(indent, old_kind?, file_kind?))
     }
 
-    /// All lines of the file stand deeper by the same, or less deep.
+    /// Translates where every line of the file is indented by the same amount more, or less.
     fn moved(&self, indent: &str) -> Option<String> {
         let (first_old, first_file) = self.pairs.first()?;
         if self.pairs.len() == 1 && self.differ_in_kind(indent) {
@@ -268,7 +268,7 @@ impl<'t> Indents<'t> {
         kind(file).is_none()
     }
 
-    /// Each level of the old lines is one of the file, which has other characters or more of them.
+    /// Translates where a level has other characters in the file, or more of them.
     fn scaled(&self, indent: &str, old_kind: Option<char>, file_kind: Option<char>) -> Option<String> {
         let old_kind = match (old_kind, kind([indent].into_iter())?) {
             (Some(old), Some(own)) if old != own => return None,

@@ -1,4 +1,4 @@
-//! What an edit does to a file, and what it says.
+//! Edits of single texts: the file after them, and the answer.
 
 use proptest::prelude::*;
 
