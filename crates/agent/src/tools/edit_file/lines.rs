@@ -1,8 +1,14 @@
 //! Whole lines that are the same but for their indentation, and new lines indented as those of the file are.
 
-use std::ops::Range;
+use std::collections::HashMap;
 
-use super::folded::plain_line;
+use super::{
+    folded::plain_line,
+    place::{self, MOST, Place, Wanted},
+};
+
+/// Lines of the file that are tried as a part of a place.
+const ANCHORS: usize = 10_000;
 
 /// Differences that are ignored when lines are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,14 +19,6 @@ pub(super) enum Leniency {
     Typography,
     /// Indentation, typography and how many blank lines follow each other.
     BlankLines,
-}
-
-/// A place of the old lines in the file, and the text that replaces it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) at: Range<usize>,
-    /// `None` where the indentation of the new lines cannot be told.
-    pub(super) with: Option<String>,
 }
 
 /// A line, or several blank ones that count as one.
@@ -48,50 +46,96 @@ impl<'t> Line<'t> {
     }
 }
 
-/// Finds every place of the lines of `old` in `content`.
-pub(super) fn places(content: &str, old: &str, new: &str, leniency: Leniency) -> Vec<Place> {
+/// Finds the places of the lines of `old` in `content`.
+pub(super) fn places(
+    content: &str,
+    (old, new): (&str, &str),
+    leniency: Leniency,
+    wanted: Wanted,
+) -> Result<Vec<Place>, String> {
     let (file, old_lines, new_lines) = (lines_of(content), lines_of(old), lines_of(new));
-    let (file, mut wanted) = (items(&file, leniency), items(&old_lines, leniency));
-    let mut given = items(&new_lines, leniency);
+    let (file, mut old_items) = (items(&file, leniency), items(&old_lines, leniency));
+    let mut new_items = items(&new_lines, leniency);
     if leniency == Leniency::BlankLines {
-        trim_blank(&mut wanted, &mut given);
+        trim_blank(&mut old_items, &mut new_items);
     }
-    if wanted.iter().all(|item| item.key.is_empty()) {
+    let found = found(&file, &old_items, wanted);
+    let here = |begin: &usize| file.get(*begin..begin + old_items.len()).unwrap_or_default();
+    let at = |begin: &usize| {
+        let (first, last) = ends(here(begin));
+        first..last
+    };
+    place::filled(&found, wanted, at, |begin| {
+        let range = at(begin);
+        let rest = content.get(range.end..).unwrap_or_default();
+        let line_break = ["\r\n", "\n"]
+            .into_iter()
+            .find(|line_break| rest.starts_with(line_break));
+        // Whole lines: the line break behind them stays, but for lines that are taken out.
+        let takes_break = old.ends_with('\n') && new.is_empty();
+        let adds_break = !old.ends_with('\n') && new.ends_with('\n') && leniency != Leniency::BlankLines;
+        let taken = line_break.filter(|_| takes_break).map_or(0, str::len);
+        let line_break = if content.contains("\r\n") { "\r\n" } else { "\n" };
+        let with = replaced(here(begin), &old_items, &new_items).map(|lines| {
+            let mut with = lines.join(line_break);
+            if adds_break {
+                with.push_str(line_break);
+            }
+            with
+        });
+        Place {
+            at: range.start..range.end + taken,
+            with,
+        }
+    })
+}
+
+/// The first item of each place of the old items. Places are looked for at the rarest of the old items.
+fn found(file: &[Item<'_>], old: &[Item<'_>], wanted: Wanted) -> Vec<usize> {
+    let mut counts: HashMap<&str, usize> = old.iter().map(|item| (item.key.as_str(), 0)).collect();
+    for item in file {
+        if let Some(count) = counts.get_mut(item.key.as_str()) {
+            *count += 1;
+        }
+    }
+    let rarest = old
+        .iter()
+        .enumerate()
+        .filter(|(_, item)| !item.key.is_empty())
+        .min_by_key(|(_, item)| counts.get(item.key.as_str()));
+    let Some((offset, rarest)) = rarest else {
         return Vec::new();
+    };
+    let mut found: Vec<usize> = Vec::new();
+    let anchors = file
+        .iter()
+        .enumerate()
+        .filter(|(_, item)| item.key == rarest.key)
+        .take(ANCHORS);
+    for (index, _) in anchors {
+        let Some(begin) = index.checked_sub(offset) else {
+            continue;
+        };
+        let overlaps = found.last().is_some_and(|last| begin < last + old.len());
+        if wanted == Wanted::All && overlaps {
+            continue;
+        }
+        let here = file.get(begin..begin + old.len()).unwrap_or_default();
+        if here.len() == old.len() && here.iter().zip(old).all(|(a, b)| a.key == b.key) {
+            found.push(begin);
+            if wanted == Wanted::Single && found.len() == MOST {
+                break;
+            }
+        }
     }
-    let breaks = (old.ends_with('\n'), new.is_empty() || new.ends_with('\n'));
-    file.windows(wanted.len())
-        .filter(|window| window.iter().zip(&wanted).all(|(a, b)| a.key == b.key))
-        .filter_map(|window| {
-            let first = window.first()?.lines.first()?;
-            let last = window.last()?.lines.last()?;
-            let lines = replaced(window, &wanted, &given);
-            let rest = content.get(last.end()..).unwrap_or_default();
-            let line_break = ["\r\n", "\n"]
-                .into_iter()
-                .find(|line_break| rest.starts_with(line_break));
-            let break_here = if content.contains("\r\n") { "\r\n" } else { "\n" };
-            // Whole lines: what stood before a line break stands before it again, but for lines that are taken out.
-            let takes_break = breaks.0 && new.is_empty();
-            let adds_break = !breaks.0 && breaks.1 && !new.is_empty() && leniency != Leniency::BlankLines;
-            let taken = if takes_break {
-                line_break.map_or(0, str::len)
-            } else {
-                0
-            };
-            let with = lines.map(|lines| {
-                let mut with = lines.join(break_here);
-                if adds_break {
-                    with.push_str(break_here);
-                }
-                with
-            });
-            Some(Place {
-                at: first.at..last.end() + taken,
-                with,
-            })
-        })
-        .collect()
+    found
+}
+
+/// The first byte of some items, and the one behind the last.
+fn ends(items: &[Item<'_>]) -> (usize, usize) {
+    let first = items.first().and_then(|item| item.lines.first());
+    let last = items.last().and_then(|item| item.lines.last());
+    (first.map_or(0, |line| line.at), last.map_or(0, Line::end))
 }
 
 /// The lines of a text without their line breaks. A line break at the end begins no line.
