@@ -16,6 +16,7 @@ mod meter;
 pub mod model;
 mod model_call;
 mod models;
+mod programs;
 mod prompt;
 mod redact;
 mod reply;
@@ -44,6 +45,7 @@ pub use self::{
     media::media_of,
     model::Model,
     models::runbook::runbook,
+    programs::list_programs,
     redact::Redactor,
     spans::provider_name,
     tool::Tool,

@@ -9,7 +9,6 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use sortie_api::Micros;
-use std::time::Duration;
 use tokio::sync::Mutex;
 
 pub use self::arguments::arguments_of;
@@ -18,6 +17,7 @@ use crate::{
     content::{Media, ToolContent},
     model::{Model, ToolDefinition},
     text,
+    tools::CommandTime,
     workspace::Workspace,
 };
 
@@ -153,8 +153,8 @@ pub(crate) struct Files<'a> {
     pub(crate) workspace: &'a Mutex<&'a mut Workspace>,
     /// What is written to `input.json` when the directory is made.
     pub(crate) input_file: Option<&'a RawValue>,
-    /// The longest that one command may run.
-    pub(crate) command_timeout: Duration,
+    /// How long commands may run.
+    pub(crate) command_time: CommandTime,
 }
 
 /// Why a call failed.

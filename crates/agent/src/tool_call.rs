@@ -403,7 +403,11 @@ mod tests {
                 files: Some(crate::tool::Files {
                     workspace: &workspace,
                     input_file: None,
-                    command_timeout: Duration::from_secs(1),
+                    command_time: crate::tools::CommandTime {
+                        kind: crate::model::Kind::Language,
+                        longest: Duration::from_secs(1),
+                        deadline: None,
+                    },
                 }),
             },
             sink: &Nothing,

@@ -12,7 +12,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_sandbox::{Command, ExitKind, RelPath};
+use sortie_sandbox::{AtTimeout, Command, ExitKind, RelPath};
 
 use super::{
     Context, Effect, Order, Tool, ToolError, arguments_of,
@@ -183,7 +183,9 @@ async fn document(path: &RelPath, label: &str, context: Context<'_>) -> Result<T
     let argv = ["pdftotext", "-layout", "-enc", "UTF-8", &name, "-"];
     let command = Command {
         argv: argv.map(str::to_owned).to_vec(),
-        timeout: DOCUMENT_TIME.min(files.command_timeout),
+        timeout: DOCUMENT_TIME.min(files.command_time.most()),
+        at_timeout: AtTimeout::Kill,
+        store_bytes: 0,
         keep_bytes: context.output_bytes,
     };
     let ran = files.workspace.lock().await.exec(files.input_file, command).await;

@@ -17,7 +17,7 @@ use crate::{
     scribe::Scribe,
     tool::{Context, Files, Tool},
     tool_call::ToolRunner,
-    tools,
+    tools::{self, CommandTime},
     window::{Count, Window},
     workspace::INPUT_FILE,
 };
@@ -59,7 +59,11 @@ impl Parts<'_> {
             files: Some(Files {
                 workspace: &workspace,
                 input_file,
-                command_timeout: spec.command_timeout,
+                command_time: CommandTime {
+                    kind: model.kind(),
+                    longest: spec.command_timeout,
+                    deadline: spec.deadline,
+                },
             }),
             redactor: Some(&spec.redactor),
         };

@@ -11,8 +11,8 @@ use sortie_api::{Micros, model::ModelPrices};
 use tokio::time::Instant;
 
 use crate::support::{
-    Does, Line, Pretended, Recorder, Scripted, calls, failed, micros, prints, run_in, says, shell, spec,
-    succeeded, untouched, workspace,
+    Does, Line, Pretended, Recorder, Scripted, calls, failed, micros, prints, run_agent, run_in, says, shell,
+    spec, succeeded, untouched, workspace,
 };
 
 /// Three and fifteen dollars a million tokens.
@@ -85,7 +85,7 @@ async fn an_answer_may_only_be_as_long_as_the_budget_pays_for() {
         ..used(says("Half"), 1_000, 400)
     };
     let model = Scripted::priced(prices(), vec![cut.into()]);
-    let (outcome, recorder) = run_in(budgeted(20_000, 0), &model, &untouched(), &[]).await;
+    let (outcome, recorder) = run_in(budgeted(24_000, 0), &model, &untouched(), &[]).await;
     let asked = model.asked()[0].max_tokens;
     assert!((64..1_400).contains(&asked), "{asked}");
     assert_eq!(
@@ -107,16 +107,16 @@ async fn an_answer_may_only_be_as_long_as_the_budget_pays_for() {
 async fn no_call_is_made_that_could_cost_more_than_is_left() {
     let model = Scripted::priced(prices(), vec![used(calls(&[shell("ls")]), 6_000, 60).into()]);
     let backend = Pretended::new(&["bash"], |_| prints(""));
-    let (outcome, recorder) = run_in(budgeted(20_000, 0), &model, &backend, &[]).await;
+    let (outcome, recorder) = run_in(budgeted(23_000, 0), &model, &backend, &[]).await;
     assert_eq!(
         failed(&outcome),
-        "budget exhausted: $0.018900 of $0.020000 spent, too little is left for another model call"
+        "budget exhausted: $0.018900 of $0.023000 spent, too little is left for another model call"
     );
     assert_eq!(model.asked().len(), 1);
     assert_eq!(recorder.last_spent(), 18_900);
     assert_eq!(
         recorder.data("budget_warning"),
-        [json!({"spent_micros": 18_900, "limit_micros": 20_000})]
+        [json!({"spent_micros": 18_900, "limit_micros": 23_000})]
     );
     assert_eq!(recorder.data("budget_reached").len(), 1);
 }
@@ -195,7 +195,7 @@ async fn a_cancelled_call_is_charged_for_what_was_seen() {
     let (mut workspace, _root) = workspace(&untouched());
     let recorder = Recorder::default();
     {
-        let run = sortie_agent::run(budgeted(1_000_000, 0), &model, &mut workspace, &recorder);
+        let run = run_agent(budgeted(1_000_000, 0), &model, &mut workspace, &recorder);
         tokio::time::timeout(Duration::from_secs(1), run)
             .await
             .unwrap_err();

@@ -6,10 +6,13 @@ mod budget;
 mod endings;
 #[cfg(test)]
 mod files;
+mod jobs;
 #[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod resume;
+#[cfg(test)]
+mod rules;
 #[cfg(test)]
 mod runbook;
 #[cfg(test)]

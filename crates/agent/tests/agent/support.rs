@@ -1,6 +1,8 @@
 //! A run in a test: what it is asked, what its model says, what its commands do, and what was recorded.
 
 mod probe;
+mod rules;
+mod running;
 
 use std::{
     collections::VecDeque,
@@ -15,7 +17,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Source, Stopped, Whose, Workspace,
+    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Stopped, Whose, Workspace,
     journal::{Entry, What},
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, ToolUse, Turn, Usage},
     schema::Schema,
@@ -25,13 +27,17 @@ use sortie_api::{
     model::{ModelInfo, ModelPrices},
 };
 use sortie_sandbox::{
-    Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped, RelPath,
-    Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
+    AtTimeout, Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped,
+    Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-pub(crate) use self::probe::Probe;
+pub(crate) use self::{
+    probe::Probe,
+    rules::{Cache, Counting, Ruled, thinks},
+    running::{run_agent, run_in, run_ruled},
+};
 
 pub(crate) fn micros(amount: u64) -> Micros {
     Micros::new(amount).unwrap()
@@ -229,6 +235,10 @@ pub(crate) enum Does {
     End(ExitKind, &'static str, &'static str),
     /// It writes much to standard output.
     Print(StreamOutput),
+    /// It outlasts its time: it is released, where it may be, and ends like this.
+    Outlast(Result<ExitKind, &'static str>),
+    /// It outlasts its time and never ends.
+    OutlastAll,
     /// It never ends.
     Hang,
     /// The sandbox dies.
@@ -314,10 +324,23 @@ impl Sandbox for PretendedSandbox {
                 return Err(Error::NotExecutable(format!("{program}: not found")));
             }
             let does = (self.0.behaviour)(&command.argv[2]);
+            let at_timeout = command.at_timeout;
             self.0.commands.lock().unwrap().push(command);
+            let mut released = None;
             let (exit, stdout, stderr) = match does {
                 Does::End(exit, stdout, stderr) => (exit, stream(stdout), stream(stderr)),
                 Does::Print(stdout) => (ExitKind::Code(0), stdout, stream("")),
+                Does::Outlast(_) | Does::OutlastAll if at_timeout == AtTimeout::Kill => {
+                    (ExitKind::TimedOut, stream("so far\n"), stream(""))
+                }
+                Does::Outlast(end) => {
+                    released = Some(going_on(Some(end)));
+                    (ExitKind::Running, stream("so far\n"), stream(""))
+                }
+                Does::OutlastAll => {
+                    released = Some(going_on(None));
+                    (ExitKind::Running, stream("so far\n"), stream(""))
+                }
                 Does::Hang => std::future::pending().await,
                 Does::Lose => return Err(Error::Lost("its init died".to_owned())),
             };
@@ -325,7 +348,9 @@ impl Sandbox for PretendedSandbox {
                 exit,
                 stdout,
                 stderr,
+                stored: [None, None],
                 duration: Duration::from_millis(1),
+                released,
             })
         })
     }
@@ -347,11 +372,47 @@ impl Sandbox for PretendedSandbox {
     }
 }
 
+/// A released command that says one line more and ends like this, if it does.
+fn going_on(end: Option<Result<ExitKind, &'static str>>) -> Released {
+    Released {
+        stdout: Box::new(std::io::Cursor::new(b"and on\n")),
+        stderr: Box::new(tokio::io::empty()),
+        process: Box::new(PretendedProcess(end)),
+    }
+}
+
+struct PretendedProcess(Option<Result<ExitKind, &'static str>>);
+
+impl Process for PretendedProcess {
+    fn wait(&mut self) -> BoxFuture<'_, Result<ProcessEnd, Error>> {
+        Box::pin(async {
+            match self.0 {
+                None => std::future::pending().await,
+                Some(Ok(exit)) => Ok(ProcessEnd {
+                    exit,
+                    stderr: Vec::new(),
+                }),
+                Some(Err(why)) => Err(Error::Lost(why.to_owned())),
+            }
+        })
+    }
+
+    fn kill(self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>> {
+        Box::pin(async {
+            Ok(ProcessEnd {
+                exit: ExitKind::Signal(9),
+                stderr: Vec::new(),
+            })
+        })
+    }
+}
+
 fn stream(text: &str) -> StreamOutput {
     StreamOutput {
         head: text.as_bytes().to_vec(),
         tail: Vec::new(),
         total_bytes: text.len() as u64,
+        total_lines: text.matches('\n').count() as u64,
     }
 }
 
@@ -375,37 +436,10 @@ pub(crate) fn untouched() -> Arc<Pretended> {
     Pretended::new(&[], |command| panic!("ran {command}"))
 }
 
-/// Runs an agent and closes its workspace; nothing of it may be left.
-pub(crate) async fn run_in(
-    spec: RunSpec,
-    model: &dyn Model,
-    backend: &Arc<Pretended>,
-    files: &[(&str, &str)],
-) -> (Outcome, Recorder) {
-    let recorder = Recorder::default();
-    let (mut workspace, root) = workspace(backend);
-    if !files.is_empty() {
-        let files = files.iter().map(|(path, text)| {
-            (
-                RelPath::new(path).unwrap(),
-                Source::Bytes(text.as_bytes().to_vec()),
-            )
-        });
-        workspace.lay(files.collect()).await.unwrap();
-    }
-    let outcome = sortie_agent::run(spec, model, &mut workspace, &recorder).await;
-    workspace.close().await.unwrap();
-    assert_eq!(
-        std::fs::read_dir(root.path()).unwrap().count(),
-        0,
-        "something is left"
-    );
-    (outcome, recorder)
-}
-
 /// A model that says what it was told to say, and remembers what it was asked.
 pub(crate) struct Scripted {
     pub(crate) info: ModelInfo,
+    pub(crate) binds_thinking: bool,
     script: Mutex<VecDeque<Line>>,
     pub(crate) asked: Mutex<Vec<Asked>>,
     transcripts: Mutex<Vec<Vec<Turn>>>,
@@ -473,6 +507,7 @@ impl Scripted {
         };
         Self {
             info,
+            binds_thinking: false,
             script: Mutex::new(script.into()),
             asked: Mutex::default(),
             transcripts: Mutex::default(),
@@ -492,6 +527,10 @@ impl Scripted {
 impl Model for Scripted {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn binds_thinking(&self) -> bool {
+        self.binds_thinking
     }
 
     fn call<'a>(

@@ -252,6 +252,12 @@ impl Workdir {
         write::replace(self.dir.as_fd(), path, fill, self.owner.as_deref())
     }
 
+    /// Makes an empty file where nothing is, and the folders above it, for content that grows. The run may change or
+    /// delete the file meanwhile.
+    pub fn make_file(&self, path: &RelPath) -> Result<File, FileError> {
+        write::make_new(self.dir.as_fd(), path, self.owner.as_deref())
+    }
+
     /// Everything below `path` (`None`: the whole directory) in the order of names, parents first, at most
     /// `max_entries` entries and `max_depth` levels; true when it was cut.
     pub fn list(
