@@ -7,7 +7,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{
+    Map, Value,
+    value::{RawValue, to_raw_value},
+};
 
 use super::{
     ToolError,
@@ -192,6 +195,29 @@ impl Form {
             }
         }
         self.limit(given);
+        self.folder_of_command(given);
+    }
+
+    /// A folder that a command is to run in.
+    fn folder_of_command(&self, given: &mut Given) {
+        if !self.has("command") {
+            return;
+        }
+        let folder = given.keys().find(|key| {
+            matches!(
+                folded(key).as_str(),
+                "workdir" | "workingdirectory" | "cwd" | "directory"
+            )
+        });
+        let Some(folder) = folder.cloned() else { return };
+        let read = |given: &Given, field: &str| given.get(field).and_then(|value| text(field, value.get()));
+        if let (Some(place), Some(command)) = (read(given, &folder), read(given, "command"))
+            && let Some(place) = command_line(&[place])
+            && let Ok(line) = to_raw_value(&format!("cd -- {place} || exit\n{command}"))
+        {
+            given.remove(&folder);
+            given.insert("command".to_owned(), line);
+        }
     }
 
     /// A number of lines instead of the last one.
@@ -235,11 +261,10 @@ impl Form {
             };
             match field.read(&name, value.get()) {
                 Some(value) => drop(read.insert(name, value)),
-                None => problems.push(format!(
-                    "{name} must be {}; it is {}",
-                    field.wanted(),
-                    type_of(value.get())
-                )),
+                None => problems.push(match type_of(value.get()) {
+                    "a number" => format!("{name} must be {}", field.wanted()),
+                    other => format!("{name} must be {}; it is {other}", field.wanted()),
+                }),
             }
         }
         if problems.is_empty() {

@@ -24,6 +24,7 @@ const TOOLS: &[(&str, &[&str])] = &[
             "containerexec",
         ],
     ),
+    ("jobs", &["job", "listjobs", "joboutput", "bashoutput"]),
     (
         "read_file",
         &[
@@ -137,6 +138,9 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
         "timeout_seconds",
         &["timeout", "timeouts", "timeoutsec", "timeoutsecs"],
     ),
+    ("wait_seconds", &["wait", "timeout"]),
+    ("background", &["runinbackground", "isbackground"]),
+    ("job", &["id", "jobid", "shellid", "bashid"]),
     (
         "start_line",
         &["start", "offset", "from", "fromline", "firstline", "linestart"],
@@ -178,7 +182,7 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
 ];
 
 /// Fields of other tools that change nothing about what a call does: reasons, labels, ratings.
-const REMARKS: [&str; 14] = [
+const REMARKS: [&str; 20] = [
     "description",
     "explanation",
     "reason",
@@ -193,6 +197,12 @@ const REMARKS: [&str; 14] = [
     "securityrisk",
     "n",
     "toolname",
+    "login",
+    "tty",
+    "yieldtimems",
+    "maxoutputtokens",
+    "sandboxpermissions",
+    "withescalatedpermissions",
 ];
 
 /// A name in lower case without `_`, `-`, `.` and blanks, which models write in different ways.

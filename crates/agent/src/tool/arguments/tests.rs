@@ -64,6 +64,11 @@ fn fields_are_known_by_the_names_of_other_tools() {
             json!({"command": "ls", "timeout_seconds": 30}),
         ),
         (
+            &SHELL,
+            json!({"command": ["make", "all"], "workdir": "/work/a b"}),
+            json!({"command": "cd -- '/work/a b' || exit\nmake all"}),
+        ),
+        (
             &READ,
             json!({"file_path": "a", "offset": 10, "limit": 5}),
             json!({"path": "a", "start_line": 10, "end_line": 14}),
@@ -173,7 +178,7 @@ fn a_refusal_names_the_field_the_type_and_an_example() {
         (
             &READ,
             json!({"path": "a", "start_line": -3}),
-            "read_file: start_line must be a whole number from 1; it is a number. ",
+            "read_file: start_line must be a whole number from 1. ",
         ),
         (
             &READ,
@@ -187,8 +192,8 @@ fn a_refusal_names_the_field_the_type_and_an_example() {
         ),
         (
             &SHELL,
-            json!({"command": "ls", "workdir": "/work/src"}),
-            "shell: there is no field workdir. ",
+            json!({"command": "ls", "with_escalated_rights": true}),
+            "shell: there is no field with_escalated_rights. ",
         ),
         (
             &EDIT,
