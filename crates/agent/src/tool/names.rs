@@ -177,6 +177,8 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
     ("ignore_case", &["i", "caseinsensitive", "ignorecasing"]),
     ("context", &["contextlines", "linesofcontext"]),
     ("files_only", &["l", "fileswithmatches", "namesonly"]),
+    ("url", &["uri", "link", "href", "address"]),
+    ("query", &["q", "searchterm", "searchquery"]),
     ("max_depth", &["depth", "levels"]),
     ("include_ignored", &["noignore", "all", "hidden", "includehidden"]),
 ];

@@ -243,7 +243,7 @@ async fn fields_that_frame_the_message_and_bodies_that_cannot_be_are_refused() {
         ),
         (
             json!({"method": "TRACE", "url": url}),
-            "bad arguments: unknown variant `TRACE`",
+            "http_request: method must be one of \"GET\", \"HEAD\"",
         ),
         (
             json!({"url": "http://private.example/"}),
