@@ -83,7 +83,7 @@ async fn only_a_call_that_may_change_something_twice_has_an_effect_outside() {
             json!({"url": "x", "method": "POST", "idempotency_key": "k"}),
             Effect::Nothing,
         ),
-        (json!({"url": 1}), Effect::Outside),
+        (json!({"url": {}}), Effect::Outside),
     ] {
         assert_eq!(rig.effect(REQUEST, &arguments), effect, "{arguments}");
     }
