@@ -120,6 +120,14 @@ impl Parts<'_> {
         agent.work(point.open).await
     }
 
+    fn command_time(&self) -> CommandTime {
+        CommandTime {
+            kind: self.model.kind(),
+            longest: self.spec.command_timeout,
+            deadline: self.spec.deadline,
+        }
+    }
+
     fn caller<'c>(&'c self, task: Task<'c>, tools: &'c [ToolDefinition<'c>]) -> Caller<'c> {
         let Self {
             spec,
