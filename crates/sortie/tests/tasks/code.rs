@@ -61,6 +61,7 @@ fn fix_bug() -> Task {
         },
         answer: "the test passes",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -114,6 +115,7 @@ fn white_space() -> Task {
         },
         answer: "All three settings",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -164,6 +166,7 @@ fn other_names() -> Task {
         },
         answer: "Both files",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -204,6 +207,7 @@ fn several_calls() -> Task {
         },
         answer: "a fifth is missing",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -242,5 +246,6 @@ fn large_tree() -> Task {
         },
         answer: "REQUEST_TIMEOUT is 31",
         check: nothing_else,
+        _service: None,
     }
 }

@@ -36,6 +36,7 @@ fn empty_answer() -> Task {
         },
         answer: "It holds 42",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -61,6 +62,7 @@ fn cut_off() -> Task {
         },
         answer: "and the second half",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -91,6 +93,7 @@ fn endless(name: &'static str) -> Task {
         },
         answer: "numbers in order",
         check: nothing_else,
+        _service: None,
     }
 }
 

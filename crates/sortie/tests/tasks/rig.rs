@@ -5,7 +5,9 @@ use std::{collections::HashMap, io::Write as _};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use sortie_api::{Event, Run, RunStatus};
-use sortie_testkit::{Client, Database, Node, NodeOptions, ScriptedAnthropic, client::data, model::Turn};
+use sortie_testkit::{
+    Client, Database, Node, NodeOptions, ScriptedAnthropic, client::data, model::Turn, serve::Serving,
+};
 use tempfile::NamedTempFile;
 use tokio::task::JoinSet;
 
@@ -39,6 +41,8 @@ pub(crate) struct Task {
     pub(crate) answer: &'static str,
     /// What else must be true of the requests; an empty text where it is.
     pub(crate) check: fn(&[Value], &[Event]) -> String,
+    /// A service that the run calls, for as long as the task is there.
+    pub(crate) _service: Option<Serving>,
 }
 
 /// A task that has ended.
@@ -106,12 +110,12 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) async fn start(tasks: Vec<Task>) -> Result<Self> {
         let mut config = NamedTempFile::new()?;
-        let mut served = Vec::new();
+        let mut ready = Vec::new();
         for mut task in tasks {
             let model = std::mem::replace(&mut task.model, Box::new(|_| Turn::says(["none"])));
             let server = ScriptedAnthropic::driven(driver(model, task.so_far)).await?;
             describe(&mut config, &task, &server.base_url())?;
-            served.push((task, server));
+            ready.push((task, server));
         }
         let file = config
             .path()
@@ -126,7 +130,7 @@ impl Rig {
         Ok(Self {
             node,
             _config: config,
-            tasks: served,
+            tasks: ready,
         })
     }
 

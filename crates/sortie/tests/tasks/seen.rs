@@ -16,12 +16,6 @@ impl<'a> Seen<'a> {
         Self { request, newest }
     }
 
-    /// Messages of the model so far.
-    pub(crate) fn turns(&self) -> usize {
-        let messages = self.request["messages"].as_array().into_iter().flatten();
-        messages.filter(|message| message["role"] == "assistant").count()
-    }
-
     /// The text of the newest message: results of tools, notes of the engine.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
@@ -38,15 +32,6 @@ impl<'a> Seen<'a> {
     /// Whether a result of the newest message failed.
     pub(crate) fn failed(&self) -> bool {
         self.blocks().any(|block| block["is_error"] == true)
-    }
-
-    /// Whether the newest message shows a picture.
-    pub(crate) fn shows_a_picture(&self) -> bool {
-        let inside = |block: &Value| {
-            let content = block["content"].as_array().into_iter().flatten();
-            block["type"] == "image" || content.into_iter().any(|piece| piece["type"] == "image")
-        };
-        self.blocks().any(inside)
     }
 
     /// Whether the call is for the final answer: no tool may be called, or the newest message asks for it.
@@ -89,6 +74,15 @@ impl<'a> Seen<'a> {
             .into_iter()
             .flatten()
     }
+}
+
+/// Whether the newest message shows a picture.
+pub(crate) fn shows_a_picture(seen: &Seen<'_>) -> bool {
+    let inside = |block: &Value| {
+        let mut content = block["content"].as_array().into_iter().flatten();
+        block["type"] == "image" || content.any(|piece| piece["type"] == "image")
+    };
+    seen.blocks().any(inside)
 }
 
 /// Words with which the engine asks for the final answer.

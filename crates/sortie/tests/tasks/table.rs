@@ -51,7 +51,7 @@ pub(crate) fn differences(documented: &str, measured: &str) -> Vec<String> {
         match documented.iter().find(|other| other.get(1) == row.get(1)) {
             None => differences.push(format!("missing: {}", row.join(" | "))),
             Some(other) if !alike(other, row) => {
-                differences.push(format!("{} is not {}", other.join(" | "), row.join(" | ")))
+                differences.push(format!("{} is not {}", other.join(" | "), row.join(" | ")));
             }
             Some(_) => {}
         }
