@@ -1,17 +1,26 @@
-//! What tools give back: text, or a finished command in its parts, each bounded in bytes with head and tail kept.
+//! What tools give back: text, a command in its parts, or a picture or document, each bounded in bytes.
 //!
 //! A command's output is kept once, in parts: the model reads it as one text, the offline model reads its standard
 //! output alone.
 
-use std::{borrow::Cow, fmt::Write as _, time::Duration};
+mod binary;
+mod command;
+mod plain;
+mod stream;
+
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use sortie_sandbox::{ExitKind, StreamOutput};
 
+pub use self::command::CommandOutput;
+pub(crate) use self::{
+    command::ended,
+    stream::{Extent, Kept, View, stream_text},
+};
 use crate::{Redactor, text};
 
 /// More than the line takes that says how much was left out, in bytes.
-const LINE_BYTES: usize = 128;
+const LINE_BYTES: usize = 256;
 
 /// What the model is told of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +28,7 @@ const LINE_BYTES: usize = 128;
 pub enum ToolContent {
     /// Text, already bounded.
     Text(String),
-    /// A command that has ended.
+    /// A command that has ended, or whose time is up.
     Command(CommandOutput),
     /// A picture or a document, for a model that takes it.
     Media(Media),
@@ -67,6 +76,11 @@ impl ToolContent {
             Self::Command(command) => Self::Command(CommandOutput {
                 stdout: shown(command.stdout, of_stream),
                 stderr: shown(command.stderr, of_stream),
+                notes: command
+                    .notes
+                    .into_iter()
+                    .map(|note| shown(note, LINE_BYTES))
+                    .collect(),
                 ..command
             }),
             Self::Media(media) => Self::Media(Media {
@@ -81,87 +95,9 @@ impl ToolContent {
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
-            Self::Command(command) => command.stdout.len() + command.stderr.len(),
+            Self::Command(command) => command.held_bytes(),
             Self::Media(media) => media.data.len() + media.label.len(),
             Self::Dropped { .. } => 0,
         }
     }
-}
-
-/// A finished command. The streams are valid UTF-8 without U+0000, with a line in place of what was left out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CommandOutput {
-    /// How it ended.
-    #[serde(with = "StoredExit")]
-    pub exit: ExitKind,
-    /// Standard output.
-    pub stdout: String,
-    /// Standard error.
-    pub stderr: String,
-    /// The time it was given.
-    pub timeout: Duration,
-}
-
-/// The stored form of how a command ended.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "ExitKind", rename_all = "snake_case")]
-enum StoredExit {
-    Code(i32),
-    Signal(i32),
-    TimedOut,
-    Memory,
-    Disk,
-}
-
-impl CommandOutput {
-    /// True when it exited with status 0.
-    pub fn succeeded(&self) -> bool {
-        self.exit == ExitKind::Code(0)
-    }
-
-    /// How it ended, as the end of a sentence: `exited with status 1`.
-    pub fn how(&self) -> String {
-        match self.exit {
-            ExitKind::Code(code) => format!("exited with status {code}"),
-            ExitKind::Signal(signal) => format!("was ended by signal {signal}"),
-            ExitKind::TimedOut => format!("was stopped after {} s", self.timeout.as_secs_f64()),
-            ExitKind::Memory => "was stopped: the run's memory limit is reached".to_owned(),
-            ExitKind::Disk => "was stopped: the run's disk limit is reached".to_owned(),
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut out = String::with_capacity(self.stdout.len() + self.stderr.len() + 64);
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "[the command {}]", self.how());
-        for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
-            if stream.is_empty() {
-                continue;
-            }
-            let _ = writeln!(out, "[{name}]");
-            out.push_str(stream);
-            if !stream.ends_with('\n') {
-                out.push('\n');
-            }
-        }
-        out
-    }
-}
-
-/// One stream of a command as text; a line says how much was left out of its middle.
-pub(crate) fn stream_text(stream: StreamOutput) -> String {
-    let StreamOutput {
-        mut head,
-        tail,
-        total_bytes,
-    } = stream;
-    let kept = (head.len() + tail.len()) as u64;
-    if total_bytes <= kept {
-        head.extend_from_slice(&tail);
-        return text::clean_bytes(head);
-    }
-    let mut out = text::clean_bytes(head);
-    out.push_str(&text::left_out(total_bytes - kept));
-    out.push_str(&text::clean_bytes(tail));
-    out
 }

@@ -23,6 +23,24 @@ pub(crate) fn left_out(bytes: u64) -> String {
     format!("\n[… {bytes} bytes left out …]\n")
 }
 
+/// The number of a line as it stands before the line, with a tab behind it.
+pub(crate) fn line_number(line: impl std::fmt::Display) -> String {
+    format!("{line:>6}\t")
+}
+
+/// A number with a comma before each three digits.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// The first part of `text`, at most `limit` bytes, ending between characters.
 pub(crate) fn head(text: &str, limit: usize) -> &str {
     let end = text.floor_char_boundary(limit.min(text.len()));
@@ -58,6 +76,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn large_numbers_are_grouped() {
+        let shown = [0, 7, 999, 1_000, 83_411, 1_048_576].map(grouped);
+        assert_eq!(shown, ["0", "7", "999", "1,000", "83,411", "1,048,576"]);
+    }
 
     proptest! {
         #[test]

@@ -3,20 +3,25 @@
 mod edit_file;
 mod files;
 mod glob;
+mod ignored;
+mod jobs;
 mod list_files;
 mod read_file;
 mod search_files;
 mod shell;
+mod time;
 mod write_file;
 
-pub(crate) use crate::tool::{Context, Effect, Order, Tool, ToolError, arguments};
+pub(crate) use self::time::CommandTime;
+pub(crate) use crate::tool::{Context, Effect, Order, Tool, ToolError, arguments, arguments_of};
 use crate::{Egress, Shell, workspace::WorkspaceError};
 
 impl From<WorkspaceError> for ToolError {
     fn from(error: WorkspaceError) -> Self {
         match error {
             WorkspaceError::Sandbox(sortie_sandbox::Error::Lost(_)) => Self::ToModel(format!(
-                "{error}; everything that ran in it is gone, the files are kept, the next command gets a new one"
+                "{error}; everything that ran in it has ended, jobs too; the files are kept, and the next command gets \
+                 a new one"
             )),
             WorkspaceError::Sandbox(sortie_sandbox::Error::NotExecutable(_)) => {
                 Self::ToModel(error.to_string())
@@ -34,6 +39,7 @@ pub(crate) fn toolbox(shell: Shell, egress: Egress) -> &'static [&'static dyn To
     match (shell, egress) {
         (Shell::Allowed, Egress::Closed) => &[
             &shell::CONFINED,
+            &jobs::Jobs,
             &read_file::ReadFile,
             &write_file::WriteFile,
             &edit_file::EditFile,
@@ -42,6 +48,7 @@ pub(crate) fn toolbox(shell: Shell, egress: Egress) -> &'static [&'static dyn To
         ],
         (Shell::Allowed, Egress::Open) => &[
             &shell::NETWORKED,
+            &jobs::Jobs,
             &read_file::ReadFile,
             &write_file::WriteFile,
             &edit_file::EditFile,

@@ -1,17 +1,28 @@
-//! The working directory and the sandbox of one run: each made when first needed, both gone after `close`.
+//! The working directory and the sandbox of one run: each made when first needed, both gone after `close`. With them the
+//! run's jobs, and its files for long outputs.
 //!
 //! A run that uses no tool makes neither. File work runs on blocking threads that `close` waits for, so that nothing
 //! touches the directory once it is deleted.
+
+mod jobs;
+mod outputs;
 
 use std::{net::TcpListener, path::PathBuf, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use sortie_sandbox::{
-    Backend, Command, Egress, Error, FileError, Finished, Level, Limits, RelPath, Sandbox, Spec, Workdir,
+    Backend, Command, CommandPaths, Egress, Error, FileError, Finished, Level, Limits, RelPath, Released,
+    Sandbox, Spec, Workdir,
 };
-use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio::{
+    task::{JoinError, JoinHandle, JoinSet},
+    time::Instant,
+};
 use tokio_util::task::TaskTracker;
+
+pub(crate) use self::jobs::{Job, JobEnd, Jobs};
+use self::{jobs::Log, outputs::Outputs};
 
 /// Where a run's `input` lies in its working directory.
 pub(crate) const INPUT_FILE: &str = "input.json";
@@ -101,6 +112,10 @@ struct Open {
     sandbox: Option<Box<dyn Sandbox>>,
     /// The proxies of its openings.
     proxies: JoinSet<()>,
+    /// Commands that go on in the background of it.
+    jobs: Jobs,
+    /// The files for long outputs, once they were looked for.
+    outputs: Option<Outputs>,
     /// The shell that command lines are run with.
     shell: &'static str,
 }
@@ -164,10 +179,8 @@ impl Workspace {
 
     /// The working directory as the run's commands see it.
     pub(crate) fn shown_path(&self) -> String {
-        match self.backend.capabilities().level {
-            Level::Namespaces => "/work".to_owned(),
-            Level::Landlock | Level::None => self.root.join(&self.name).to_string_lossy().into_owned(),
-        }
+        let paths = CommandPaths::new(&self.root, &self.name, self.level());
+        paths.work.to_string_lossy().into_owned()
     }
 
     /// Lets the run's commands out through this gateway. To be called before the first command.
@@ -246,8 +259,11 @@ impl Workspace {
         let Open {
             directory: Directory { workdir, tasks },
             sandbox,
+            jobs,
             ..
         } = *open;
+        // Whoever writes logs stops before the directory is looked at.
+        drop(jobs);
         let closed = match sandbox {
             Some(sandbox) => sandbox
                 .close()
@@ -264,6 +280,11 @@ impl Workspace {
                 closed.and(Err("the working directory is still in use".to_owned())),
             ),
         }
+    }
+
+    /// How commands are confined: it decides under which path they know the directory.
+    pub(crate) fn level(&self) -> Level {
+        self.backend.capabilities().level
     }
 
     /// Whether `input.json` is the engine's to write.
@@ -290,7 +311,8 @@ impl Workspace {
         Ok(open.directory.clone())
     }
 
-    /// Runs a command in the sandbox, which is opened for the first one and again after it was lost.
+    /// Runs a command in the sandbox to its end or its release. The sandbox is opened for the first one, and again after
+    /// it was lost.
     pub(crate) async fn exec(
         &mut self,
         input: Option<&RawValue>,
@@ -324,6 +346,86 @@ impl Workspace {
             open.sandbox = None;
         }
         Ok(finished?)
+    }
+
+    /// The jobs of the run; none before the first command.
+    pub(crate) fn jobs(&self) -> Option<&Jobs> {
+        match &self.state {
+            State::Made(open) => Some(&open.jobs),
+            State::Unmade | State::Making(_) => None,
+        }
+    }
+
+    /// Lets a command that was released go on as a job, whose log begins with what it has said `so_far`. Returns the
+    /// number of the job and the path of its log, if it has one.
+    pub(crate) async fn adopt(
+        &mut self,
+        command: (String, Instant),
+        released: Released,
+        so_far: Vec<Source>,
+    ) -> Result<(u32, Option<String>), WorkspaceError> {
+        let number = self.output_number().await?;
+        let path = outputs::path_of(number, "job.log");
+        let log = self.open_log(&path, so_far).await;
+        let named = log.is_some().then(|| path.clone());
+        let open = self.make().await.map_err(WorkspaceError::Directory)?;
+        open.jobs
+            .adopt(number, command, released, log.map(|log| (path, log)));
+        Ok((number, named))
+    }
+
+    /// A log that cannot be made or written is none.
+    async fn open_log(&mut self, path: &str, so_far: Vec<Source>) -> Option<Log> {
+        let limits = self.limits;
+        let (outputs, directory) = self.outputs().await.ok()?;
+        outputs.take(jobs::LOG_BYTES)?;
+        let path = path.to_owned();
+        let file = directory.run(move |workdir| outputs::make(workdir, &limits, &path, jobs::LOG_BYTES));
+        let mut log = Log::new(file.await.ok()?.ok()?);
+        for source in so_far {
+            match source {
+                Source::Bytes(bytes) => log.write(&bytes).await.ok()?,
+                Source::File(file) => log.copy(file).await.ok()?,
+            }
+        }
+        Some(log)
+    }
+
+    /// A number for the files of an output, or for a job.
+    pub(crate) async fn output_number(&mut self) -> Result<u32, WorkspaceError> {
+        Ok(self.outputs().await?.0.number())
+    }
+
+    /// Keeps an output of so many bytes in a file of the run; its path. None where the run's outputs are too large, or
+    /// where its directory does not allow it.
+    pub(crate) async fn keep_output(
+        &mut self,
+        (number, what): (u32, &str),
+        source: Source,
+        bytes: u64,
+    ) -> Option<String> {
+        let limits = self.limits;
+        let (outputs, directory) = self.outputs().await.ok()?;
+        outputs.take(bytes)?;
+        let path = outputs::path_of(number, what);
+        let at = path.clone();
+        let stored = directory.run(move |workdir| outputs::store(workdir, &limits, (&at, bytes), source));
+        stored.await.ok()?.ok()?;
+        Some(path)
+    }
+
+    async fn outputs(&mut self) -> Result<(&mut Outputs, Directory), WorkspaceError> {
+        let limits = self.limits;
+        let open = self.make().await.map_err(WorkspaceError::Directory)?;
+        let directory = open.directory.clone();
+        let outputs = match &mut open.outputs {
+            Some(outputs) => outputs,
+            empty @ None => {
+                let found = directory.run(move |workdir| Outputs::find(workdir, &limits));
+                empty.insert(found.await?)
+            }
+        };
+        Ok((outputs, directory))
     }
 
     /// The shell that command lines are run with.
@@ -366,6 +468,8 @@ impl Open {
             input_laid: false,
             sandbox: None,
             proxies: JoinSet::new(),
+            jobs: Jobs::default(),
+            outputs: None,
             shell: "bash",
         }
     }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures_util::future::try_join_all;
-use sortie_sandbox::{Backend, Command, Egress, ExitKind, Level, Options, Spec, Workdir, detect};
+use sortie_sandbox::{AtTimeout, Backend, Command, Egress, ExitKind, Level, Options, Spec, Workdir, detect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const AT_ONCE: usize = 100;
@@ -41,7 +41,9 @@ fn nothing() -> Command {
     Command {
         argv: vec!["/bin/true".to_owned()],
         timeout: Duration::from_secs(10),
+        at_timeout: AtTimeout::Kill,
         keep_bytes: 1_024,
+        store_bytes: 0,
     }
 }
 

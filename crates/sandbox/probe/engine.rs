@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use sortie_sandbox::{Command, Level, Options, Spec, Workdir, detect};
+use sortie_sandbox::{AtTimeout, Command, Level, Options, Spec, Workdir, detect};
 
 use crate::raw::{Outcome, say};
 
@@ -32,7 +32,9 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         let command = Command {
             argv,
             timeout: Duration::from_mins(1),
+            at_timeout: AtTimeout::Kill,
             keep_bytes: 1_024,
+            store_bytes: 0,
         };
         let finished = sandbox.exec(command).await?;
         say(&format!("ready {:?}\n", finished.exit));

@@ -1,7 +1,8 @@
-//! One command on its way: its streams are read while it runs, and it is killed when its time is up or when nobody
-//! waits for it any more.
+//! One command on its way: its streams are read while it runs. When its time is up it is killed or released, and it is
+//! killed when nobody waits for it any more.
 
 use std::{
+    fs::File,
     io,
     os::fd::{AsFd, OwnedFd},
     time::Duration,
@@ -20,8 +21,11 @@ use tokio::{
 use crate::{
     hosts,
     output::Capture,
+    piped::PipedProcess,
     session::{Live, PATIENCE},
-    types::{Error, StreamOutput},
+    socket::Socket,
+    spill::Spill,
+    types::{AtTimeout, Error, Released, StreamOutput},
     wire::{Broken, Reply, Request, Status},
 };
 
@@ -34,7 +38,18 @@ pub(crate) struct Job {
     pub(crate) request: Box<dyn FnOnce(u64) -> Request + Send>,
     pub(crate) what: String,
     pub(crate) timeout: Duration,
+    pub(crate) at_timeout: AtTimeout,
     pub(crate) keep: usize,
+    pub(crate) store: u64,
+}
+
+/// What became of it.
+pub(crate) struct Landed {
+    pub(crate) ended: Ended,
+    pub(crate) stdout: StreamOutput,
+    pub(crate) stderr: StreamOutput,
+    pub(crate) stored: [Option<File>; 2],
+    pub(crate) released: Option<Released>,
 }
 
 /// How it ended.
@@ -44,6 +59,8 @@ pub(crate) enum Ended {
         broken: Option<Broken>,
     },
     TimedOut,
+    /// It runs on.
+    Released,
     /// Its time is up, and it did not end when told to; the sandbox was given up for that.
     Stuck,
     NotConfined {
@@ -70,14 +87,18 @@ impl<'a> Flight<'a> {
         }
     }
 
-    pub(crate) async fn run(mut self, job: Job) -> Result<(Ended, StreamOutput, StreamOutput), Error> {
+    /// Runs the job to its end or its release; what of its output is to be stored goes onto the file system of `folder`.
+    pub(crate) async fn run(mut self, job: Job, folder: &OwnedFd) -> Result<Landed, Error> {
         let setup = |error: io::Error| Error::Setup(error.to_string());
-        let (mut stdout, out_writer) = Stream::new(job.keep).map_err(setup)?;
-        let (mut stderr, err_writer) = Stream::new(job.keep).map_err(setup)?;
+        let (mut stdout, out_writer) = Stream::new(&job, folder).map_err(setup)?;
+        let (mut stderr, err_writer) = Stream::new(&job, folder).map_err(setup)?;
         let id = self.id;
-        let deadline = Instant::now().checked_add(job.timeout);
-        let ended = match &*self.live {
-            None => Ended::Lost("it is not open".to_owned()),
+        let timer = Timer {
+            due: Instant::now().checked_add(job.timeout),
+            then: job.at_timeout,
+        };
+        let (ended, socket) = match &*self.live {
+            None => (Ended::Lost("it is not open".to_owned()), None),
             Some(live) => {
                 let request = (job.request)(id);
                 let writers = (out_writer, err_writer);
@@ -88,12 +109,19 @@ impl<'a> Flight<'a> {
                 // Ours must go, or the streams would never end.
                 drop(writers);
                 if let Err(error) = sent {
-                    Ended::Lost(error.to_string())
+                    (Ended::Lost(error.to_string()), None)
                 } else {
-                    follow(live, id, deadline, (&mut stdout, &mut stderr), &job.what).await
+                    follow(live, id, timer, (&mut stdout, &mut stderr), &job.what).await
                 }
             }
         };
+        let released = socket.and_then(|socket| {
+            Some(Released {
+                stdout: Box::new(stdout.receiver.take()?),
+                stderr: Box::new(stderr.receiver.take()?),
+                process: Box::new(PipedProcess::released(socket)),
+            })
+        });
         if let Some(live) = &*self.live {
             let left: Vec<OwnedFd> = [stdout.take_rest(), stderr.take_rest()]
                 .into_iter()
@@ -109,7 +137,13 @@ impl<'a> Flight<'a> {
         if matches!(ended, Ended::Stuck) {
             *self.live = None;
         }
-        Ok((ended, stdout.capture.finish(), stderr.capture.finish()))
+        Ok(Landed {
+            ended,
+            stored: [stdout.spill.finish().await, stderr.spill.finish().await],
+            stdout: stdout.capture.finish(),
+            stderr: stderr.capture.finish(),
+            released,
+        })
     }
 }
 
@@ -129,26 +163,37 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// Reads the streams until the launcher reports the end of the command.
+/// When the time of a command is up, and what happens then.
+struct Timer {
+    due: Option<Instant>,
+    then: AtTimeout,
+}
+
+/// Reads the streams until the launcher reports the end of the command or its release. The socket is that of a command
+/// that was released.
 async fn follow(
     live: &Live,
     id: u64,
-    deadline: Option<Instant>,
+    mut timer: Timer,
     (stdout, stderr): (&mut Stream, &mut Stream),
     what: &str,
-) -> Ended {
-    let mut timer = deadline;
-    let mut timed_out = false;
+) -> (Ended, Option<Socket>) {
+    let mut told = false;
+    let mut killed = false;
     let mut not_run = None;
+    let mut socket = None;
     loop {
         tokio::select! {
             reply = live.socket.receive() => match reply {
                 Ok(Some(Reply::Exited { id: ended, status, broken })) if ended == id => {
                     return match not_run {
-                        Some(reason) => reason,
-                        None if timed_out => Ended::TimedOut,
-                        None => Ended::Exited { status, broken },
+                        Some(reason) => (reason, None),
+                        None if killed => (Ended::TimedOut, None),
+                        None => (Ended::Exited { status, broken }, None),
                     };
+                }
+                Ok(Some(Reply::Released { id: released })) if released == id => {
+                    return (Ended::Released, socket);
                 }
                 Ok(Some(Reply::NotExecutable { id: failed, errno })) if failed == id => {
                     let reason = format!("{what}: {}", hosts::describe(errno));
@@ -159,21 +204,35 @@ async fn follow(
                 }
                 // An abandoned command's last words.
                 Ok(Some(_)) => {}
-                Ok(None) => return Ended::Lost("it has ended".to_owned()),
-                Err(error) => return Ended::Lost(error.to_string()),
+                Ok(None) => return (Ended::Lost("it has ended".to_owned()), None),
+                Err(error) => return (Ended::Lost(error.to_string()), None),
             },
-            () = stdout.read(), if stdout.open => {}
-            () = stderr.read(), if stderr.open => {}
-            () = at(timer), if timer.is_some() => {
-                if timed_out || live.socket.send(&Request::Kill { id }, &[]).await.is_err() {
-                    // It does not even die when told to: hanging up does it.
-                    return Ended::Stuck;
+            () = stdout.read(), if stdout.has_work() => {}
+            () = stderr.read(), if stderr.has_work() => {}
+            () = at(timer.due), if timer.due.is_some() => {
+                let sent = match timer.then {
+                    AtTimeout::Kill => live.socket.send(&Request::Kill { id }, &[]).await,
+                    AtTimeout::Release => release(live, id).await.map(|ours| socket = Some(ours)),
+                };
+                if told || sent.is_err() {
+                    // It does not even do what it is told: hanging up ends it.
+                    return (Ended::Stuck, None);
                 }
-                timed_out = true;
-                timer = Instant::now().checked_add(PATIENCE);
+                told = true;
+                killed = timer.then == AtTimeout::Kill;
+                timer.due = Instant::now().checked_add(PATIENCE);
             }
         }
     }
+}
+
+/// Asks for a command to run on; returns our end of its socket.
+async fn release(live: &Live, id: u64) -> io::Result<Socket> {
+    let (ours, theirs) = Socket::pair()?;
+    live.socket
+        .send(&Request::Release { id }, &[theirs.as_fd()])
+        .await?;
+    Ok(ours)
 }
 
 async fn at(moment: Option<Instant>) {
@@ -187,35 +246,45 @@ async fn at(moment: Option<Instant>) {
 struct Stream {
     receiver: Option<Receiver>,
     capture: Capture,
+    spill: Spill,
     piece: Vec<u8>,
     open: bool,
 }
 
 impl Stream {
-    fn new(keep: usize) -> io::Result<(Self, OwnedFd)> {
+    fn new(job: &Job, folder: &OwnedFd) -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        let receiver = Receiver::from_owned_fd(reader)?;
-        let piece = Vec::with_capacity(PIECE);
-        let capture = Capture::new(keep);
         Ok((
             Self {
-                receiver: Some(receiver),
-                capture,
-                piece,
+                receiver: Some(Receiver::from_owned_fd(reader)?),
+                capture: Capture::new(job.keep),
+                spill: Spill::new(folder, job.keep, job.store)?,
+                piece: Vec::with_capacity(PIECE),
                 open: true,
             },
             writer,
         ))
     }
 
-    /// Reads one piece; can be dropped at any moment without losing any.
+    /// Whether [`read`](Self::read) has something to do.
+    fn has_work(&self) -> bool {
+        self.open || self.spill.is_due()
+    }
+
+    /// Reads one piece, or stores what was read; can be dropped at any moment without losing any.
     async fn read(&mut self) {
+        if self.spill.is_due() {
+            return self.spill.write().await;
+        }
         let Some(receiver) = &mut self.receiver else {
             return;
         };
         self.piece.clear();
         match receiver.read_buf(&mut self.piece).await {
-            Ok(1..) => self.capture.push(&self.piece),
+            Ok(1..) => {
+                self.capture.push(&self.piece);
+                self.spill.push(&self.piece);
+            }
             // A stream that cannot be read has nothing more for us.
             Ok(0) | Err(_) => self.open = false,
         }
@@ -232,7 +301,9 @@ impl Stream {
         while left > 0 {
             match read(&pipe, self.piece.as_mut_slice()) {
                 Ok(length @ 1..) => {
-                    self.capture.push(self.piece.get(..length).unwrap_or_default());
+                    let piece = self.piece.get(..length).unwrap_or_default();
+                    self.capture.push(piece);
+                    self.spill.push(piece);
                     left = left.saturating_sub(length);
                 }
                 Err(Errno::INTR) => {}

@@ -39,6 +39,7 @@ pub(crate) const CONFIGURATION: &[&str] = &[
     "/etc/pki/ca-trust/extracted",
     "/etc/ca-certificates",
     "/etc/mime.types",
+    "/etc/os-release",
     "/etc/protocols",
     "/etc/services",
 ];

@@ -19,6 +19,7 @@ mod piped;
 mod seccomp;
 mod session;
 mod socket;
+mod spill;
 mod sys;
 mod types;
 mod uids;
@@ -28,9 +29,10 @@ mod workdir;
 pub use allocator::give_back_large_blocks;
 pub use detect::{Options, detect, probe};
 pub use launcher::launcher_main;
+pub use output::Capture;
 pub use path::{InvalidPath, RelPath};
 pub use types::{
-    Backend, Capabilities, Command, Egress, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped,
-    Process, ProcessEnd, Sandbox, Spec, StreamOutput, Usage,
+    AtTimeout, Backend, Capabilities, Command, Egress, Enforcement, Error, ExitKind, Finished, Level, Limits,
+    Piped, Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Usage,
 };
-pub use workdir::{Entry, EntryKind, FileError, Workdir};
+pub use workdir::{CommandPaths, Entry, EntryKind, FileError, Workdir};

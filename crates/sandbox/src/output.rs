@@ -6,16 +6,18 @@ use crate::types::StreamOutput;
 
 /// Takes a stream piece by piece, in memory bounded by what is kept.
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub struct Capture {
     head: Vec<u8>,
     head_limit: usize,
     tail: VecDeque<u8>,
     tail_limit: usize,
     total: u64,
+    lines: u64,
 }
 
 impl Capture {
-    pub(crate) fn new(keep_bytes: usize) -> Self {
+    /// Keeps the first and the last half of `keep_bytes`.
+    pub fn new(keep_bytes: usize) -> Self {
         let tail_limit = keep_bytes / 2;
         Self {
             head: Vec::new(),
@@ -23,13 +25,18 @@ impl Capture {
             tail: VecDeque::new(),
             tail_limit,
             total: 0,
+            lines: 0,
         }
     }
 
-    pub(crate) fn push(&mut self, piece: &[u8]) {
+    /// Takes the next piece.
+    pub fn push(&mut self, piece: &[u8]) {
         self.total = self
             .total
             .saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        self.lines = piece
+            .iter()
+            .fold(self.lines, |lines, byte| lines + u64::from(*byte == b'\n'));
         let room = self.head_limit - self.head.len();
         let (first, rest) = piece.split_at(room.min(piece.len()));
         self.head.extend_from_slice(first);
@@ -41,11 +48,18 @@ impl Capture {
         self.tail.extend(rest);
     }
 
-    pub(crate) fn finish(self) -> StreamOutput {
+    /// How much was taken, in bytes.
+    pub const fn total_bytes(&self) -> u64 {
+        self.total
+    }
+
+    /// What was kept.
+    pub fn finish(self) -> StreamOutput {
         StreamOutput {
             head: self.head,
             tail: self.tail.into(),
             total_bytes: self.total,
+            total_lines: self.lines,
         }
     }
 }
@@ -73,6 +87,7 @@ mod tests {
             prop_assert_eq!(&output.head[..], &all[..head]);
             prop_assert_eq!(&output.tail[..], &all[all.len() - tail..]);
             prop_assert_eq!(output.total_bytes, u64::try_from(all.len()).unwrap());
+            prop_assert_eq!(output.total_lines, all.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>());
         }
     }
 }

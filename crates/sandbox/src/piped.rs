@@ -46,7 +46,7 @@ pub(crate) async fn start(live: &Live, argv: Vec<String>) -> Result<Piped, Error
 }
 
 /// A process as the engine holds it.
-struct PipedProcess {
+pub(crate) struct PipedProcess {
     socket: Socket,
     what: String,
     /// Why it was not run, once that is known; its end is still to come.
@@ -56,6 +56,16 @@ struct PipedProcess {
 }
 
 impl PipedProcess {
+    /// A command that was released, and whose end is told on this socket.
+    pub(crate) const fn released(socket: Socket) -> Self {
+        Self {
+            socket,
+            what: String::new(),
+            not_run: None,
+            ended: None,
+        }
+    }
+
     /// Can be dropped at any moment without losing anything.
     async fn follow(&mut self) -> Result<ProcessEnd, Error> {
         let lost = |error: io::Error| Error::Lost(error.to_string());
@@ -76,7 +86,13 @@ impl PipedProcess {
                 Some(Reply::NotConfined { step, errno, .. }) => {
                     self.not_run = Some(hosts::refusal(&step, errno));
                 }
-                Some(Reply::Ready | Reply::Failed { .. } | Reply::Exited { .. } | Reply::Usage { .. }) => {}
+                Some(
+                    Reply::Ready
+                    | Reply::Failed { .. }
+                    | Reply::Exited { .. }
+                    | Reply::Released { .. }
+                    | Reply::Usage { .. },
+                ) => {}
                 None => return Err(Error::Lost("it has ended".to_owned())),
             }
         };

@@ -8,7 +8,7 @@ use std::{
     io,
     net::TcpListener,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -23,12 +23,12 @@ use tokio::{
 use crate::{
     cgroup::{Hierarchy, RunGroup},
     egress::{self, WayOut},
-    flight::{Ended, Flight, Job},
+    flight::{Ended, Flight, Job, Landed},
     fork_server::ForkServer,
     hosts, piped,
     socket::{Socket, is_gone},
     sys,
-    types::{Command, Egress, Error, ExitKind, Finished, Level, Piped, Sandbox, Spec, Usage},
+    types::{AtTimeout, Command, Egress, Error, ExitKind, Finished, Level, Piped, Sandbox, Spec, Usage},
     uids::RunUid,
     wire::{Broken, Check, MemoryKeeper, Open, Reply, Request, Status},
     workdir::{Workdir, measure},
@@ -85,11 +85,11 @@ impl Session {
             return Err(hosts::no_way_out(host.level));
         }
         let owner = workdir.owner();
-        let (scratch, home, tmp) = if host.level == Level::Namespaces {
-            (None, PathBuf::from("/work"), PathBuf::from("/tmp"))
+        let paths = workdir.command_paths(host.level);
+        let scratch = if host.level == Level::Namespaces {
+            None
         } else {
-            let (fd, path) = workdir.scratch().map_err(setup)?;
-            (Some(fd), workdir.path().to_owned(), path)
+            Some(workdir.scratch().map_err(setup)?)
         };
         let open = Open {
             level: host.level,
@@ -100,7 +100,12 @@ impl Session {
             } else {
                 MemoryKeeper::Watch
             },
-            env: environment(&home, &tmp, egress::environment(spec.egress), spec.env),
+            env: environment(
+                &paths.work,
+                &paths.temporary,
+                egress::environment(spec.egress),
+                spec.env,
+            ),
             scratch: scratch.is_some(),
             egress: spec.egress,
         };
@@ -194,15 +199,24 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a job to its end; a sandbox that was lost before is opened again.
+    /// Runs a job to its end or its release; a sandbox that was lost before is opened again.
     async fn run(&mut self, job: Job) -> Result<Finished, Error> {
         self.stand().await?;
         self.last_id += 1;
         let began = Instant::now();
-        let (ended, stdout, stderr) = Flight::new(&mut self.live, self.last_id).run(job).await?;
+        let Landed {
+            ended,
+            stdout,
+            stderr,
+            stored,
+            released,
+        } = Flight::new(&mut self.live, self.last_id)
+            .run(job, &self.workdir)
+            .await?;
         let kills = self.live.as_mut().is_some_and(Live::memory_was_killed);
         let exit = match ended {
             Ended::TimedOut | Ended::Stuck => ExitKind::TimedOut,
+            Ended::Released => ExitKind::Running,
             Ended::NotConfined { step, errno } => return Err(hosts::refusal(&step, errno)),
             Ended::NotExecutable(reason) => return Err(Error::NotExecutable(reason)),
             Ended::Lost(reason) => {
@@ -237,7 +251,9 @@ impl Session {
             exit,
             stdout,
             stderr,
+            stored,
             duration: began.elapsed(),
+            released,
         })
     }
 
@@ -248,7 +264,9 @@ impl Session {
             request: Box::new(request),
             what: "check".to_owned(),
             timeout: PATIENCE,
+            at_timeout: AtTimeout::Kill,
             keep: 16 << 10,
+            store: 0,
         })
         .await
     }
@@ -290,16 +308,14 @@ impl Session {
 impl Sandbox for Session {
     fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>> {
         let what = command.argv.first().cloned().unwrap_or_default();
-        let request = move |id| Request::Exec {
-            id,
-            argv: command.argv,
-        };
-        let (timeout, keep) = (command.timeout, command.keep_bytes);
+        let argv = command.argv;
         Box::pin(self.run(Job {
-            request: Box::new(request),
+            request: Box::new(move |id| Request::Exec { id, argv }),
             what,
-            timeout,
-            keep,
+            timeout: command.timeout,
+            at_timeout: command.at_timeout,
+            keep: command.keep_bytes,
+            store: command.store_bytes,
         }))
     }
 
@@ -368,6 +384,25 @@ impl Live {
     }
 }
 
+/// Variables for programs that nobody watches: plain text, no pager, no progress bar, no question, and an author for
+/// commits.
+const UNATTENDED: [(&str, &str); 14] = [
+    ("LANG", "C.UTF-8"),
+    ("TERM", "dumb"),
+    ("NO_COLOR", "1"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_AUTHOR_NAME", "Sortie agent"),
+    ("GIT_AUTHOR_EMAIL", "agent@sortie.example"),
+    ("GIT_COMMITTER_NAME", "Sortie agent"),
+    ("GIT_COMMITTER_EMAIL", "agent@sortie.example"),
+    ("PIP_PROGRESS_BAR", "off"),
+    ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
+    ("TQDM_DISABLE", "1"),
+    ("DEBIAN_FRONTEND", "noninteractive"),
+];
+
 /// The environment of every command: built from nothing.
 fn environment(
     home: &Path,
@@ -382,9 +417,10 @@ fn environment(
             "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
         ),
         ("HOME".to_owned(), text(home)),
-        ("LANG".to_owned(), "C.UTF-8".to_owned()),
         ("TMPDIR".to_owned(), text(tmp)),
     ];
+    let fixed = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    env.extend(UNATTENDED.iter().map(fixed));
     env.extend(proxy);
     env.retain(|(name, _)| !extra.iter().any(|(other, _)| other == name));
     env.extend(extra);

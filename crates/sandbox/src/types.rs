@@ -2,7 +2,7 @@
 //!
 //! Host paths, process ids and descriptors stay behind these traits, so that a heavier backend can stand in.
 
-use std::{net::TcpListener, time::Duration};
+use std::{fmt, fs::File, net::TcpListener, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -115,7 +115,7 @@ pub enum Egress {
 pub struct Spec {
     /// What the run may use.
     pub limits: Limits,
-    /// Variables beside the fixed `PATH`, `HOME`, `LANG`, `TMPDIR`, and those of the proxy.
+    /// Variables beside the fixed ones and those of the proxy; one of the same name takes the place of a fixed one.
     pub env: Vec<(String, String)>,
     /// Whether the run gets out.
     pub egress: Egress,
@@ -126,10 +126,24 @@ pub struct Spec {
 pub struct Command {
     /// Program and arguments. The program is looked up in the sandbox's `PATH`.
     pub argv: Vec<String>,
-    /// Killed, with everything it started, when it runs longer.
+    /// How long it may run.
     pub timeout: Duration,
+    /// What happens to it when it runs longer.
+    pub at_timeout: AtTimeout,
     /// How much of each of its two streams is kept, in bytes: the first half and the last half of this.
     pub keep_bytes: usize,
+    /// How much of a stream longer than `keep_bytes` is stored besides, from its beginning, in bytes.
+    pub store_bytes: u64,
+}
+
+/// What happens to a command that runs longer than its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtTimeout {
+    /// It is killed with everything it started.
+    #[default]
+    Kill,
+    /// It runs on beside later commands: [`Finished::released`].
+    Release,
 }
 
 /// One stream of a finished command. Bytes as they came: they need not be UTF-8.
@@ -141,6 +155,8 @@ pub struct StreamOutput {
     pub tail: Vec<u8>,
     /// Everything that was written, in bytes, also what was not kept.
     pub total_bytes: u64,
+    /// The line breaks in everything that was written.
+    pub total_lines: u64,
 }
 
 /// How a command ended.
@@ -150,16 +166,18 @@ pub enum ExitKind {
     Code(i32),
     /// A signal ended it.
     Signal(i32),
-    /// It ran longer than its time.
+    /// It ran longer than its time and was killed.
     TimedOut,
+    /// It runs on: its time is up and it was released.
+    Running,
     /// The run's memory limit was reached.
     Memory,
     /// The run's disk limit was reached.
     Disk,
 }
 
-/// A command that has ended.
-#[derive(Clone, Debug)]
+/// A command that has ended, or whose time is up.
+#[derive(Debug)]
 pub struct Finished {
     /// How.
     pub exit: ExitKind,
@@ -167,8 +185,32 @@ pub struct Finished {
     pub stdout: StreamOutput,
     /// Standard error.
     pub stderr: StreamOutput,
+    /// The beginnings of standard output and standard error, at most [`Command::store_bytes`] of each, for a stream that
+    /// is longer than what was kept of it. The files have no name and are read from their beginning.
+    pub stored: [Option<File>; 2],
     /// From start to end.
     pub duration: Duration,
+    /// A command that runs on.
+    pub released: Option<Released>,
+}
+
+/// A command that runs on beside later ones, under the same limits, until it ends, is let go of, or the sandbox is closed.
+///
+/// Its streams go on where those of [`Finished`] end, and must be read, or the command blocks. Processes that it leaves in
+/// the background live on after its end. Dropping `process` kills it with everything in its session.
+pub struct Released {
+    /// What it writes to standard output from now on.
+    pub stdout: Box<dyn AsyncRead + Send + Sync + Unpin>,
+    /// What it writes to standard error from now on.
+    pub stderr: Box<dyn AsyncRead + Send + Sync + Unpin>,
+    /// Its life. [`ProcessEnd::stderr`] is empty.
+    pub process: Box<dyn Process>,
+}
+
+impl fmt::Debug for Released {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Released").finish_non_exhaustive()
+    }
 }
 
 /// A process that the engine talks to, such as a server that speaks over standard input and output.
@@ -184,7 +226,7 @@ pub struct Piped {
     pub process: Box<dyn Process>,
 }
 
-/// The life of a [`Piped`] process. Dropping it kills the process, without waiting.
+/// The life of a [`Piped`] process or a [`Released`] command. Dropping it kills the process, without waiting.
 pub trait Process: Send + Sync {
     /// Waits for the process to end; what it left in its session is killed then. To be called until it has returned once;
     /// dropping the future before that loses nothing.
@@ -259,8 +301,8 @@ pub trait Backend: Send + Sync {
 
 /// The open sandbox of one run. Dropping it kills everything in it at once, without waiting.
 pub trait Sandbox: Send {
-    /// Runs a command to its end. A sandbox that was lost meanwhile is opened again first. Background processes that it leaves live on until [`close`](Self::close).
-    /// Dropping the future kills the command.
+    /// Runs a command to its end, or until it is released. A sandbox that was lost is opened again first. Background
+    /// processes that the command leaves live on until [`close`](Self::close). Dropping the future kills the command.
     fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>>;
 
     /// Starts a program that the engine talks to. It lives beside the commands, under the same limits, until it ends,

@@ -43,6 +43,9 @@ pub(crate) enum Request {
     Check { id: u64, check: Check },
     /// Kill a command with everything it started.
     Kill { id: u64 },
+    /// Let a command run on beside later ones. Descriptor: a socket of its own. Its end is told there, and it is killed
+    /// with its session when the engine hangs up or shuts its side. Answered with `Released`, unless its end was told before.
+    Release { id: u64 },
     /// Read these descriptors to their end, for the processes that still write to them.
     Discard,
     /// Say what is in use.
@@ -109,7 +112,9 @@ pub(crate) enum Reply {
         status: Status,
         broken: Option<Broken>,
     },
-    /// A process that the engine talks to has ended. So many bytes of what it said last on standard error follow as a
+    /// A command runs on beside later ones.
+    Released { id: u64 },
+    /// A process that the engine talks to, or a released command, has ended. So many bytes of what it said last on standard error follow as a
     /// datagram of their own.
     Ended {
         status: Status,

@@ -1,21 +1,32 @@
 //! `shell`: one command line in the run's sandbox.
+//!
+//! A command that a language model runs gets two minutes unless it names a time; one that takes longer, or is to run in
+//! the background, goes on as a job. What does not fit into the result is kept in files of the run. A command of a
+//! program, such as a runbook, may take the whole time of the run, and its output stays byte for byte.
 
-use std::time::Duration;
+use std::{fs::File, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_sandbox::{Command, Error, Finished};
+use sortie_sandbox::{AtTimeout, Command, Error, ExitKind, Finished, StreamOutput};
+use tokio::time::Instant;
 
-use super::{Context, Effect, Order, Tool, ToolError, arguments};
+use super::{Context, Effect, Order, Tool, ToolError, arguments, jobs};
 use crate::{
-    content::{CommandOutput, ToolContent, stream_text},
-    model::ToolDefinition,
-    workspace::WorkspaceError,
+    content::{CommandOutput, Extent, Kept, ToolContent, View, stream_text},
+    model::{Kind, ToolDefinition},
+    workspace::{Jobs, Source, Workspace, WorkspaceError},
 };
 
 /// The longest command line, in bytes: what Linux takes for one argument.
 const COMMAND_BYTES: usize = 128 * 1024 - 1;
+/// How long a command that is to run in the background is watched for: a mistake ends it at once.
+const BACKGROUND: Duration = Duration::from_secs(1);
+/// How much more of a stream is kept than is shown: control sequences and progress bars go.
+const KEPT_FOR_SHOWN: usize = 4;
+/// How much of a long stream is kept in a file of the run, from its beginning, in bytes.
+const FILE_BYTES: u64 = 8 << 20;
 
 pub(super) struct Shell {
     /// What a command may do.
@@ -37,24 +48,29 @@ pub(super) const NETWORKED: Shell = Shell {
 struct Arguments {
     command: String,
     timeout_seconds: Option<u64>,
+    background: Option<bool>,
 }
 
 impl Tool for Shell {
     fn definition(&self) -> ToolDefinition<'_> {
         ToolDefinition {
             name: "shell",
-            description: "Runs a command line with bash (or sh, where there is no bash) in the working directory \
-                          and returns its exit status, standard output and standard error. Standard input is empty. \
-                          Each call is a new shell: the folder and variables are not kept between calls, files and \
-                          background processes are. Very long output loses its middle: send it to a file and look \
-                          at parts of it.",
+            description: "Runs a command line with bash (or sh, where there is no bash) in the working directory and \
+                          returns its exit status, stdout and stderr. Each call is a new shell: files and background \
+                          processes stay, the current folder and variables do not. There is no terminal and no input: \
+                          use flags such as -y. A command that outlasts its time goes on as a job (see `jobs`). The \
+                          middle of long output goes to a file that the result names.",
             parameters: r#"{
                 "type": "object",
                 "properties": {
-                    "command": {"type": "string", "description": "The command line."},
+                    "command": {"type": "string"},
                     "timeout_seconds": {
                         "type": "integer", "minimum": 1,
-                        "description": "The command is killed when it runs longer."
+                        "description": "Seconds until it goes on as a job. Default: 120."
+                    },
+                    "background": {
+                        "type": "boolean",
+                        "description": "Make it a job at once: for servers and the like."
                     }
                 },
                 "required": ["command"],
@@ -77,31 +93,25 @@ impl Tool for Shell {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let Arguments {
-                command,
-                timeout_seconds,
-            } = arguments(&raw)?;
-            check(&command, timeout_seconds)?;
+            let arguments: Arguments = arguments(&raw)?;
+            check(&arguments)?;
             let files = context.files()?;
-            let timeout = timeout_seconds.map_or(files.command_timeout, Duration::from_secs);
-            let timeout = timeout.min(files.command_timeout);
-            let finished = exec(&command, timeout, context).await?;
-            Ok(ToolContent::Command(CommandOutput {
-                exit: finished.exit,
-                stdout: stream_text(finished.stdout),
-                stderr: stream_text(finished.stderr),
-                timeout,
-            }))
+            let mut workspace = files.workspace.lock().await;
+            let output = match files.command_time.kind {
+                Kind::Program => as_a_program(&arguments, context, &mut workspace).await?,
+                Kind::Language => as_a_model(&arguments, context, &mut workspace).await?,
+            };
+            Ok(ToolContent::Command(output))
         })
     }
 }
 
-fn check(command: &str, timeout_seconds: Option<u64>) -> Result<(), ToolError> {
-    let refused = if command.len() > COMMAND_BYTES {
+fn check(arguments: &Arguments) -> Result<(), ToolError> {
+    let refused = if arguments.command.len() > COMMAND_BYTES {
         "command: longer than 131071 bytes; write it to a file and run that"
-    } else if command.contains('\0') {
+    } else if arguments.command.contains('\0') {
         "command: must not contain U+0000"
-    } else if timeout_seconds == Some(0) {
+    } else if arguments.timeout_seconds == Some(0) {
         "timeout_seconds: must be at least 1"
     } else {
         return Ok(());
@@ -109,21 +119,235 @@ fn check(command: &str, timeout_seconds: Option<u64>) -> Result<(), ToolError> {
     Err(ToolError::ToModel(refused.to_owned()))
 }
 
-/// Runs the command with bash, or with sh where there is no bash.
-async fn exec(command: &str, timeout: Duration, context: Context<'_>) -> Result<Finished, ToolError> {
-    let files = context.files()?;
-    let mut workspace = files.workspace.lock().await;
-    loop {
-        let shell = workspace.shell();
-        let argv = vec![shell.to_owned(), "-c".to_owned(), command.to_owned()];
-        let command = Command {
-            argv,
-            timeout,
-            keep_bytes: context.output_bytes,
-        };
-        match workspace.exec(files.input_file, command).await {
-            Err(WorkspaceError::Sandbox(Error::NotExecutable(_))) if shell == "bash" => workspace.use_sh(),
-            finished => return Ok(finished?),
+/// Runs a command that is killed when its time is up, and takes its output as it came.
+async fn as_a_program(
+    arguments: &Arguments,
+    context: Context<'_>,
+    workspace: &mut Workspace,
+) -> Result<CommandOutput, ToolError> {
+    let most = context.files()?.command_time.most();
+    let asked = arguments.timeout_seconds.map(Duration::from_secs);
+    let timeout = asked.map_or(most, |asked| asked.min(most));
+    let command = Command {
+        argv: argv(&arguments.command, workspace),
+        timeout,
+        at_timeout: AtTimeout::Kill,
+        keep_bytes: context.output_bytes,
+        store_bytes: 0,
+    };
+    let finished = exec(command, context, workspace).await?;
+    Ok(CommandOutput {
+        exit: finished.exit,
+        stdout: stream_text(finished.stdout),
+        stderr: stream_text(finished.stderr),
+        timeout,
+        notes: Vec::new(),
+    })
+}
+
+/// Runs a command that goes on as a job when its time is up, and keeps what does not fit into the result.
+async fn as_a_model(
+    arguments: &Arguments,
+    context: Context<'_>,
+    workspace: &mut Workspace,
+) -> Result<CommandOutput, ToolError> {
+    let mut notes = Vec::new();
+    let timeout = timeout(arguments, context, &mut notes)?;
+    let command = Command {
+        argv: argv(&arguments.command, workspace),
+        timeout,
+        at_timeout: if workspace.jobs().is_none_or(Jobs::have_room) {
+            AtTimeout::Release
+        } else {
+            AtTimeout::Kill
+        },
+        keep_bytes: context.output_bytes.saturating_mul(KEPT_FOR_SHOWN),
+        store_bytes: FILE_BYTES,
+    };
+    let began = Instant::now();
+    let Finished {
+        exit,
+        stdout,
+        stderr,
+        stored,
+        released,
+        ..
+    } = exec(command, context, workspace).await?;
+    notes.extend(news(workspace));
+    let mut streams = Streams::new([stdout, stderr], stored, context);
+    match released {
+        Some(released) => {
+            let command = (arguments.command.clone(), began);
+            let (job, log) = workspace.adopt(command, released, streams.sources()).await?;
+            notes.push(goes_on(job, log.as_deref()));
+            streams.are_among(log.as_deref());
         }
+        None => streams.keep(workspace).await?,
+    }
+    if exit == ExitKind::TimedOut {
+        notes.push("it was not made a job, because too many run: end one with `jobs`".to_owned());
+    }
+    let [stdout, stderr] = streams.texts();
+    Ok(CommandOutput {
+        exit,
+        stdout,
+        stderr,
+        timeout,
+        notes,
+    })
+}
+
+/// Jobs that have ended and of which the model has not been told.
+fn news(workspace: &Workspace) -> Vec<String> {
+    let ended = workspace.jobs().map(Jobs::news).unwrap_or_default();
+    ended
+        .into_iter()
+        .map(|(number, end)| format!("job {number} {}: `jobs` has its output", jobs::how(&end)))
+        .collect()
+}
+
+/// The time of a command. Where less is allowed than was asked for, a note says so.
+fn timeout(
+    arguments: &Arguments,
+    context: Context<'_>,
+    notes: &mut Vec<String>,
+) -> Result<Duration, ToolError> {
+    let time = context.files()?.command_time;
+    if arguments.background == Some(true) {
+        return Ok(BACKGROUND.min(time.most()));
+    }
+    let Some(asked) = arguments.timeout_seconds else {
+        return Ok(whole_seconds(time.default()));
+    };
+    let most = whole_seconds(time.most());
+    if asked > most.as_secs() {
+        notes.push(format!(
+            "timeout_seconds was cut to {}: the run ends in {} s",
+            most.as_secs(),
+            time.left().as_secs()
+        ));
+    }
+    Ok(Duration::from_secs(asked).min(most))
+}
+
+fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs(time.as_secs().max(1))
+}
+
+fn goes_on(job: u32, log: Option<&str>) -> String {
+    let log = log.map_or_else(String::new, |log| format!("; its output goes to {log}"));
+    format!(
+        "it goes on as job {job}{log}. `jobs` with {{\"job\": {job}}} returns new output, with \"wait_seconds\" waits for \
+         its end, with \"kill\": true ends it"
+    )
+}
+
+fn argv(line: &str, workspace: &Workspace) -> Vec<String> {
+    [workspace.shell(), "-c", line].map(str::to_owned).to_vec()
+}
+
+/// Runs a command of bash, or of sh where there is no bash.
+async fn exec(
+    mut command: Command,
+    context: Context<'_>,
+    workspace: &mut Workspace,
+) -> Result<Finished, ToolError> {
+    let input = context.files()?.input_file;
+    loop {
+        let ran = workspace.exec(input, command.clone()).await;
+        match (ran, command.argv.first_mut()) {
+            (Err(WorkspaceError::Sandbox(Error::NotExecutable(_))), Some(shell)) if shell == "bash" => {
+                workspace.use_sh();
+                workspace.shell().clone_into(shell);
+            }
+            (finished, _) => return Ok(finished?),
+        }
+    }
+}
+
+/// The two streams of a command: what is shown of each, and what is kept of one that is not shown whole.
+struct Streams([One; 2]);
+
+struct One {
+    view: View,
+    name: &'static str,
+    /// All of it, or its beginning.
+    source: Option<Source>,
+    bytes: u64,
+    kept: Option<Kept>,
+}
+
+impl Streams {
+    fn new(outputs: [StreamOutput; 2], stored: [Option<File>; 2], context: Context<'_>) -> Self {
+        let [stdout, stderr] = outputs;
+        let [stored_stdout, stored_stderr] = stored;
+        let one = |name, output: StreamOutput, stored: Option<File>| {
+            let bytes = output.total_bytes;
+            let source = match stored {
+                Some(file) => Some(Source::File(file)),
+                None if output.total_bytes == (output.head.len() + output.tail.len()) as u64 => {
+                    Some(Source::Bytes([&output.head[..], &output.tail].concat()))
+                }
+                None => None,
+            };
+            One {
+                view: View::of(output, context.output_bytes, context.redactor),
+                name,
+                source,
+                bytes,
+                kept: None,
+            }
+        };
+        Self([
+            one("stdout.txt", stdout, stored_stdout),
+            one("stderr.txt", stderr, stored_stderr),
+        ])
+    }
+
+    /// What there is of both, for the log of a job.
+    fn sources(&mut self) -> Vec<Source> {
+        self.0.iter_mut().filter_map(|one| one.source.take()).collect()
+    }
+
+    /// What is not shown is in the log of a job.
+    fn are_among(&mut self, log: Option<&str>) {
+        for one in &mut self.0 {
+            one.kept = log.map(|path| Kept {
+                path: path.to_owned(),
+                extent: Extent::Log,
+            });
+        }
+    }
+
+    /// Keeps those that are not shown whole in files of the run.
+    async fn keep(&mut self, workspace: &mut Workspace) -> Result<(), ToolError> {
+        let mut number = None;
+        for one in self.0.iter_mut().filter(|one| one.view.is_partial()) {
+            let Some(source) = one.source.take() else {
+                continue;
+            };
+            let number = match number {
+                Some(number) => number,
+                None => *number.insert(workspace.output_number().await?),
+            };
+            let bytes = match &source {
+                Source::Bytes(_) => one.bytes,
+                Source::File(_) => one.bytes.min(FILE_BYTES),
+            };
+            let path = workspace.keep_output((number, one.name), source, bytes).await;
+            one.kept = path.map(|path| Kept {
+                path,
+                extent: if bytes < one.bytes {
+                    Extent::First(bytes)
+                } else {
+                    Extent::Whole
+                },
+            });
+        }
+        Ok(())
+    }
+
+    fn texts(self) -> [String; 2] {
+        self.0.map(|one| one.view.text(one.kept.as_ref()))
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     scribe::Scribe,
     tool::{Context, Files, Tool},
     tool_call::ToolRunner,
-    tools,
+    tools::{self, CommandTime},
     window::{Count, Window},
     workspace::INPUT_FILE,
 };
@@ -55,10 +55,15 @@ impl Parts<'_> {
         let context = Context {
             sink,
             output_bytes: model.tool_output_bytes(),
+            model: Some(model),
             files: Some(Files {
                 workspace: &workspace,
                 input_file,
-                command_timeout: spec.command_timeout,
+                command_time: CommandTime {
+                    kind: model.kind(),
+                    longest: spec.command_timeout,
+                    deadline: spec.deadline,
+                },
             }),
             redactor: Some(&spec.redactor),
         };

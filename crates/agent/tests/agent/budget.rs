@@ -85,7 +85,7 @@ async fn an_answer_may_only_be_as_long_as_the_budget_pays_for() {
         ..used(says("Half"), 1_000, 400)
     };
     let model = Scripted::priced(prices(), vec![cut.into()]);
-    let (outcome, recorder) = run_in(budgeted(20_000, 0), &model, &untouched(), &[]).await;
+    let (outcome, recorder) = run_in(budgeted(24_000, 0), &model, &untouched(), &[]).await;
     let asked = model.asked()[0].max_tokens;
     assert!((64..1_400).contains(&asked), "{asked}");
     assert_eq!(
@@ -107,16 +107,16 @@ async fn an_answer_may_only_be_as_long_as_the_budget_pays_for() {
 async fn no_call_is_made_that_could_cost_more_than_is_left() {
     let model = Scripted::priced(prices(), vec![used(calls(&[shell("ls")]), 6_000, 60).into()]);
     let backend = Pretended::new(&["bash"], |_| prints(""));
-    let (outcome, recorder) = run_in(budgeted(20_000, 0), &model, &backend, &[]).await;
+    let (outcome, recorder) = run_in(budgeted(23_000, 0), &model, &backend, &[]).await;
     assert_eq!(
         failed(&outcome),
-        "budget exhausted: $0.018900 of $0.020000 spent, too little is left for another model call"
+        "budget exhausted: $0.018900 of $0.023000 spent, too little is left for another model call"
     );
     assert_eq!(model.asked().len(), 1);
     assert_eq!(recorder.last_spent(), 18_900);
     assert_eq!(
         recorder.data("budget_warning"),
-        [json!({"spent_micros": 18_900, "limit_micros": 20_000})]
+        [json!({"spent_micros": 18_900, "limit_micros": 23_000})]
     );
     assert_eq!(recorder.data("budget_reached").len(), 1);
 }

@@ -7,6 +7,9 @@ mod cassettes;
 #[cfg(test)]
 mod endings;
 #[cfg(test)]
+mod files;
+mod jobs;
+#[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod resume;

@@ -100,14 +100,17 @@ async fn a_block_that_fails_ends_the_run_with_its_number_and_its_last_line_of_st
     for (block, error) in [
         ("```sh\nfalse\n```", "block 2 exited with status 1: last line"),
         ("```sh\nslow\n```", "block 2 was stopped after 60 s"),
-        ("```sh\nkilled\n```", "block 2 was ended by signal 9: oops"),
+        (
+            "```sh\nkilled\n```",
+            "block 2 was ended by signal 9 (SIGKILL): oops",
+        ),
         (
             "```tool read_file\n{\"path\": \"none\"}\n```",
             "block 2 failed: none: no such file or folder",
         ),
         (
-            "```tool read_file\n{\"file\": 1}\n```",
-            "block 2 failed: bad arguments: unknown field `file`",
+            "```tool read_file\n{\"lines\": 1}\n```",
+            "block 2 failed: read_file: path is missing; it must be a string; there is no field lines",
         ),
         (
             "```tool nothing\n```",
@@ -176,6 +179,7 @@ async fn an_output_longer_than_the_answer_limit_is_whole_at_its_head() {
             head: vec![b'h'; 2 * LIMIT],
             tail: vec![b't'; 2 * LIMIT],
             total_bytes: 10 * LIMIT as u64,
+            total_lines: 0,
         })
     });
     let (outcome, _) = run("```sh\nyes\n```", &backend).await;

@@ -118,7 +118,7 @@ async fn mistakes_of_the_model_are_told_to_it() {
         .collect();
     assert_eq!(
         told[0],
-        "there is no tool `launch`; there are: shell, read_file, write_file, edit_file, list_files, search_files"
+        "there is no tool `launch`; there are: shell, jobs, read_file, write_file, edit_file, list_files, search_files"
     );
     assert!(
         told[1].starts_with("bad arguments: unknown field `cmd`, expected"),
@@ -131,7 +131,10 @@ async fn mistakes_of_the_model_are_told_to_it() {
         "{}",
         told[3]
     );
-    assert_eq!(told[4], "path: must not contain `..`");
+    assert_eq!(
+        told[4],
+        "path: must lie in the working directory: \"../etc/passwd\" is outside of it, and only commands reach that"
+    );
     assert_eq!(
         recorder.data("tool_start")[3]["arguments"],
         json!({"malformed": "{\"command\": \"l"})
@@ -292,7 +295,11 @@ async fn without_bash_commands_run_with_sh_and_the_shell_is_looked_up_once() {
     let commands = backend.commands();
     assert_eq!(commands.len(), 2);
     assert!(commands.iter().all(|command| command.argv[..2] == ["sh", "-c"]));
-    assert_eq!(commands[0].timeout, Duration::from_mins(1));
+    assert_eq!(
+        commands[0].timeout,
+        Duration::from_secs(30),
+        "half of what is left"
+    );
 }
 
 #[tokio::test]
@@ -303,16 +310,17 @@ async fn a_long_output_keeps_its_head_and_its_tail_and_the_event_is_cut() {
             head: vec![b'a'; 16_384],
             tail: [&[0_u8, 0xff][..], &[b'z'; 16_382]].concat(),
             total_bytes: 1_000_000,
+            total_lines: 0,
         })
     });
     let (_, recorder) = run_in(spec("Go."), &model, &backend, &[]).await;
     let told = &model.asked()[1].last;
     assert!(
-        told.contains("aaa\n[… 967232 bytes left out …]\n\u{fffd}\u{fffd}zzz"),
+        told.contains("aaa\n[… 967,238 bytes left out …]\nzzz"),
         "{}",
         &told[16_000..17_000]
     );
-    assert_eq!(backend.commands()[0].keep_bytes, 32 * 1024);
+    assert_eq!(backend.commands()[0].keep_bytes, 4 * 32 * 1024);
     let end = &recorder.data("tool_end")[0];
     assert_eq!(end["output_bytes"], told.len());
     let shown = end["output"].as_str().unwrap();

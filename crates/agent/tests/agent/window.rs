@@ -192,7 +192,7 @@ async fn a_window_that_is_small_for_the_outputs_is_kept_too() {
 async fn without_a_summary_a_plain_note_says_what_is_gone() {
     let model = Strict {
         summary: Err("overloaded"),
-        ..strict(4_000, 60, 500)
+        ..strict(5_000, 60, 500)
     };
     let (outcome, recorder) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "done");

@@ -109,7 +109,25 @@ fn environment(host: &Host<'_>) {
         .map(|(name, _)| name.to_string_lossy().into_owned())
         .collect();
     names.sort();
-    let mut given = vec!["HOME", "LANG", "PATH", "TMPDIR"];
+    let mut given = vec![
+        "DEBIAN_FRONTEND",
+        "GIT_AUTHOR_EMAIL",
+        "GIT_AUTHOR_NAME",
+        "GIT_COMMITTER_EMAIL",
+        "GIT_COMMITTER_NAME",
+        "GIT_PAGER",
+        "GIT_TERMINAL_PROMPT",
+        "HOME",
+        "LANG",
+        "NO_COLOR",
+        "PAGER",
+        "PATH",
+        "PIP_DISABLE_PIP_VERSION_CHECK",
+        "PIP_PROGRESS_BAR",
+        "TERM",
+        "TMPDIR",
+        "TQDM_DISABLE",
+    ];
     if !host.fact("proxy").is_empty() {
         given.extend(["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"]);
         given.extend(["all_proxy", "http_proxy", "https_proxy", "no_proxy"]);

@@ -25,7 +25,7 @@ use super::{
     discard::Discard,
     identity,
     outer::Inherited,
-    piped::{self, PipedProcesses},
+    piped::{self, Origin, PipedProcesses},
     procs::{self, Process},
     rootfs,
     watch::Watch,
@@ -226,6 +226,7 @@ impl Init<'_> {
             Request::Start { argv } => self.start_piped(argv, fds)?,
             Request::Check { id, check } => self.start(id, Task::Check(check), &fds)?,
             Request::Kill { id } => self.end_command(id),
+            Request::Release { id } => self.release(id, fds)?,
             Request::Discard => self.discard.add(fds),
             Request::Usage => self.send_usage(),
             Request::Open(_) => return Err(Errno::PROTO).step("second opening"),
@@ -298,6 +299,18 @@ impl Init<'_> {
         Ok(())
     }
 
+    /// Lets a command run on, so that the next one can start. One that has ended was reported.
+    fn release(&mut self, id: u64, fds: Vec<OwnedFd>) -> Result<(), Failure> {
+        let Ok([engine]) = <[OwnedFd; 1]>::try_from(fds) else {
+            return Err(Errno::PROTO).step("release");
+        };
+        if let Some(current) = self.current.take_if(|current| current.id == id) {
+            self.piped.add_released(current.pid, engine, current.peak_bytes);
+            self.send(&Reply::Released { id });
+        }
+        Ok(())
+    }
+
     /// Listens to the processes that the engine talks to, kills those that it has let go of, and tells it of those
     /// that have ended.
     fn serve_piped(&mut self) {
@@ -307,8 +320,11 @@ impl Init<'_> {
         }
         for mut ended in self.piped.take_ended() {
             ended.hear_out();
-            // What it left behind would hold its streams open.
-            self.end_processes(|| procs::of_piped(ended.pid));
+            match ended.origin {
+                // What it left behind would hold its streams open.
+                Origin::Started => self.end_processes(|| procs::of_piped(ended.pid)),
+                Origin::Released => {}
+            }
             if ended.broken.is_none() && self.watch.was_passed_by(ended.peak_bytes) {
                 // It came and went between two looks.
                 ended.broken = Some(Broken::Memory);

@@ -1,7 +1,8 @@
-//! Processes that the engine talks to while commands come and go.
+//! Processes that live beside the commands: those that the engine talks to, and commands that were released.
 //!
 //! Each has a socket of its own to the engine: its end is told there, and when the engine hangs up it is killed with
-//! everything it started. Of what it says on standard error the end is kept.
+//! everything it started. The end of what a process says on standard error is kept; the streams of a released command
+//! are the engine's.
 
 use std::{
     collections::VecDeque,
@@ -23,9 +24,10 @@ const KEPT: usize = 8 << 10;
 /// The most that a pipe can still hold when its process has ended.
 const LEFT_IN_PIPE: usize = 1 << 20;
 
-/// One process that the engine talks to.
+/// One process beside the commands.
 pub(super) struct PipedProcess {
     pub(super) pid: Pid,
+    pub(super) origin: Origin,
     engine: OwnedFd,
     /// While it is listened to.
     stderr: Option<OwnedFd>,
@@ -38,21 +40,33 @@ pub(super) struct PipedProcess {
     pub(super) peak_bytes: u64,
 }
 
+/// Where a process beside the commands comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// It was started to be talked to. Its session ends with it.
+    Started,
+    /// It was a command and was released. Processes that it leaves in the background live on, as those of any command.
+    Released,
+}
+
 /// All of them.
 #[derive(Default)]
 pub(super) struct PipedProcesses(Vec<PipedProcess>);
 
 impl PipedProcesses {
+    /// Takes a process that was started to be talked to.
     pub(super) fn add(&mut self, pid: Pid, engine: OwnedFd, stderr: OwnedFd) {
         self.0.push(PipedProcess {
-            pid,
-            engine,
             stderr: Some(stderr),
-            unheard: None,
-            kept: VecDeque::new(),
-            status: None,
-            broken: None,
-            peak_bytes: 0,
+            ..PipedProcess::new(pid, Origin::Started, engine)
+        });
+    }
+
+    /// Takes a command that runs on, with the most memory that one of its processes has had so far.
+    pub(super) fn add_released(&mut self, pid: Pid, engine: OwnedFd, peak_bytes: u64) {
+        self.0.push(PipedProcess {
+            peak_bytes,
+            ..PipedProcess::new(pid, Origin::Released, engine)
         });
     }
 
@@ -82,7 +96,7 @@ impl PipedProcesses {
         let found = self.0.iter_mut().find(|process| process.pid == pid);
         found.is_some_and(|process| {
             process.status = Some(status);
-            process.peak_bytes = peak_bytes;
+            process.peak_bytes = process.peak_bytes.max(peak_bytes);
             true
         })
     }
@@ -148,6 +162,20 @@ impl PipedProcesses {
 }
 
 impl PipedProcess {
+    const fn new(pid: Pid, origin: Origin, engine: OwnedFd) -> Self {
+        Self {
+            pid,
+            origin,
+            engine,
+            stderr: None,
+            unheard: None,
+            kept: VecDeque::new(),
+            status: None,
+            broken: None,
+            peak_bytes: 0,
+        }
+    }
+
     /// Reads a piece of standard error; says how much.
     fn listen(&mut self) -> usize {
         let Some(stderr) = &self.stderr else { return 0 };

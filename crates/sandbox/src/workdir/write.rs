@@ -1,4 +1,4 @@
-//! Writing a file whole or not at all.
+//! Writing a file whole or not at all, and files that grow.
 
 use std::{
     fs::File,
@@ -40,6 +40,22 @@ pub(super) fn replace(
         return Err(error.into());
     }
     Ok(())
+}
+
+/// Makes an empty file where nothing is, to be written and read.
+pub(super) fn make_new(
+    dir: BorrowedFd<'_>,
+    path: &RelPath,
+    owner: Option<&RunUid>,
+) -> Result<File, FileError> {
+    let (folders, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
+    let folder = make_folders(dir, folders, owner)?;
+    let folder = folder.as_ref().map_or(dir, AsFd::as_fd);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(openat(folder, name, flags, Mode::RUSR | Mode::WUSR).map_err(file_error)?);
+    fchmod(&file, Mode::from_raw_mode(0o644)).map_err(file_error)?;
+    give_to(&file, owner)?;
+    Ok(file)
 }
 
 /// Opens the folders of `path` one by one, making those that are missing.

@@ -13,8 +13,8 @@ use std::{
 };
 
 use sortie_sandbox::{
-    Backend, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Options, Sandbox, Spec, Workdir,
-    detect,
+    AtTimeout, Backend, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Options, Sandbox,
+    Spec, Workdir, detect,
 };
 
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
@@ -274,7 +274,9 @@ impl Run {
         let command = Command {
             argv,
             timeout: Duration::from_mins(1),
+            at_timeout: AtTimeout::Kill,
             keep_bytes: 64 << 10,
+            store_bytes: 0,
         };
         self.sandbox.exec(command).await.unwrap()
     }
@@ -295,7 +297,9 @@ pub(crate) fn sh(script: &str, timeout: Duration) -> Command {
     Command {
         argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
         timeout,
+        at_timeout: AtTimeout::Kill,
         keep_bytes: 64 << 10,
+        store_bytes: 0,
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, getuid, kill_process, prlimit};
-use sortie_sandbox::{Command, Error, ExitKind, Limits, Spec, Workdir};
+use sortie_sandbox::{AtTimeout, Command, Error, ExitKind, Limits, Spec, Workdir};
 
 use crate::harness::{Bed, PROBE, Run, SOON, Section, marked, out, sh, wait_until_gone, wait_until_there};
 
@@ -360,7 +360,9 @@ pub(crate) fn ends_are_told_apart(bed: &Bed) -> Section<'_> {
             let command = Command {
                 argv: vec![program.to_owned()],
                 timeout: 60 * SECOND,
+                at_timeout: AtTimeout::Kill,
                 keep_bytes: 100,
+                store_bytes: 0,
             };
             let error = run.sandbox.exec(command).await.unwrap_err();
             assert!(matches!(error, Error::NotExecutable(_)), "{error:?}");
@@ -398,7 +400,9 @@ pub(crate) fn arguments_and_environment_of_any_size(bed: &Bed) -> Section<'_> {
         let command = |argv| Command {
             argv,
             timeout: 10 * SECOND,
+            at_timeout: AtTimeout::Kill,
             keep_bytes: 1_000,
+            store_bytes: 0,
         };
         let finished = sandbox.exec(command(argv.clone())).await.unwrap();
         assert_eq!(out(&finished), "5 100000 100000\n");

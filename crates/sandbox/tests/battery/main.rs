@@ -20,6 +20,7 @@ mod lifetimes;
 mod limits;
 mod neighbours;
 mod piped;
+mod released;
 
 use harness::{Engine, Pass};
 use sortie_sandbox::Level;
@@ -111,6 +112,15 @@ battery! {
     piped::a_command_that_is_killed_leaves_processes_alone,
     piped::processes_end_with_the_sandbox,
     piped::a_process_is_confined_and_limited_as_a_command_is,
+    released::a_command_whose_time_is_up_runs_on_beside_later_ones,
+    released::the_end_of_a_released_command_is_told,
+    released::a_released_command_is_killed_with_its_session_and_nothing_else,
+    released::a_command_that_is_killed_leaves_released_ones_alone,
+    released::what_a_released_command_leaves_lives_on,
+    released::released_commands_end_with_the_sandbox,
+    released::a_released_command_stays_within_the_limits,
+    released::a_long_stream_is_stored_from_its_beginning,
+    released::nobody_is_asked_anything,
     files::whatever_was_left_behind_is_measured_and_deleted,
     files::a_run_goes_on_in_its_directory_after_a_restart,
     files::ordinary_tools_work,

@@ -257,13 +257,15 @@ pub(crate) fn a_process_is_confined_and_limited_as_a_command_is(bed: &Bed) -> Se
             stdout: StreamOutput {
                 total_bytes: u64::try_from(head.len()).unwrap(),
                 head,
-                tail: Vec::new(),
+                ..StreamOutput::default()
             },
             stderr: StreamOutput {
                 head: end.stderr,
                 ..StreamOutput::default()
             },
+            stored: [None, None],
             duration: Duration::ZERO,
+            released: None,
         };
         nothing_worked(bed, &finished, attempts(bed));
         outside.heard_nothing();

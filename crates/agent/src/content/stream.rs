@@ -1,0 +1,339 @@
+//! One stream of a command as its result shows it: plain text with head and tail kept in whole lines, and a line in
+//! place of what was left out, which names the file that holds all of it.
+
+use std::ops::RangeInclusive;
+
+use sortie_sandbox::StreamOutput;
+
+use super::{binary, plain::plain};
+use crate::{Redactor, text};
+
+/// A file of the run that holds the whole output, or its beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// The path from the working directory.
+    pub(crate) path: String,
+    /// How much of the output it holds.
+    pub(crate) extent: Extent,
+}
+
+/// How much of an output a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// The output, from its first line to its last.
+    Whole,
+    /// The newest output, among other output: the log of a job.
+    Log,
+    /// The first so many bytes.
+    First(u64),
+}
+
+/// One stream, not yet written out.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// It fits.
+    Whole(String),
+    /// Its middle does not fit.
+    Cut(Cut),
+    /// It is no text.
+    Binary { kind: &'static str, bytes: u64 },
+}
+
+/// A text without its middle.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    head: String,
+    tail: String,
+    /// Bytes left out.
+    bytes: u64,
+    /// Lines left out, where the cut is between lines.
+    lines: Option<RangeInclusive<u64>>,
+}
+
+impl View {
+    /// The stream in at most `limit` bytes, without credentials.
+    pub(crate) fn of(stream: StreamOutput, limit: usize, redactor: Option<&Redactor>) -> Self {
+        let StreamOutput {
+            mut head,
+            tail,
+            total_bytes,
+            total_lines,
+        } = stream;
+        if let Some(kind) = binary::kind(&head) {
+            return Self::Binary {
+                kind,
+                bytes: total_bytes,
+            };
+        }
+        let shown = |bytes: Vec<u8>| {
+            let text = text::clean_bytes(bytes);
+            let text = plain(&text).into_owned();
+            match redactor {
+                Some(redactor) => redactor.redact_owned(text),
+                None => text,
+            }
+        };
+        if total_bytes > (head.len() + tail.len()) as u64 {
+            head.truncate(head.len() - torn_at_end(&head));
+            let tail = tail.get(torn_at_start(&tail)..).unwrap_or_default().to_vec();
+            let kept = (head.len() + tail.len()) as u64;
+            return Self::Cut(Cut::of(
+                &shown(head),
+                &shown(tail),
+                (total_bytes - kept, total_lines),
+                limit,
+            ));
+        }
+        head.extend_from_slice(&tail);
+        let text = shown(head);
+        if text.len() <= limit {
+            return Self::Whole(text);
+        }
+        Self::Cut(Cut::of(&text, &text, (0, total_lines), limit))
+    }
+
+    /// Whether a file with the whole of it is of use.
+    pub(crate) const fn is_partial(&self) -> bool {
+        match self {
+            Self::Whole(_) => false,
+            Self::Cut(_) | Self::Binary { .. } => true,
+        }
+    }
+
+    /// The text, which names the file that holds all of it.
+    pub(crate) fn text(self, kept: Option<&Kept>) -> String {
+        match self {
+            Self::Whole(text) => text,
+            Self::Cut(cut) => cut.text(kept),
+            Self::Binary { kind, bytes } => {
+                let place = match kept {
+                    None => String::new(),
+                    Some(Kept { path, extent }) => match extent {
+                        Extent::Whole => format!("; it is in {path}"),
+                        Extent::Log => format!("; the log is {path}"),
+                        Extent::First(bytes) => {
+                            format!("; its first {} bytes are in {path}", text::grouped(*bytes))
+                        }
+                    },
+                };
+                format!(
+                    "[binary output, not shown: {} bytes, {kind}{place}]\n",
+                    text::grouped(bytes)
+                )
+            }
+        }
+    }
+}
+
+impl Cut {
+    /// The first part of `head` and the last part of `tail`; between the two `gone` bytes are gone already, and the
+    /// stream has so many lines in all. The two may be the same text, of which nothing is gone.
+    fn of(head: &str, tail: &str, (gone, all_lines): (u64, u64), limit: usize) -> Self {
+        let (first, last) = (
+            whole_lines_of_head(text::head(head, limit - limit / 2)),
+            whole_lines_of_tail(text::tail(tail, limit / 2)),
+        );
+        let text_bytes = if gone == 0 {
+            tail.len()
+        } else {
+            head.len() + tail.len()
+        };
+        let bytes = gone + text_bytes.saturating_sub(first.len() + last.len()) as u64;
+        let starts_line = tail
+            .len()
+            .checked_sub(last.len() + 1)
+            .and_then(|before| tail.as_bytes().get(before))
+            == Some(&b'\n');
+        let lines_of = |text: &str| text.matches('\n').count() as u64;
+        let (from, to) = (lines_of(first) + 1, all_lines.saturating_sub(lines_of(last)));
+        let between_lines = (first.is_empty() || first.ends_with('\n')) && starts_line && from <= to;
+        Self {
+            head: first.to_owned(),
+            tail: last.to_owned(),
+            bytes,
+            lines: between_lines.then_some(from..=to),
+        }
+    }
+
+    fn text(self, kept: Option<&Kept>) -> String {
+        let Self {
+            head,
+            tail,
+            bytes,
+            lines,
+        } = self;
+        let bytes = text::grouped(bytes);
+        let gone = match &lines {
+            Some(lines) => {
+                let count = lines.end() - lines.start() + 1;
+                format!("{} lines, {bytes} bytes left out", text::grouped(count))
+            }
+            None => format!("{bytes} bytes left out"),
+        };
+        let place = match (kept, lines) {
+            (None, _) => String::new(),
+            (Some(Kept { path, extent }), lines) => match (extent, lines) {
+                (Extent::Whole, Some(lines)) => format!(
+                    "; the whole output is in {path} (lines {}-{})",
+                    lines.start(),
+                    lines.end()
+                ),
+                (Extent::Whole, None) => format!("; the whole output is in {path}"),
+                (Extent::Log, _) => format!("; the log is {path}"),
+                (Extent::First(bytes), _) => {
+                    format!("; its first {} bytes are in {path}", text::grouped(*bytes))
+                }
+            },
+        };
+        let before = if head.is_empty() || head.ends_with('\n') {
+            ""
+        } else {
+            "\n"
+        };
+        format!("{head}{before}[… {gone}{place} …]\n{tail}")
+    }
+}
+
+/// How many bytes at the end are the beginning of a character that goes on behind.
+fn torn_at_end(bytes: &[u8]) -> usize {
+    let last = bytes.utf8_chunks().last();
+    last.map_or(0, |chunk| match std::str::from_utf8(chunk.invalid()) {
+        Err(error) if error.error_len().is_none() => chunk.invalid().len(),
+        Ok(_) | Err(_) => 0,
+    })
+}
+
+/// How many bytes at the start are the end of a character that began before.
+fn torn_at_start(bytes: &[u8]) -> usize {
+    let inside = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80);
+    inside.count()
+}
+
+/// `head` up to its last line break, unless that leaves less than half of it.
+fn whole_lines_of_head(head: &str) -> &str {
+    let end = head.rfind('\n').map_or(0, |at| at + 1);
+    match head.get(..end) {
+        Some(lines) if end >= head.len() / 2 => lines,
+        Some(_) | None => head,
+    }
+}
+
+/// `tail` from the first line that begins in it, unless that leaves less than half of it.
+fn whole_lines_of_tail(tail: &str) -> &str {
+    let start = tail.find('\n').map_or(tail.len(), |at| at + 1);
+    match tail.get(start..) {
+        Some(lines) if start <= tail.len() / 2 => lines,
+        Some(_) | None => tail,
+    }
+}
+
+/// One stream as text, byte for byte, with a line that says how much was left out of its middle: for programs.
+pub(crate) fn stream_text(stream: StreamOutput) -> String {
+    let StreamOutput {
+        mut head,
+        tail,
+        total_bytes,
+        total_lines: _,
+    } = stream;
+    let kept = (head.len() + tail.len()) as u64;
+    if total_bytes <= kept {
+        head.extend_from_slice(&tail);
+        return text::clean_bytes(head);
+    }
+    let mut out = text::clean_bytes(head);
+    out.push_str(&text::left_out(total_bytes - kept));
+    out.push_str(&text::clean_bytes(tail));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sortie_sandbox::Capture;
+
+    use super::*;
+
+    fn stream(bytes: &[u8], keep: usize) -> StreamOutput {
+        let mut capture = Capture::new(keep);
+        capture.push(bytes);
+        capture.finish()
+    }
+
+    fn shown(text: &str, keep: usize, limit: usize, extent: Extent) -> String {
+        let kept = Kept {
+            path: "FILE".to_owned(),
+            extent,
+        };
+        View::of(stream(text.as_bytes(), keep), limit, None).text(Some(&kept))
+    }
+
+    #[test]
+    fn the_line_of_a_cut_names_what_is_left_out_and_where_it_is() {
+        let text: String = (1..=100).fold(String::new(), |text, number| text + &format!("line {number}\n"));
+        assert_eq!(shown(&text, 10_000, 1_000, Extent::Whole), text);
+        for keep in [100, 400, 10_000] {
+            assert_eq!(
+                shown(&text, keep, 44, Extent::Whole),
+                "line 1\nline 2\nline 3\n[… 95 lines, 754 bytes left out; the whole output is in FILE (lines 4-98) …]\n\
+                 line 99\nline 100\n",
+                "{keep}"
+            );
+        }
+        let first = shown(&text, 100, 44, Extent::First(500));
+        assert!(
+            first.contains("\n[… 95 lines, 754 bytes left out; its first 500 bytes are in FILE …]\n"),
+            "{first}"
+        );
+        let log = shown(&text, 100, 44, Extent::Log);
+        assert!(log.contains("bytes left out; the log is FILE …]\n"), "{log}");
+        let none = View::of(stream(text.as_bytes(), 100), 44, None).text(None);
+        assert!(none.contains("\n[… 95 lines, 754 bytes left out …]\n"), "{none}");
+    }
+
+    #[test]
+    fn one_long_line_is_cut_in_itself() {
+        let text = "x".repeat(50) + &"y".repeat(50);
+        assert_eq!(
+            shown(&text, 1_000, 20, Extent::Whole),
+            "xxxxxxxxxx\n[… 80 bytes left out; the whole output is in FILE …]\nyyyyyyyyyy"
+        );
+    }
+
+    #[test]
+    fn a_credential_at_the_cut_leaves_no_part() {
+        let redactor = Redactor::new(["secret-token"]);
+        let text = format!("{}secret-token{}", "a".repeat(15), "b".repeat(100));
+        let shown = View::of(stream(text.as_bytes(), 1_000), 40, Some(&redactor)).text(None);
+        assert!(
+            !shown.contains("secret") && shown.starts_with("aaaaaaaaaaaaaaa[reda"),
+            "{shown}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn head_tail_and_the_named_lines_are_the_whole_output(
+            lines in proptest::collection::vec("[a-zé ]{0,12}", 1..60),
+            keep in 60_usize..600,
+            limit in 20_usize..60,
+        ) {
+            let text: String = lines.iter().fold(String::new(), |text, line| text + line + "\n");
+            let shown = shown(&text, keep.max(limit), limit, Extent::Whole);
+            if text.len() <= limit {
+                prop_assert_eq!(shown, text);
+                return Ok(());
+            }
+            let (head, rest) = shown.split_once("[… ").ok_or_else(|| TestCaseError::fail("no mark"))?;
+            let (mark, tail) = rest.split_once(" …]\n").ok_or_else(|| TestCaseError::fail("no end"))?;
+            prop_assert!(head.len() + tail.len() <= limit + 1);
+            if let Some((_, named)) = mark.split_once("(lines ") {
+                let (from, to) = named.trim_end_matches(')').split_once('-').unwrap();
+                let (from, to): (usize, usize) = (from.parse().unwrap(), to.parse().unwrap());
+                let gone: String = lines[from - 1..to].iter().fold(String::new(), |text, line| text + line + "\n");
+                prop_assert_eq!(format!("{head}{gone}{tail}"), text);
+                let counted = format!("{} lines, {} bytes left out", to - from + 1, gone.len());
+                prop_assert!(mark.starts_with(&counted), "{}", mark);
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! How long the commands of a run may take: a default for those that name no time, and the longest that any may take.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::model::Kind;
+
+/// The time of a command that names none.
+const DEFAULT: Duration = Duration::from_mins(2);
+/// What no command takes of the run's time: the model needs some for its answer.
+const FOR_THE_ANSWER: Duration = Duration::from_secs(30);
+/// The least time that a command has.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// How long the commands of a run may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommandTime {
+    /// What decides on commands. A program may take the whole time of the run for one, which is killed after it.
+    pub(crate) kind: Kind,
+    /// The longest that a command may take where no deadline is known.
+    pub(crate) longest: Duration,
+    /// When the run times out.
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl CommandTime {
+    /// What is left of the run's time.
+    pub(super) fn left(&self) -> Duration {
+        match self.deadline {
+            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            None => self.longest,
+        }
+    }
+
+    /// The longest that a command may take now: what is left less 30 s, and a quarter of it where that is little.
+    pub(crate) fn most(&self) -> Duration {
+        match self.kind {
+            Kind::Program => self.longest,
+            Kind::Language => {
+                let left = self.left();
+                left.saturating_sub(FOR_THE_ANSWER).max(left / 4).max(LEAST)
+            }
+        }
+    }
+
+    /// The time of a command that names none: two minutes, at most half of what is left.
+    pub(super) fn default(&self) -> Duration {
+        match self.kind {
+            Kind::Program => self.longest,
+            Kind::Language => DEFAULT.min(self.left() / 2).clamp(LEAST, self.most()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_leaves_time_for_the_answer() {
+        for (left, default, most) in [
+            (3_600, 120, 3_570),
+            (240, 120, 210),
+            (100, 50, 70),
+            (60, 30, 30),
+            (40, 10, 10),
+            (30, 7, 7),
+            (8, 2, 2),
+            (1, 1, 1),
+            (0, 1, 1),
+        ] {
+            let time = CommandTime {
+                kind: Kind::Language,
+                longest: Duration::from_hours(1),
+                deadline: Some(Instant::now() + Duration::from_secs(left)),
+            };
+            assert_eq!(
+                (time.default().as_secs(), time.most().as_secs()),
+                (default, most),
+                "{left} s left"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_may_take_the_whole_time_of_its_run() {
+        let time = CommandTime {
+            kind: Kind::Program,
+            longest: Duration::from_mins(10),
+            deadline: Some(Instant::now() + Duration::from_secs(5)),
+        };
+        assert_eq!((time.default(), time.most()), (time.longest, time.longest));
+    }
+}

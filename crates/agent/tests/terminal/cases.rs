@@ -1,0 +1,576 @@
+//! What the calls of a model are told, in a table. Where another agent's tests name the situation, they are named; the
+//! calls and the wished results are ours. Those terminals keep one session and take keystrokes: here each call is a new
+//! shell without input, and what has no end becomes a job.
+
+/// A row of the table.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// Whose tests have the situation.
+    pub(crate) origin: &'static str,
+    /// Programs that the sandbox must find, and `network` for a network of its own.
+    pub(crate) needs: &'static [&'static str],
+    pub(crate) calls: &'static [Call],
+}
+
+/// One call.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) tool: &'static str,
+    pub(crate) arguments: &'static str,
+    /// Parts of the result, in order.
+    pub(crate) told: &'static [&'static str],
+    /// What the result must not hold.
+    pub(crate) not: &'static [&'static str],
+}
+
+const OPENHANDS: &str = "OpenHands' terminal";
+const OURS: &str = "our own";
+
+const fn case(
+    name: &'static str,
+    origin: &'static str,
+    needs: &'static [&'static str],
+    calls: &'static [Call],
+) -> Case {
+    Case {
+        name,
+        origin,
+        needs,
+        calls,
+    }
+}
+
+const fn call(tool: &'static str, arguments: &'static str, told: &'static [&'static str]) -> Call {
+    Call {
+        tool,
+        arguments,
+        told,
+        not: &[],
+    }
+}
+
+const fn shell(arguments: &'static str, told: &'static [&'static str]) -> Call {
+    call("shell", arguments, told)
+}
+
+const fn jobs(arguments: &'static str, told: &'static [&'static str]) -> Call {
+    call("jobs", arguments, told)
+}
+
+const fn without(call: Call, not: &'static [&'static str]) -> Call {
+    Call { not, ..call }
+}
+
+pub(crate) const CASES: &[Case] = &[
+    case(
+        "a_command_returns_its_output_and_status",
+        OPENHANDS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "echo 'hello world'"}"#,
+                &["[the command exited with status 0]\n[stdout]\nhello world\n"],
+            ),
+            shell(
+                r#"{"command": "echo first && echo second && echo third"}"#,
+                &["first\nsecond\nthird\n"],
+            ),
+            shell(
+                r#"{"command": "echo out; echo aside >&2; exit 3"}"#,
+                &["exited with status 3]\n[stdout]\nout\n[stderr]\naside\n"],
+            ),
+            shell(
+                r#"{"command": "true"}"#,
+                &["[the command exited with status 0]\n"],
+            ),
+        ],
+    ),
+    case(
+        "an_unknown_command_is_named",
+        OPENHANDS,
+        &[],
+        &[shell(
+            r#"{"command": "nonexistent_command"}"#,
+            &[
+                "exited with status 127: command not found]",
+                "nonexistent_command",
+            ],
+        )],
+    ),
+    case(
+        "a_file_that_is_no_program_is_told_from_a_missing_one",
+        OURS,
+        &[],
+        &[shell(
+            r#"{"command": "echo text > file; ./file"}"#,
+            &["exited with status 126: a file that is not executable"],
+        )],
+    ),
+    case(
+        "a_call_is_a_new_shell_and_files_stay",
+        OPENHANDS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "export KEPT=yes; mkdir folder; cd folder; pwd > place; pwd"}"#,
+                &["/folder\n"],
+            ),
+            without(
+                shell(
+                    r#"{"command": "echo \"<$KEPT>\"; pwd; cat folder/place"}"#,
+                    &["<>\n", "/folder\n"],
+                ),
+                &["<yes>"],
+            ),
+            shell(
+                r#"{"command": "cd folder && KEPT=again && echo \"$KEPT\" && pwd"}"#,
+                &["again\n", "/folder\n"],
+            ),
+        ],
+    ),
+    case(
+        "home_is_the_working_directory",
+        OPENHANDS,
+        &[],
+        &[shell(
+            r#"{"command": "test \"$(cd ~ && pwd)\" = \"$(pwd)\" && echo same"}"#,
+            &["same\n"],
+        )],
+    ),
+    case(
+        "a_command_that_outlasts_its_time_goes_on_beside_others",
+        OPENHANDS,
+        &[],
+        &[
+            without(
+                shell(
+                    r#"{"command": "echo 1; sleep 3; echo 2; echo 3 >&2; exit 4", "timeout_seconds": 1}"#,
+                    &[
+                        "[the command still runs after 1 s]\n[it goes on as job 1; its output goes to .sortie/output/1-job.log.",
+                        "[stdout]\n1\n",
+                    ],
+                ),
+                &["\n2\n"],
+            ),
+            shell(
+                r#"{"command": "echo beside; cat .sortie/output/1-job.log"}"#,
+                &["[stdout]\nbeside\n1\n"],
+            ),
+            jobs("{}", &["job 1 still runs, since ", " s; ", "echo 1; sleep 3;"]),
+            jobs(
+                r#"{"job": 1, "wait_seconds": 30}"#,
+                &[
+                    "[job 1 exited with status 4 after ",
+                    "[its log is .sortie/output/1-job.log]\n[new output]\n2\n3\n",
+                ],
+            ),
+            jobs(
+                r#"{"job": 1}"#,
+                &["[job 1 exited with status 4 after ", "[no new output]\n"],
+            ),
+            call(
+                "read_file",
+                r#"{"path": ".sortie/output/1-job.log"}"#,
+                &["1\n2\n3\n"],
+            ),
+            jobs("{}", &["job 1 exited with status 4 after "]),
+        ],
+    ),
+    case(
+        "the_output_of_a_job_is_told_piece_by_piece",
+        OPENHANDS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "for i in 1 2 3; do echo number $i; while [ ! -e go$i ]; do sleep 0.02; done; done", "background": true}"#,
+                &[
+                    "[the command still runs after 1 s]",
+                    "[it goes on as job 1",
+                    "[stdout]\nnumber 1\n",
+                ],
+            ),
+            shell(
+                r#"{"command": "touch go1; until grep -q 2 .sortie/output/1-job.log; do sleep 0.02; done"}"#,
+                &["status 0"],
+            ),
+            jobs(r#"{"job": 1}"#, &["still runs", "[new output]\nnumber 2\n"]),
+            jobs(r#"{"job": 1}"#, &["still runs", "[no new output]"]),
+            shell(r#"{"command": "touch go2 go3"}"#, &["status 0"]),
+            jobs(
+                r#"{"job": 1, "wait_seconds": 30}"#,
+                &["exited with status 0", "[new output]\nnumber 3\n"],
+            ),
+        ],
+    ),
+    case(
+        "a_loop_without_an_end_is_killed_by_its_job",
+        OPENHANDS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "while true; do echo looping; sleep 3; done", "timeout_seconds": 1}"#,
+                &["still runs", "looping\n"],
+            ),
+            jobs(r#"{"job": 1, "kill": true}"#, &["[job 1 was killed after "]),
+            shell(
+                r#"{"command": "ps ax 2>/dev/null | grep -c '[l]ooping'; echo free"}"#,
+                &["free\n"],
+            ),
+            jobs(r#"{"job": 1, "kill": true}"#, &["[job 1 was killed after "]),
+        ],
+    ),
+    case(
+        "the_end_of_a_job_is_told_with_the_next_command",
+        OURS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "sleep 2; exit 7", "background": true}"#,
+                &["goes on as job 1"],
+            ),
+            shell(
+                r#"{"command": "sleep 3"}"#,
+                &[
+                    "[the command exited with status 0]\n[job 1 exited with status 7: `jobs` has its output]\n",
+                ],
+            ),
+            without(shell(r#"{"command": "true"}"#, &["status 0"]), &["job 1"]),
+        ],
+    ),
+    case(
+        "a_background_command_that_fails_at_once_is_no_job",
+        OURS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "no_such_server --port 1", "background": true}"#,
+                &["exited with status 127: command not found]"],
+            ),
+            jobs("{}", &["[there are no jobs]"]),
+        ],
+    ),
+    case(
+        "a_job_that_does_not_exist_is_named",
+        OPENHANDS,
+        &[],
+        &[
+            jobs(
+                r#"{"job": 5}"#,
+                &["there is no job 5. Jobs end when their sandbox is lost"],
+            ),
+            jobs(r#"{"kill": true}"#, &["job: name the job to end"]),
+        ],
+    ),
+    case(
+        "a_question_is_answered_by_nobody_and_ends",
+        OPENHANDS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "read -p 'Enter name: ' name && echo \"Hello $name\""}"#,
+                &["exited with status 1]"],
+            ),
+            shell(
+                r#"{"command": "echo John | { read name; echo \"Hello $name\"; }"}"#,
+                &["Hello John\n"],
+            ),
+            shell(r#"{"command": "cat"}"#, &["exited with status 0]"]),
+            shell(
+                r#"{"command": "read x </dev/tty || echo no terminal"}"#,
+                &["no terminal\n"],
+            ),
+        ],
+    ),
+    case(
+        "a_program_that_asks_gets_the_end_of_its_input",
+        OPENHANDS,
+        &["python3"],
+        &[
+            shell(
+                r#"{"command": "python3 -c \"name = input('Enter your name: ')\""}"#,
+                &["exited with status 1]", "EOFError"],
+            ),
+            shell(
+                r#"{"command": "printf 'Alice\\n25\\n' | python3 -c \"name = input('Name: '); age = input('Age: '); print(f'Hello {name}, {age} years')\""}"#,
+                &["Hello Alice, 25 years\n"],
+            ),
+            shell(r#"{"command": "python3 --version"}"#, &["Python 3"]),
+        ],
+    ),
+    case(
+        "a_here_document_is_one_call",
+        OPENHANDS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "cat <<EOF\nline 1\nline 2\nEOF"}"#,
+                &["line 1\nline 2\n"],
+            ),
+            shell(
+                r#"{"command": "cat <<EOF\nline 1"}"#,
+                &["exited with status 0]", "line 1"],
+            ),
+        ],
+    ),
+    case(
+        "an_exclamation_mark_is_no_history",
+        OPENHANDS,
+        &[],
+        &[without(
+            shell(r#"{"command": "echo A!B"}"#, &["A!B\n"]),
+            &["event not found"],
+        )],
+    ),
+    case(
+        "commands_of_many_lines_run_as_they_stand",
+        OPENHANDS,
+        &[],
+        &[
+            without(
+                shell(
+                    r#"{"command": "if true; then\necho \"inside if\"\nfi"}"#,
+                    &["[stdout]\ninside if\n"],
+                ),
+                &["> "],
+            ),
+            shell(r#"{"command": "echo \\\n -e \"foo\""}"#, &["foo\n"]),
+            shell(r#"{"command": "printf 'a\\n\\n\\nz\\n'"}"#, &["a\n\n\nz\n"]),
+            shell(
+                r#"{"command": "ls\necho \"hello\nit's me\"\necho last"}"#,
+                &["hello\nit's me\nlast\n"],
+            ),
+            shell(
+                r#"{"command": "count=0; tries=0; while [ $count -lt 3 ]; do tries=$((tries+1)); count=$((count+1)); echo \"Flip $tries\"; done; echo \"Got $count after $tries\";"}"#,
+                &["Flip 1\nFlip 2\nFlip 3\nGot 3 after 3\n"],
+            ),
+        ],
+    ),
+    case(
+        "files_are_made_and_renamed_in_loops",
+        OPENHANDS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "mkdir -p m && \\\nfor month in 01 02; do\n  for day in 1 2 3; do\n    touch \"m/2024-${month}-${day}-sample.md\"\n  done\ndone && echo created"}"#,
+                &["created\n"],
+            ),
+            shell(
+                r#"{"command": "for file in m/*.md; do\n  new=$(echo $file | sed -E 's/2024-01/2024-08/;s/2024-02/2024-09/')\n  mv \"$file\" \"$new\"\ndone && ls m | head -1"}"#,
+                &["2024-08-1-sample.md\n"],
+            ),
+        ],
+    ),
+    case(
+        "a_long_output_is_kept_whole_in_a_file_that_is_named",
+        OPENHANDS,
+        &[],
+        &[
+            without(
+                shell(
+                    r#"{"command": "for i in $(seq 5000); do echo \"Line $i\"; done"}"#,
+                    &[
+                        "[stdout]\nLine 1\n",
+                        "\n[… ",
+                        " lines, ",
+                        " bytes left out; the whole output is in .sortie/output/1-stdout.txt (lines ",
+                        "-",
+                        ") …]\nLine ",
+                        "\nLine 5000\n",
+                    ],
+                ),
+                &["\nLine 2500\n"],
+            ),
+            call(
+                "read_file",
+                r#"{"path": ".sortie/output/1-stdout.txt", "start_line": 2500, "end_line": 2500}"#,
+                &["Line 2500\n"],
+            ),
+            shell(
+                r#"{"command": "wc -l < .sortie/output/1-stdout.txt; tail -n 1 .sortie/output/1-stdout.txt"}"#,
+                &["5000\nLine 5000\n"],
+            ),
+        ],
+    ),
+    case(
+        "a_very_long_output_is_kept_from_its_beginning",
+        OPENHANDS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "seq 2000000"}"#,
+                &[
+                    "[stdout]\n1\n2\n",
+                    "left out; its first 8,388,608 bytes are in .sortie/output/1-stdout.txt …]\n",
+                    "\n2000000\n",
+                ],
+            ),
+            shell(
+                r#"{"command": "wc -c < .sortie/output/1-stdout.txt"}"#,
+                &["8388608\n"],
+            ),
+        ],
+    ),
+    case(
+        "a_flood_is_bounded_also_in_the_background",
+        OURS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "yes", "timeout_seconds": 1}"#,
+                &[
+                    "still runs",
+                    "[stdout]\ny\ny\n",
+                    "the log is .sortie/output/1-job.log …]",
+                ],
+            ),
+            shell(
+                r#"{"command": "sleep 1; test $(wc -c < .sortie/output/1-job.log) -le 4194304 && echo bounded"}"#,
+                &["bounded\n"],
+            ),
+            jobs(
+                r#"{"job": 1, "kill": true}"#,
+                &["was killed", "[new output]\n", "left out"],
+            ),
+        ],
+    ),
+    case(
+        "a_followed_file_becomes_a_job",
+        OURS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "echo one > log; tail -f log", "timeout_seconds": 1}"#,
+                &["goes on as job 1", "one\n"],
+            ),
+            shell(
+                r#"{"command": "echo two >> log; until grep -q two .sortie/output/1-job.log; do sleep 0.02; done"}"#,
+                &["status 0"],
+            ),
+            jobs(r#"{"job": 1}"#, &["[new output]\ntwo\n"]),
+        ],
+    ),
+    case(
+        "a_server_in_the_background_answers_later_commands",
+        OPENHANDS,
+        &["python3", "network"],
+        &[
+            shell(
+                r#"{"command": "echo here > index.html; python3 -u -m http.server 8081", "background": true}"#,
+                &["goes on as job 1"],
+            ),
+            shell(
+                r#"{"command": "python3 -c \"\nimport time, urllib.request as u\nfor _ in range(100):\n    try:\n        print(u.urlopen('http://localhost:8081/').read().decode()); break\n    except OSError: time.sleep(0.1)\n\""}"#,
+                &["[stdout]\nhere\n"],
+            ),
+            jobs(r#"{"job": 1, "kill": true}"#, &["was killed", "GET / HTTP/1.1"]),
+            shell(
+                r#"{"command": "python3 -m http.server 8081 > server.log 2>&1 & sleep 0.5; jobs | wc -l"}"#,
+                &["[stdout]\n1\n"],
+            ),
+            shell(
+                r#"{"command": "pgrep -fc 'http[.]server 8081' || grep -lz http.server /proc/[0-9]*/cmdline | wc -l"}"#,
+                &["1\n"],
+            ),
+        ],
+    ),
+    case(
+        "a_command_that_leaves_a_process_returns_at_once",
+        OPENHANDS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "sleep 300 & echo started"}"#,
+                &["exited with status 0]\n[stdout]\nstarted\n"],
+            ),
+            jobs("{}", &["[there are no jobs]"]),
+        ],
+    ),
+    case(
+        "control_sequences_and_progress_bars_are_plain_text",
+        OURS,
+        &[],
+        &[shell(
+            r#"{"command": "printf '\\033[1;31merror\\033[0m: no\\n 10%%\\r 50%%\\r100%%\\ndone\\r\\n'"}"#,
+            &["[stdout]\nerror: no\n100%\ndone\n"],
+        )],
+    ),
+    case(
+        "data_is_told_and_not_shown",
+        OURS,
+        &[],
+        &[
+            without(
+                shell(
+                    r#"{"command": "printf '\\177ELF\\002\\001\\001'; head -c 100000 /dev/zero"}"#,
+                    &[
+                        "[stdout]\n[binary output, not shown: 100,007 bytes, an ELF file (a program or library); it is in .sortie/output/1-stdout.txt]\n",
+                    ],
+                ),
+                &["\u{fffd}"],
+            ),
+            shell(
+                r#"{"command": "wc -c < .sortie/output/1-stdout.txt"}"#,
+                &["100007\n"],
+            ),
+            shell(
+                r#"{"command": "printf 'caf\\351 and \\000 na\\303\\257ve\\n'"}"#,
+                &["caf\u{fffd} and \u{fffd} naïve\n"],
+            ),
+        ],
+    ),
+    case(
+        "a_signal_is_named",
+        OURS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "kill -9 $$"}"#,
+                &["[the command was ended by signal 9 (SIGKILL)]"],
+            ),
+            shell(
+                r#"{"command": "sh -c 'kill -SEGV $$'; exit $?"}"#,
+                &["exited with status 139: a process of it was ended by SIGSEGV]"],
+            ),
+        ],
+    ),
+    case(
+        "a_time_beyond_the_run_is_cut_and_said",
+        OURS,
+        &[],
+        &[shell(
+            r#"{"command": "true", "timeout_seconds": 100000}"#,
+            &[
+                "[the command exited with status 0]\n[timeout_seconds was cut to 5",
+                ": the run ends in 5",
+            ],
+        )],
+    ),
+    case(
+        "git_asks_nobody_pages_nothing_and_knows_its_author",
+        OURS,
+        &["git"],
+        &[
+            shell(
+                r#"{"command": "git init -q . && echo one > file && git add file && git commit -qm first && git log -1"}"#,
+                &["Author: Sortie agent <agent@sortie.example>", "first"],
+            ),
+            shell(
+                r#"{"command": "echo two > file; git commit -a"}"#,
+                &["exited with status 1"],
+            ),
+            shell(
+                r#"{"command": "seq 100000; git status --short"}"#,
+                &["left out", "100000\n M file\n"],
+            ),
+        ],
+    ),
+    case(
+        "the_system_can_be_looked_up",
+        OURS,
+        &[],
+        &[shell(
+            r#"{"command": "test ! -e /etc/os-release || grep -c '^NAME=' /etc/os-release; echo $TERM $PAGER"}"#,
+            &["dumb cat\n"],
+        )],
+    ),
+];

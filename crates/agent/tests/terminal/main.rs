@@ -1,0 +1,45 @@
+//! The tools `shell` and `jobs` in real sandboxes, by the table in `cases.rs`: what a model that calls them is told.
+//!
+//! This binary is also the launcher of its sandboxes, which must come first in `main`: hence a harness of its own. It
+//! understands the arguments by which test runners list tests and run one of them.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and a harness prints"
+)]
+
+mod cases;
+mod run;
+
+use cases::{CASES, Case};
+
+fn main() {
+    sortie_sandbox::launcher_main();
+    #[expect(clippy::disallowed_methods, reason = "a harness reads its arguments")]
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    if has("--list") {
+        if !has("--ignored") {
+            CASES.iter().for_each(|case| println!("{}: test", case.name));
+        }
+        return;
+    }
+    let wanted: Vec<&String> = arguments
+        .iter()
+        .filter(|argument| !argument.starts_with("--"))
+        .collect();
+    let is_wanted = |case: &&Case| {
+        wanted.is_empty()
+            || wanted.iter().any(|name| match has("--exact") {
+                true => case.name == *name,
+                false => case.name.contains(name.as_str()),
+            })
+    };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    for case in CASES.iter().filter(is_wanted) {
+        println!("{} (after {})", case.name, case.origin);
+        runtime.block_on(run::check(case));
+    }
+}

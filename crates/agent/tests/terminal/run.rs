@@ -1,0 +1,186 @@
+//! One case of the table: an agent whose model makes the calls of the case, and what it is told.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use sortie_agent::{
+    BudgetSpec, Egress, Environment, Model, RunSpec, Shell, Sink, Stopped, Whose, Workspace,
+    journal::Entry,
+    model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
+    run,
+};
+use sortie_api::{
+    EventType, Micros, OrgId, RunId, Timestamp,
+    model::{ModelInfo, ModelPrices},
+};
+use sortie_sandbox::{Backend, Level, Limits, Options, detect};
+use tokio::time::Instant;
+
+use crate::cases::{Call, Case};
+
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn spent(&self, _cost: Micros, _at: Instant) {}
+}
+
+/// Makes one call a turn, and remembers what it is told.
+struct Caller {
+    info: ModelInfo,
+    calls: Mutex<VecDeque<Call>>,
+    told: Mutex<Vec<String>>,
+}
+
+impl Model for Caller {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: Request<'a>,
+        _deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        if let Some(Turn::ToolResults(results)) = request.transcript.last() {
+            let told = results.iter().map(|result| result.content.text().into_owned());
+            self.told.lock().unwrap().extend(told);
+        }
+        let call = self.calls.lock().unwrap().pop_front();
+        let (content, stop_reason) = match call {
+            None => (Content::Text("done".to_owned()), StopReason::EndTurn),
+            Some(call) => (
+                Content::ToolCall(ToolCall {
+                    id: format!("call_{}", request.transcript.len()),
+                    name: call.tool.to_owned(),
+                    arguments: call.arguments.to_owned(),
+                }),
+                StopReason::ToolUse,
+            ),
+        };
+        let reply = Reply {
+            content: vec![content],
+            thinking: String::new(),
+            stop_reason,
+            usage: Usage::default(),
+        };
+        Box::pin(async move { Ok(reply) })
+    }
+}
+
+fn spec() -> RunSpec {
+    RunSpec {
+        whose: Whose {
+            run: RunId::new(Timestamp::from_micros(0), [1; 10]),
+            org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
+        },
+        prompt: "Go.".to_owned(),
+        input: None,
+        output_schema: None,
+        shell: Shell::Allowed,
+        egress: Egress::Closed,
+        budget: BudgetSpec {
+            max_cost: Micros::new(1_000_000).unwrap(),
+            compute_micros_per_second: Micros::ZERO,
+            started: Instant::now(),
+            spent: Micros::ZERO,
+        },
+        deadline: Some(Instant::now() + Duration::from_mins(10)),
+        effort: None,
+        fallback: None,
+        files: Vec::new(),
+        environment: Environment::default(),
+        media: Vec::new(),
+        command_timeout: Duration::from_mins(10),
+        tools: Vec::new(),
+        redactor: Arc::default(),
+        resume: None,
+    }
+}
+
+/// Makes the calls of a case, and holds what the model is told against the table.
+pub(crate) async fn check(case: &Case) {
+    let root = tempfile::tempdir().unwrap();
+    let options = Options {
+        minimum: Level::Landlock,
+        ..Options::new(root.path())
+    };
+    let backend = detect(&options).await.expect("a sandbox");
+    let level = backend.capabilities().level;
+    if case.needs.iter().any(|need| !is_there(need, level)) {
+        println!("NOT CHECKED: this host lacks one of {:?}", case.needs);
+        return;
+    }
+    let told = told(case, backend, root.path()).await;
+    assert_eq!(told.len(), case.calls.len());
+    for (call, told) in std::iter::zip(case.calls, &told) {
+        let mut rest = told.as_str();
+        for wanted in call.told {
+            match rest.split_once(wanted) {
+                Some((_, after)) => rest = after,
+                None => panic_over(case, call, wanted, told),
+            }
+        }
+        for unwanted in call.not {
+            if told.contains(unwanted) {
+                panic_over(case, call, unwanted, told);
+            }
+        }
+    }
+    println!("ok");
+}
+
+#[expect(clippy::panic, reason = "a test fails by panicking")]
+fn panic_over(case: &Case, call: &Call, about: &str, told: &str) -> ! {
+    panic!(
+        "{}: {} {}: {about:?}, and told was:\n{told}",
+        case.name, call.tool, call.arguments
+    )
+}
+
+async fn told(case: &Case, backend: Arc<dyn Backend>, root: &std::path::Path) -> Vec<String> {
+    let model = Caller {
+        info: ModelInfo {
+            id: "caller".to_owned(),
+            provider: "test".to_owned(),
+            name: "Caller".to_owned(),
+            context_window: 1_000_000,
+            max_output_tokens: 8_000,
+            prices: ModelPrices::default(),
+            capabilities: vec!["tools".to_owned()],
+        },
+        calls: Mutex::new(case.calls.iter().copied().collect()),
+        told: Mutex::default(),
+    };
+    let name = "run".to_owned();
+    let mut workspace = Workspace::new(root.to_owned(), name, backend, Limits::default());
+    let _answer = run(spec(), &model, &mut workspace, &Nowhere).await;
+    workspace.close().await.unwrap();
+    assert!(!root.join("run").exists(), "the directory is gone");
+    model.told.into_inner().unwrap()
+}
+
+/// Whether a sandbox on this host has a program, or a network of its own.
+fn is_there(need: &str, level: Level) -> bool {
+    if need == "network" {
+        return level == Level::Namespaces;
+    }
+    ["/usr/local/bin", "/usr/bin", "/bin"]
+        .iter()
+        .any(|folder| std::path::Path::new(folder).join(need).exists())
+}
