@@ -178,7 +178,7 @@ fn describe(config: &mut NamedTempFile, task: &Task, base_url: &str) -> Result<(
          [models.{name}]\nprovider = \"{name}\"\nupstream = \"claude-opus-5-5\"\n\
          context_window = 1000000\nmax_output_tokens = 128000\ninput_micros_per_mtok = 4000000\n\
          output_micros_per_mtok = 20000000\ncache_read_micros_per_mtok = 200000\n\
-         cache_write_micros_per_mtok = 5000000\ncapabilities = [\"tools\", \"structured_output\", \"thinking\"]\n",
+         cache_write_micros_per_mtok = 5000000\ncapabilities = [\"tools\", \"structured_output\", \"thinking\", \"vision\"]\n",
     )?)
 }
 
