@@ -6,12 +6,18 @@ use serde_json::json;
 use sortie_testkit::model::Turn;
 
 use crate::{
-    rig::{Limits, Task, nothing_else, run},
+    rig::{FALLBACK, Limits, Task, nothing_else, run},
     stages::shell,
 };
 
 pub(crate) fn tasks() -> Vec<Task> {
-    vec![empty_answer(), cut_off(), small_budget(), little_time()]
+    vec![
+        empty_answer(),
+        cut_off(),
+        refusal(),
+        small_budget(),
+        little_time(),
+    ]
 }
 
 fn empty_answer() -> Task {
@@ -61,6 +67,40 @@ fn cut_off() -> Task {
             held: 3_000,
         },
         answer: "and the second half",
+        check: nothing_else,
+        _service: None,
+    }
+}
+
+/// A refusal, with another model that answers in its place.
+fn refusal() -> Task {
+    let name = "refusal-with-a-fallback";
+    let mut request = run(
+        "Explain the flaw in a.c.",
+        &[("a.c", "char name[8]; gets(name);\n")],
+    );
+    request["fallback_model"] = format!("{name}-fallback").into();
+    let mut read = false;
+    Task {
+        name,
+        request,
+        model: Box::new(move |seen| {
+            if !std::mem::replace(&mut read, true) {
+                return Turn::calls("read_file", json!({"path": "a.c"}));
+            }
+            if seen.model() == FALLBACK {
+                return Turn::says(["gets() writes beyond the eight bytes."]);
+            }
+            Turn::says(["I cannot"]).refuses()
+        }),
+        so_far: "a.c was read.",
+        limits: Limits {
+            turns: 3,
+            kilobytes: 60,
+            spent: 100,
+            held: 3_000,
+        },
+        answer: "beyond the eight bytes",
         check: nothing_else,
         _service: None,
     }

@@ -169,17 +169,27 @@ async fn complete(client: &Client, request: &Value) -> Result<(Vec<Event>, Run)>
     Ok((events, run))
 }
 
-/// Prices and window of Claude Opus 5.5.
+/// The names of the two models of a task as their provider knows them.
+const MODEL: &str = "claude-opus-5-5";
+pub(crate) const FALLBACK: &str = "claude-sonnet-5-5";
+
+/// Both models of a task, with the prices and the window of Claude Opus 5.5.
 fn describe(config: &mut NamedTempFile, task: &Task, base_url: &str) -> Result<()> {
     let name = task.name;
-    Ok(write!(
+    writeln!(
         config,
-        "[providers.{name}]\napi = \"anthropic\"\nbase_url = \"{base_url}\"\napi_key = \"sk-task\"\n\
-         [models.{name}]\nprovider = \"{name}\"\nupstream = \"claude-opus-5-5\"\n\
-         context_window = 1000000\nmax_output_tokens = 128000\ninput_micros_per_mtok = 4000000\n\
-         output_micros_per_mtok = 20000000\ncache_read_micros_per_mtok = 200000\n\
-         cache_write_micros_per_mtok = 5000000\ncapabilities = [\"tools\", \"structured_output\", \"thinking\", \"vision\"]\n",
-    )?)
+        "[providers.{name}]\napi = \"anthropic\"\nbase_url = \"{base_url}\"\napi_key = \"sk-task\""
+    )?;
+    for (id, upstream) in [(name.to_owned(), MODEL), (format!("{name}-fallback"), FALLBACK)] {
+        writeln!(
+            config,
+            "[models.{id}]\nprovider = \"{name}\"\nupstream = \"{upstream}\"\ncontext_window = 1000000\n\
+             max_output_tokens = 128000\ninput_micros_per_mtok = 4000000\noutput_micros_per_mtok = 20000000\n\
+             cache_read_micros_per_mtok = 200000\ncache_write_micros_per_mtok = 5000000\n\
+             capabilities = [\"tools\", \"structured_output\", \"thinking\", \"vision\"]"
+        )?;
+    }
+    Ok(())
 }
 
 /// The model of a task: it thinks before it calls, gives a summary where one is wanted, and answers where it is asked to.

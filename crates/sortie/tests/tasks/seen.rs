@@ -68,6 +68,18 @@ impl<'a> Seen<'a> {
         Some(path.get(..end)?.trim_end_matches(['.', '/']).to_owned())
     }
 
+    /// The file that the newest message names as that of a whole output.
+    pub(crate) fn whole_output(&self) -> Option<String> {
+        let text = self.text();
+        let (_, behind) = text.split_once("output is in ")?;
+        behind.split_whitespace().next().map(str::to_owned)
+    }
+
+    /// The name of the model that is asked, as the provider knows it.
+    pub(crate) fn model(&self) -> &str {
+        self.request["model"].as_str().unwrap_or_default()
+    }
+
     fn blocks(&self) -> impl Iterator<Item = &'a Value> {
         self.newest
             .and_then(|message| message["content"].as_array())

@@ -49,10 +49,13 @@ fn follow_a_log() -> Task {
 
 /// A command that prints ten megabytes, of which the end matters.
 fn ten_megabytes() -> Task {
-    let print = "python3 -c \"for n in range(160000): print('step', n, 'of the long calculation: all is as it was before')\n\
-        print('RESULT 4711')\nfor n in range(40000): print('clean-up', n, 'of the long calculation: nothing to do here')\"";
+    let print = "python3 -c \"for n in range(60000): print('step', n, 'of the long calculation: all is as it was before')\n\
+        print('RESULT 4711')\nfor n in range(110000): print('clean-up', n, 'of the long calculation: nothing to do here')\"";
     let kept = format!("{print} > all.txt; grep RESULT all.txt");
-    let stages = vec![stage([shell(print), shell(&kept)]).until(|seen| seen.has("RESULT 4711"))];
+    let stages = vec![
+        stage([shell(print), shell("grep RESULT {whole}"), shell(&kept)])
+            .until(|seen| seen.has("RESULT 4711")),
+    ];
     Task {
         name: "ten-megabytes",
         request: run("Run the long calculation and give its result.", &[]),
