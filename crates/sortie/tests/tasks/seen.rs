@@ -68,10 +68,11 @@ impl<'a> Seen<'a> {
         Some(path.get(..end)?.trim_end_matches(['.', '/']).to_owned())
     }
 
-    /// The file that the newest message names as that of a whole output.
+    /// The file that the newest message names as that of an output which was too long.
     pub(crate) fn whole_output(&self) -> Option<String> {
         let text = self.text();
-        let (_, behind) = text.split_once("output is in ")?;
+        let mut named = ["the whole output is in ", " bytes are in "].iter();
+        let (_, behind) = named.find_map(|words| text.split_once(words))?;
         behind.split_whitespace().next().map(str::to_owned)
     }
 
