@@ -139,10 +139,8 @@ pub(crate) fn lines(
     for line in tape.lines {
         all.push(serde_json::to_value(line).map_err(unreadable)?);
     }
-    Ok(all
-        .into_iter()
-        .map(|line| format!("{}\n", shown(line, texts)))
-        .collect())
+    let lines = all.into_iter().map(|line| shown(line, texts).to_string() + "\n");
+    Ok(lines.collect())
 }
 
 /// The line without credentials, and without texts where they are masked.
@@ -247,7 +245,7 @@ impl Tape {
                     text(&data, "text").clone_into(&mut say.text);
                 }
             }
-            "tool_start" => self.call(&data, data.get("arguments").cloned()),
+            "tool_start" => self.call(&data, data.get("arguments")),
             "tool_end" => self.result(data),
             "retry" if text(&data, "what") == "model_call" => self.failed(text(&data, "reason")),
             kept if KEPT.contains(&kept) => {
@@ -312,7 +310,7 @@ impl Tape {
         }
     }
 
-    fn call(&mut self, data: &Value, arguments: Option<Value>) {
+    fn call(&mut self, data: &Value, arguments: Option<&Value>) {
         let (id, name) = (text(data, "id").to_owned(), text(data, "tool").to_owned());
         let call = json!({"id": id, "name": name, "arguments": arguments});
         if let Some(say) = self.newest() {

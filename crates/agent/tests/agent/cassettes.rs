@@ -75,10 +75,14 @@ struct Call {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Counted {
-    input_tokens: u64,
-    output_tokens: u64,
-    cache_read_tokens: u64,
-    cache_write_tokens: u64,
+    #[serde(rename = "input_tokens")]
+    input: u64,
+    #[serde(rename = "output_tokens")]
+    output: u64,
+    #[serde(rename = "cache_read_tokens")]
+    cache_read: u64,
+    #[serde(rename = "cache_write_tokens")]
+    cache_write: u64,
 }
 
 #[derive(Deserialize)]
@@ -182,10 +186,10 @@ impl Player {
 
     fn reply(&self, say: Say) -> Result<Reply, ModelError> {
         let usage = Usage {
-            input_tokens: say.usage.input_tokens,
-            output_tokens: say.usage.output_tokens,
-            cache_read_tokens: say.usage.cache_read_tokens,
-            cache_write_tokens: say.usage.cache_write_tokens,
+            input_tokens: say.usage.input,
+            output_tokens: say.usage.output,
+            cache_read_tokens: say.usage.cache_read,
+            cache_write_tokens: say.usage.cache_write,
         };
         if let Some(failed) = say.failed {
             return Err(ModelError {
@@ -387,8 +391,8 @@ async fn differences(text: &str) -> Vec<String> {
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let recorded = cassette.events.iter().map(String::as_str).collect();
-    differ("events", of_interest(recorder.kinds()), of_interest(recorded));
+    let told_then = cassette.events.iter().map(String::as_str).collect();
+    differ("events", of_interest(recorder.kinds()), of_interest(told_then));
     let end = cassette.end;
     let (status, text) = match &ended {
         Some(Outcome::Succeeded(output)) => ("succeeded", output.clone()),

@@ -61,6 +61,7 @@ pub(crate) struct Ended {
     answer: &'static str,
     check: String,
     broken: Vec<String>,
+    dropped: u32,
 }
 
 impl Ended {
@@ -89,6 +90,12 @@ impl Ended {
         above("bytes sent", whole(self.bytes), whole(limits.kilobytes * 1_000));
         above("micros spent", self.spent, limits.spent * 1_000);
         above("micros held", self.held, limits.held * 1_000);
+        if self.dropped > 0 {
+            faults.push(format!(
+                "{} thinking blocks were sent behind a change",
+                self.dropped
+            ));
+        }
         faults.extend(self.broken.iter().cloned());
         if !self.check.is_empty() {
             faults.push(self.check.clone());
@@ -226,6 +233,7 @@ fn figures(task: &Task, server: &ScriptedAnthropic, events: &[Event], run: Run, 
         answer: task.answer,
         check: (task.check)(&server.requests(), events),
         broken: server.broken_rules(),
+        dropped: server.dropped_thinking(),
         run,
     }
 }
