@@ -13,7 +13,7 @@ mod time;
 mod write_file;
 
 pub(crate) use self::time::CommandTime;
-pub(crate) use crate::tool::{Context, Effect, Order, Tool, ToolError, arguments, arguments_of};
+pub(crate) use crate::tool::{Context, Effect, Order, Tool, ToolError, arguments_of};
 use crate::{Egress, Shell, workspace::WorkspaceError};
 
 impl From<WorkspaceError> for ToolError {

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use sortie_sandbox::{AtTimeout, Command, Error, ExitKind, Finished, StreamOutput};
 use tokio::time::Instant;
 
-use super::{Context, Effect, Order, Tool, ToolError, arguments, jobs};
+use super::{Context, Effect, Order, Tool, ToolError, arguments_of, jobs};
 use crate::{
     content::{CommandOutput, Extent, Kept, ToolContent, View, stream_text},
     model::{Kind, ToolDefinition},
@@ -93,7 +93,7 @@ impl Tool for Shell {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments(&raw)?;
+            let arguments: Arguments = arguments_of(&self.definition(), &raw)?;
             check(&arguments)?;
             let files = context.files()?;
             let mut workspace = files.workspace.lock().await;
@@ -111,8 +111,6 @@ fn check(arguments: &Arguments) -> Result<(), ToolError> {
         "command: longer than 131071 bytes; write it to a file and run that"
     } else if arguments.command.contains('\0') {
         "command: must not contain U+0000"
-    } else if arguments.timeout_seconds == Some(0) {
-        "timeout_seconds: must be at least 1"
     } else {
         return Ok(());
     };

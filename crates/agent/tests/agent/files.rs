@@ -36,7 +36,7 @@ impl Model for Sees {
     }
 }
 
-/// What a run was told by its calls, and what its events show of them.
+/// Results of a run's calls, and the events that show the calls.
 struct Told {
     results: Vec<ToolContent>,
     events: Vec<Value>,
