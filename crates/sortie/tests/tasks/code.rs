@@ -159,8 +159,8 @@ fn other_names() -> Task {
         model: staged(stages, "Both files are as wished."),
         so_far: "Nothing is changed yet.",
         limits: Limits {
-            turns: 8,
-            kilobytes: 115,
+            turns: 6,
+            kilobytes: 85,
             spent: 40,
             held: 2_900,
         },
