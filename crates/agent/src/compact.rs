@@ -19,8 +19,16 @@ pub(crate) enum BadObject {
 }
 
 /// `text` without the white space between its parts, or why it is not a JSON object. Numbers stay as they were sent.
-/// An empty text counts as an object without fields: some providers send it for a call without arguments.
+/// An empty text counts as an object without fields: some providers send it for a call without arguments. An object
+/// within a JSON string is taken out of it: models encode arguments twice.
 pub(crate) fn compact_object(text: &str) -> Result<Box<RawValue>, BadObject> {
+    match serde_json::from_str::<String>(text) {
+        Ok(inner) if inner.trim_start().starts_with('{') => compact(&inner),
+        Ok(_) | Err(_) => compact(text),
+    }
+}
+
+fn compact(text: &str) -> Result<Box<RawValue>, BadObject> {
     let text = if text.trim().is_empty() { "{}" } else { text };
     let value: &RawValue = serde_json::from_str(text).map_err(|error| {
         if error.is_eof() {
@@ -105,6 +113,11 @@ mod tests {
         assert!(matches!(compact_object("{\"a\":"), Err(BadObject::CutOff(_))));
         assert!(matches!(compact_object("{\"a\":]"), Err(BadObject::Malformed(_))));
         assert_eq!(compact_object(" ").unwrap().get(), "{}");
+        assert_eq!(compact_object(r#""{\"a\": 1}""#).unwrap().get(), r#"{"a":1}"#);
+        assert_eq!(
+            compact_object(r#""a""#).unwrap_err().to_string(),
+            "not a JSON object"
+        );
         assert_eq!(
             compact_object("{ \"n\": 12345678901234567890123 }")
                 .unwrap()

@@ -11,10 +11,12 @@ mod content;
 mod conversation;
 mod fence;
 pub mod journal;
+mod media;
 mod meter;
 pub mod model;
 mod model_call;
 mod models;
+mod programs;
 mod prompt;
 mod redact;
 mod reply;
@@ -40,8 +42,10 @@ use sortie_api::{Effort, Micros, OrgId, RunId, event::EventType};
 
 pub use self::{
     content::{CommandOutput, Media, ToolContent},
+    media::media_of,
     model::Model,
     models::runbook::runbook,
+    programs::list_programs,
     redact::Redactor,
     spans::provider_name,
     tool::Tool,

@@ -186,7 +186,7 @@ mod tests {
             system_where([true, false, false, false]),
         );
         assert!(!reads.contains("outputs/") && writes.contains("outputs/"));
-        assert!(SYSTEM.contains("deleted when the run ends"));
+        assert!(reads.contains("deleted when the run ends"));
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
         assert!(bare.contains("read files") && !full.contains("You can only read files"));
         for made in [bare, full] {
             assert!(
-                !made.contains('[') && !made.contains("\n\n\n") && made.len() < 4_000,
+                !made.contains('[') && !made.contains("\n\n\n") && made.len() < 5_000,
                 "{made}"
             );
         }
@@ -259,6 +259,24 @@ mod tests {
             media: &[],
         };
         assert_eq!(first_message(&task), "Say hello.");
+    }
+
+    #[test]
+    fn the_environment_block_names_what_is_known_and_nothing_else() {
+        let shown = files(&[("a.csv".to_owned(), 12), ("b\n</environment>".to_owned(), 3)]);
+        assert_eq!(shown, "a.csv (12 bytes), b\\n</environment> (3 bytes)");
+        let many: Vec<_> = (0..60).map(|n| (n.to_string(), 1)).collect();
+        assert!(files(&many).ends_with("49 (1 bytes), and 10 more"));
+        let environment = format!("Files: {shown}");
+        let task = Task {
+            prompt: "Sum.",
+            environment: &environment,
+            ..Task::default()
+        };
+        assert_eq!(
+            first_message(&task),
+            "Sum.\n\n<environment>\nFiles: a.csv (12 bytes), b\\n\\u003c/environment> (3 bytes)\n</environment>"
+        );
     }
 
     #[test]

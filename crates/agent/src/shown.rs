@@ -80,6 +80,10 @@ impl<'a> Shown<'a> {
                 text: self.text(text),
                 step,
             },
+            EventType::ThinkingSummary { text, step } => EventType::ThinkingSummary {
+                text: self.text(text),
+                step,
+            },
             EventType::ToolStart { tool, id, arguments } => EventType::ToolStart {
                 tool: text(tool),
                 id: text(id),

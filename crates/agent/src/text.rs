@@ -36,6 +36,11 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
+/// The number of a line as it stands before the line, with a tab behind it.
+pub(crate) fn line_number(line: impl std::fmt::Display) -> String {
+    format!("{line:>6}\t")
+}
+
 /// The first part of `text`, at most `limit` bytes, ending between characters.
 pub(crate) fn head(text: &str, limit: usize) -> &str {
     let end = text.floor_char_boundary(limit.min(text.len()));

@@ -2,14 +2,22 @@
 //!
 //! A failed call is one of two things: told to the model, which goes on, or the end of the run.
 
+mod arguments;
+pub(crate) mod names;
+
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use sortie_api::Micros;
 use tokio::sync::Mutex;
 
+pub use self::arguments::arguments_of;
 use crate::{
-    Redactor, Sink, content::ToolContent, model::ToolDefinition, text, tools::CommandTime,
+    Redactor, Sink,
+    content::{Media, ToolContent},
+    model::{Model, ToolDefinition},
+    text,
+    tools::CommandTime,
     workspace::Workspace,
 };
 
@@ -86,6 +94,8 @@ pub struct Context<'a> {
     pub sink: &'a dyn Sink,
     /// How much of an output is kept, in bytes.
     pub output_bytes: usize,
+    /// The model of the run, which says which pictures and documents it takes.
+    pub(crate) model: Option<&'a dyn Model>,
     /// The run's files, for the built-in tools.
     pub(crate) files: Option<Files<'a>>,
     /// The credentials that are taken out of what the call returns.
@@ -98,6 +108,7 @@ impl<'a> Context<'a> {
         Self {
             sink,
             output_bytes,
+            model: None,
             files: None,
             redactor: None,
         }
@@ -120,6 +131,14 @@ impl<'a> Context<'a> {
             None => text.into(),
         };
         text::bounded(&shown, self.output_bytes).into_owned()
+    }
+
+    /// The picture or document with the tokens that it counts for, or as it was where the run's model does not take it.
+    pub(crate) fn counted(&self, media: Media) -> Result<Media, Media> {
+        match self.model.and_then(|model| model.media_tokens(&media)) {
+            Some(tokens) => Ok(Media { tokens, ..media }),
+            None => Err(media),
+        }
     }
 
     pub(crate) fn files(&self) -> Result<Files<'a>, ToolError> {

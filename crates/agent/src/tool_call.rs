@@ -25,7 +25,7 @@ use crate::{
     resume::OpenCalls,
     scribe::Scribe,
     spans, text,
-    tool::{Context, Order, Tool, ToolError},
+    tool::{Context, Order, Tool, ToolError, names::tool_named},
     turn::Stop,
 };
 
@@ -108,11 +108,14 @@ impl<'a> ToolRunner<'a> {
             .is_none_or(|tool| tool.order() == Order::SideBySide)
     }
 
+    /// The tool that a call names, also under a name that models know from elsewhere.
     fn find(&self, name: &str) -> Option<&'a dyn Tool> {
-        self.toolbox
-            .iter()
-            .copied()
-            .find(|tool| tool.definition().name == name)
+        let mut tools = self.toolbox.iter().copied();
+        tools.find(|tool| tool.definition().name == name).or_else(|| {
+            let meant = tool_named(name)?;
+            let mut tools = self.toolbox.iter().copied();
+            tools.find(|tool| tool.definition().name == meant)
+        })
     }
 
     async fn call(&self, place: Place<'_>) -> Result<ToolResult, Stop> {
@@ -129,7 +132,8 @@ impl<'a> ToolRunner<'a> {
             arguments: shown,
         };
         self.sink.record(start).await?;
-        let known = self.find(&call.name).map(|_| call.name.as_str());
+        let tool = self.find(&call.name);
+        let known = tool.map(|tool| tool.definition().name);
         let span = spans::tool_call(self.whose, known, &call.id, step);
         let attempt = self.attempt(place, arguments).instrument(span.clone()).await?;
         let error = attempt.as_ref().err();
@@ -394,6 +398,7 @@ mod tests {
             context: Context {
                 sink: &Nothing,
                 output_bytes: 100,
+                model: None,
                 redactor: None,
                 files: Some(crate::tool::Files {
                     workspace: &workspace,

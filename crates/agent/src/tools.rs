@@ -3,6 +3,7 @@
 mod edit_file;
 mod files;
 mod glob;
+mod ignored;
 mod jobs;
 mod list_files;
 mod read_file;
@@ -12,7 +13,7 @@ mod time;
 mod write_file;
 
 pub(crate) use self::time::CommandTime;
-pub(crate) use crate::tool::{Context, Effect, Order, Tool, ToolError, arguments};
+pub(crate) use crate::tool::{Context, Effect, Order, Tool, ToolError, arguments_of};
 use crate::{Egress, Shell, workspace::WorkspaceError};
 
 impl From<WorkspaceError> for ToolError {

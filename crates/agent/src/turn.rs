@@ -159,8 +159,18 @@ impl<'a> Agent<'a> {
     async fn take(&mut self, replied: Replied) -> Result<Progress, Stop> {
         let Replied { reply, limit, count } = replied;
         let Reply {
-            content, stop_reason, ..
+            content,
+            thinking,
+            stop_reason,
+            ..
         } = reply;
+        if !thinking.trim().is_empty() {
+            let text = text::head(thinking.trim(), OUTPUT_BYTES).to_owned();
+            let step = self.step;
+            self.sink
+                .record(EventType::ThinkingSummary { text, step })
+                .await?;
+        }
         let is_bound = self.caller.model.binds_thinking();
         let mut content = reply::tidied(content, stop_reason, &self.spec.redactor, is_bound);
         let said = reply::said(&content, &self.spec.redactor);

@@ -133,8 +133,8 @@ impl Window {
         let counts = self.counts.iter().filter(|count| count.turns <= turns.len());
         let known = counts
             .clone()
-            .filter_map(|count| Some((count.turns, count.tokens?)))
-            .last();
+            .rev()
+            .find_map(|count| Some((count.turns, count.tokens?)));
         let (from, known) = match known {
             Some((turns, tokens)) => (turns, with_margin(tokens)),
             None => (0, request.most_fixed_tokens()),

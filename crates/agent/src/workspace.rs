@@ -12,8 +12,8 @@ use std::{net::TcpListener, path::PathBuf, sync::Arc};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use sortie_sandbox::{
-    Backend, Command, Egress, Error, FileError, Finished, Level, Limits, RelPath, Released, Sandbox, Spec,
-    Workdir,
+    Backend, Command, CommandPaths, Egress, Error, FileError, Finished, Level, Limits, RelPath, Released,
+    Sandbox, Spec, Workdir,
 };
 use tokio::{
     task::{JoinError, JoinHandle, JoinSet},
@@ -179,10 +179,8 @@ impl Workspace {
 
     /// The working directory as the run's commands see it.
     pub(crate) fn shown_path(&self) -> String {
-        match self.backend.capabilities().level {
-            Level::Namespaces => "/work".to_owned(),
-            Level::Landlock | Level::None => self.root.join(&self.name).to_string_lossy().into_owned(),
-        }
+        let paths = CommandPaths::new(&self.root, &self.name, self.level());
+        paths.work.to_string_lossy().into_owned()
     }
 
     /// Lets the run's commands out through this gateway. To be called before the first command.
@@ -282,6 +280,11 @@ impl Workspace {
                 closed.and(Err("the working directory is still in use".to_owned())),
             ),
         }
+    }
+
+    /// How commands are confined: it decides under which path they know the directory.
+    pub(crate) fn level(&self) -> Level {
+        self.backend.capabilities().level
     }
 
     /// Whether `input.json` is the engine's to write.

@@ -53,6 +53,13 @@ pub enum EventType {
         /// The turn, from 1.
         step: u32,
     },
+    /// A readable summary of what the model thought in one turn, where its provider gives one.
+    ThinkingSummary {
+        /// The text.
+        text: String,
+        /// The turn, from 1.
+        step: u32,
+    },
     /// A tool begins.
     ToolStart {
         /// The tool's name.
@@ -233,6 +240,7 @@ pub mod kind {
     pub const WORKER_STARTED: &str = "worker_started";
     pub const MODEL_CALL: &str = "model_call";
     pub const MESSAGE: &str = "message";
+    pub const THINKING_SUMMARY: &str = "thinking_summary";
     pub const TOOL_START: &str = "tool_start";
     pub const TOOL_END: &str = "tool_end";
     pub const CONNECTION_CALL: &str = "connection_call";
@@ -258,6 +266,7 @@ impl EventType {
             Self::WorkerStarted { .. } => kind::WORKER_STARTED,
             Self::ModelCall(_) => kind::MODEL_CALL,
             Self::Message { .. } => kind::MESSAGE,
+            Self::ThinkingSummary { .. } => kind::THINKING_SUMMARY,
             Self::ToolStart { .. } => kind::TOOL_START,
             Self::ToolEnd(_) => kind::TOOL_END,
             Self::Retry { .. } => kind::RETRY,

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
-    Credential,
+    Credential, Effort,
     connection::{ConnectionAuth, ConnectionType, names_only},
     object::objects,
 };
@@ -97,6 +97,22 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, example = "runbook")]
     pub model: Option<String>,
+    /// Another model ID. Where `model` refuses to answer, that answer is asked of this model, once.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub fallback_model: Option<String>,
+    /// How much the model is to think, mapped to the nearest level that it has. Default: the model's own.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub effort: Option<Effort>,
     /// Files laid into the working directory before the agent begins.
     #[serde(
         default,

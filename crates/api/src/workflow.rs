@@ -66,6 +66,8 @@ impl RunRequest {
             input: self.input.or(saved.input),
             workflow: self.workflow,
             model: self.model.or(saved.model),
+            fallback_model: self.fallback_model.or(saved.fallback_model),
+            effort: self.effort.or(saved.effort),
             files: self.files.or(saved.files),
             connections: self.connections.or(saved.connections),
             description: self.description.or(saved.description),
@@ -96,6 +98,7 @@ mod tests {
         let request = json!({
             "prompt": format!("p{which}"), "input": {"at": which, format!("only{which}"): [1]},
             "workflow": format!("w{which}"), "model": format!("m{which}"),
+            "fallback_model": format!("b{which}"), "effort": if which == 1 { "low" } else { "max" },
             "files": [{"path": format!("f{which}"), "content": ""}],
             "connections": {format!("c{which}"): {"ref": "crm", "allowed_methods": ["GET"]}},
             "description": format!("d{which}"), "input_schema": {"title": format!("i{which}")},
@@ -120,8 +123,8 @@ mod tests {
     proptest! {
         #[test]
         fn fields_that_are_sent_replace_whole_and_all_others_stay(
-            sent in subsequence(fields(), 0..=16),
-            saved in subsequence(fields(), 0..=16),
+            sent in subsequence(fields(), 0..=18),
+            saved in subsequence(fields(), 0..=18),
         ) {
             let saved: Vec<String> = saved.into_iter().filter(|name| !NOT_SAVED.contains(&name.as_str())).collect();
             let (request, sent) = some_of(1, &sent);

@@ -28,7 +28,7 @@ use crate::{
     unretained::{Keeper, MemoryDir, Unretained},
     usage,
     web::NodeWeb,
-    worker::{Active, Collecting, Dispatcher, Own, Places, Source, Worker},
+    worker::{Active, Collecting, Dispatcher, Own, Places, Programs, Source, Worker},
 };
 
 /// Access to the records of runs.
@@ -118,6 +118,7 @@ impl Engine {
             active: active.clone(),
             options: Arc::clone(&options),
             sandbox: MeasuredSandbox::over(sandbox, &metrics),
+            programs: Programs::default(),
             web: web.clone(),
             metrics: Arc::clone(&metrics),
         });

@@ -23,7 +23,7 @@ use crate::{
     run_log::Records,
     unretained::Unretained,
     web::NodeWeb,
-    worker::{Active, Collecting, Worker},
+    worker::{Active, Collecting, Programs, Worker},
 };
 
 /// A fresh SQLite file with a node, and a run that it has claimed.
@@ -91,6 +91,7 @@ impl Held {
             contents: contents(&options, &self.store).await,
             collecting: Collecting::default(),
             sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
+            programs: Programs::default(),
             web: NodeWeb::new(&options).unwrap(),
             schedules: TimerBell::default(),
             active: Active::default(),

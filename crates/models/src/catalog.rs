@@ -19,7 +19,7 @@ use crate::{
 /// The connection to a provider.
 const CONNECT: Duration = Duration::from_secs(10);
 /// What a model can do, as settings say it.
-const CAPABILITIES: [&str; 3] = ["tools", "structured_output", "thinking"];
+const CAPABILITIES: [&str; 5] = ["tools", "structured_output", "thinking", "vision", "documents"];
 
 /// The models of a node.
 pub struct Catalog {
@@ -215,6 +215,7 @@ fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
     Ok(Entry {
         upstream: model.upstream.clone().unwrap_or_else(|| model.id.clone()),
         info,
+        effort: model.effort,
     })
 }
 
@@ -229,6 +230,7 @@ fn entries<'a>(provider: &'a ProviderSettings, own: &'a [Entry]) -> impl Iterato
             None => Some(Entry {
                 info: builtin.info(),
                 upstream: builtin.id.to_owned(),
+                effort: None,
             }),
         });
     let others = own.iter().filter(|entry| {

@@ -4,6 +4,7 @@
 //! Many servers speak these protocols nearly. A text may be null or in parts, a figure a float, a code a number: all of
 //! that is read. What is not JSON at all is an error, never a panic.
 
+mod effort;
 #[cfg(test)]
 pub(crate) mod testing;
 mod usage;
@@ -13,15 +14,16 @@ use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sortie_agent::model::{Content, ModelError, Request, ToolCall, ToolDefinition};
-use sortie_api::model::ModelInfo;
 use url::Url;
 
 use crate::{
     answer::Failure,
-    provider::{InvalidSettings, Provider},
+    media::Counting,
+    provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
 };
 
+pub(crate) use effort::level;
 pub(crate) use usage::Counted;
 pub(crate) use wire::{Arguments, Count, Text, is_object};
 
@@ -55,14 +57,24 @@ pub(crate) fn is_openai(url: &Url) -> bool {
     })
 }
 
-/// Whether the catalog says that the model can do this.
-pub(crate) fn can(info: &ModelInfo, capability: &str) -> bool {
-    info.capabilities.iter().any(|own| own == capability)
+/// The tools that the model is told of: none where it can call none, which servers refuse.
+pub(crate) fn tools<'a>(entry: &Entry, request: &Request<'a>) -> &'a [ToolDefinition<'a>] {
+    if entry.can("tools") { request.tools } else { &[] }
 }
 
-/// The tools that the model is told of: none where it can call none, which servers refuse.
-pub(crate) fn tools<'a>(info: &ModelInfo, request: &Request<'a>) -> &'a [ToolDefinition<'a>] {
-    if can(info, "tools") { request.tools } else { &[] }
+/// How pictures count at this address.
+pub(crate) fn counting(is_own: bool, upstream: &str) -> Counting {
+    let since_6 = effort::version(upstream).is_some_and(|version| version >= (6, 0));
+    if is_own {
+        Counting::Openai { since_6 }
+    } else {
+        Counting::Unknown
+    }
+}
+
+/// The key under which the provider routes the calls of a run to one cache. Only `OpenAI` is known to take the field.
+pub(crate) fn cache_key<'a>(is_own: bool, request: &Request<'a>) -> Option<&'a str> {
+    (is_own && !request.cache_key.is_empty()).then_some(request.cache_key)
 }
 
 /// The text of a JSON Schema as a part of a body.

@@ -12,33 +12,69 @@ mod tests;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use sortie_agent::model::{Deltas, Model, ModelError, Reply, Request};
+use sortie_agent::{
+    Media,
+    model::{Deltas, Model, ModelError, Reply, Request},
+};
 use sortie_api::model::ModelInfo;
 
 use crate::{
-    answer, openai,
+    answer, media, openai,
+    optional::Optional,
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
 };
 use reply::Answer;
-use request::Body;
+use request::{Body, Dialect};
 
 /// The client of one model. An unusable address or key is refused.
 pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     Ok(Arc::new(ResponsesModel {
         transport: openai::transport(provider, &["responses"])?,
         entry,
+        is_own: openai::is_openai(&provider.base),
+        summary: Optional::new("reasoning.summary", is_about_summary),
     }))
+}
+
+/// Whether a refusal is about summaries of reasoning: accounts get them once they are verified.
+fn is_about_summary(said: &str) -> bool {
+    said.contains("reasoning.summary") || said.contains("reasoning summar")
 }
 
 struct ResponsesModel {
     transport: Transport,
     entry: Entry,
+    /// Whether the address is `OpenAI`'s own.
+    is_own: bool,
+    summary: Optional,
+}
+
+impl ResponsesModel {
+    async fn attempt(
+        &self,
+        request: &Request<'_>,
+        summary: bool,
+        deltas: &dyn Deltas,
+    ) -> Result<Reply, ModelError> {
+        let dialect = Dialect {
+            is_own: self.is_own,
+            summary,
+        };
+        let body = Body::new(&self.entry, dialect, request)?;
+        let answer = Answer::new(&body, request.transcript.len());
+        answer::call(&self.transport, &body, answer, deltas).await
+    }
 }
 
 impl Model for ResponsesModel {
     fn info(&self) -> &ModelInfo {
         &self.entry.info
+    }
+
+    fn media_tokens(&self, media: &Media) -> Option<u64> {
+        let kind = media::taken(&self.entry.info, media)?;
+        Some(openai::counting(self.is_own, &self.entry.upstream).most_tokens(kind, media))
     }
 
     fn call<'a>(
@@ -47,9 +83,13 @@ impl Model for ResponsesModel {
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            let body = Body::new(&self.entry, &request)?;
-            let answer = Answer::new(&body, request.transcript.len());
-            answer::call(&self.transport, &body, answer, deltas).await
+            // Other servers seldom know it.
+            let summary = self.is_own && self.summary.is_sent();
+            let outcome = self.attempt(&request, summary, deltas).await;
+            if summary && self.summary.is_refused_by(&outcome) {
+                return self.attempt(&request, false, deltas).await;
+            }
+            outcome
         })
     }
 }

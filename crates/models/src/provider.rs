@@ -1,6 +1,7 @@
 //! What every client of a provider is made from.
 
-use sortie_api::{Credential, model::ModelInfo};
+use sortie_agent::model::Request;
+use sortie_api::{Credential, Effort, model::ModelInfo};
 use sortie_net::EngineClient;
 use url::Url;
 
@@ -24,6 +25,20 @@ pub(crate) struct Entry {
     pub(crate) info: ModelInfo,
     /// What the provider calls it.
     pub(crate) upstream: String,
+    /// Effort of calls that name none.
+    pub(crate) effort: Option<Effort>,
+}
+
+impl Entry {
+    /// Whether the catalog says that the model can do this.
+    pub(crate) fn can(&self, capability: &str) -> bool {
+        self.info.capabilities.iter().any(|own| own == capability)
+    }
+
+    /// Effort of this call; `None` where the provider decides, or the model cannot think.
+    pub(crate) fn effort_of(&self, request: &Request<'_>) -> Option<Effort> {
+        request.effort.or(self.effort).filter(|_| self.can("thinking"))
+    }
 }
 
 /// Settings that cannot be used: a sentence for the operator that names the setting.

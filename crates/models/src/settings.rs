@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{Credential, model::ModelPrices};
+use sortie_api::{Credential, Effort, model::ModelPrices};
 use url::Url;
 
 /// The providers of a node, its own models, and the model of a run that names none.
@@ -73,6 +73,8 @@ pub struct ModelSettings {
     pub max_output_tokens: Option<u64>,
     /// What it costs. A model without a price is refused, unless it is declared free by prices that are all 0.
     pub prices: Option<ModelPrices>,
-    /// What it can do: `tools`, `structured_output`, `thinking`.
+    /// Abilities of the model: `tools`, `structured_output`, `thinking`, `vision` (pictures), `documents` (PDF).
     pub capabilities: Option<Vec<String>>,
+    /// Effort of calls whose run names none. `None` leaves it to the provider.
+    pub effort: Option<Effort>,
 }

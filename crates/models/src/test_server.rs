@@ -269,6 +269,7 @@ pub(crate) fn entry(upstream: &str, capabilities: &[&str]) -> Entry {
             capabilities: capabilities.iter().map(|&what| what.to_owned()).collect(),
         },
         upstream: upstream.to_owned(),
+        effort: None,
     }
 }
 

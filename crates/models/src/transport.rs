@@ -3,7 +3,9 @@
 //! Every provider client goes through here, so that what may be tried again, how much is taken, and that the key is in
 //! no message, is decided in one place.
 
-use std::{collections::VecDeque, time::Duration};
+mod too_long;
+
+use std::{borrow::Cow, collections::VecDeque, time::Duration};
 
 use http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -17,6 +19,7 @@ use sortie_api::Credential;
 use sortie_net::{EngineClient, sse};
 use url::Url;
 
+use self::too_long::is_too_long;
 use crate::answer;
 
 /// One event of a stream, in bytes.
@@ -149,7 +152,7 @@ impl Transport {
         let after = retry_after(response.headers());
         let body = read_start(response).await;
         let said = Said::of(&body);
-        let failure = self.failure(status, &said.message, after.or(said.retry_after));
+        let failure = self.failure(status, &said.with_code(), after.or(said.retry_after));
         match said.code.as_deref() {
             Some(UNPAID) => ModelError {
                 retry: Retry::Never,
@@ -161,20 +164,24 @@ impl Transport {
 
     /// What a failure with this status and this message means: also of failures that come inside of a stream.
     pub(crate) fn failure(&self, status: StatusCode, said: &str, after: Option<Duration>) -> ModelError {
-        let retry = if is_passing(status) {
-            Retry::Soon { after }
-        } else if is_too_long(status, said) {
+        // A server error can be one of length.
+        let retry = if is_too_long(status, said) {
             Retry::Smaller
+        } else if is_passing(status) || status == StatusCode::PAYLOAD_TOO_LARGE {
+            Retry::Soon { after }
+        } else if is_bound_elsewhere(said) {
+            Retry::WithoutThinking
         } else {
             Retry::Never
         };
         let message = format!("the model's provider answered {}: {said}", status.as_u16());
         let kind = match (status.as_u16(), retry) {
-            (429, _) => ErrorKind::RateLimit,
+            (_, Retry::Smaller) => ErrorKind::TooLarge,
+            // 413 is one where it is not about the size of the request.
+            (413 | 429, _) => ErrorKind::RateLimit,
             (401 | 403, _) => ErrorKind::Credential,
             (408, _) => ErrorKind::Timeout,
             (500.., _) => ErrorKind::Server,
-            (_, Retry::Smaller) => ErrorKind::TooLarge,
             _ => ErrorKind::Request,
         };
         ModelError {
@@ -230,22 +237,11 @@ fn is_passing(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status.as_u16(), 408 | 409 | 425 | 429)
 }
 
-/// Whether a refusal is one of length: every provider has its own words for it.
-fn is_too_long(status: StatusCode, said: &str) -> bool {
-    let said = said.to_ascii_lowercase();
-    let words = [
-        "context length",
-        "context_length",
-        "context window",
-        "context size",
-        "context limit",
-        "prompt is too long",
-        "too many tokens",
-        "maximum context",
-        "input token count",
-    ];
-    status == StatusCode::PAYLOAD_TOO_LARGE
-        || (status == StatusCode::BAD_REQUEST && words.iter().any(|words| said.contains(words)))
+/// Whether a refusal is about a thinking block: its conversation has changed, or its signature is not one. Both pass once
+/// the thinking is left out.
+fn is_bound_elsewhere(said: &str) -> bool {
+    said.contains("bound to a different conversation")
+        || said.contains("Invalid `signature` in `thinking` block")
 }
 
 /// Whether a body is announced as something that is read as a whole, and never as a stream.
@@ -298,6 +294,16 @@ struct Said {
 }
 
 impl Said {
+    /// The message, and the code where that is not in it: some codes say more.
+    fn with_code(&self) -> Cow<'_, str> {
+        match &self.code {
+            Some(code) if !self.message.contains(code.as_str()) => {
+                Cow::Owned(format!("{} ({code})", self.message))
+            }
+            Some(_) | None => Cow::Borrowed(&self.message),
+        }
+    }
+
     fn of(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let Ok(json) = serde_json::from_slice::<Value>(body) else {

@@ -35,4 +35,4 @@ pub use types::{
     AtTimeout, Backend, Capabilities, Command, Egress, Enforcement, Error, ExitKind, Finished, Level, Limits,
     Piped, Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Usage,
 };
-pub use workdir::{Entry, EntryKind, FileError, Workdir};
+pub use workdir::{CommandPaths, Entry, EntryKind, FileError, Workdir};

@@ -8,7 +8,7 @@ use std::{
     io,
     net::TcpListener,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -85,11 +85,11 @@ impl Session {
             return Err(hosts::no_way_out(host.level));
         }
         let owner = workdir.owner();
-        let (scratch, home, tmp) = if host.level == Level::Namespaces {
-            (None, PathBuf::from("/work"), PathBuf::from("/tmp"))
+        let paths = workdir.command_paths(host.level);
+        let scratch = if host.level == Level::Namespaces {
+            None
         } else {
-            let (fd, path) = workdir.scratch().map_err(setup)?;
-            (Some(fd), workdir.path().to_owned(), path)
+            Some(workdir.scratch().map_err(setup)?)
         };
         let open = Open {
             level: host.level,
@@ -100,7 +100,12 @@ impl Session {
             } else {
                 MemoryKeeper::Watch
             },
-            env: environment(&home, &tmp, egress::environment(spec.egress), spec.env),
+            env: environment(
+                &paths.work,
+                &paths.temporary,
+                egress::environment(spec.egress),
+                spec.env,
+            ),
             scratch: scratch.is_some(),
             egress: spec.egress,
         };

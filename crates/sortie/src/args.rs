@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sortie_api::{Role, RunId, RunStatus, ScheduleId};
+use sortie_api::{Effort, Role, RunId, RunStatus, ScheduleId};
 
 pub(crate) use self::{
     administration::{AuditArgs, Grace, KeysCommand, NodesCommand, UsageArgs},
@@ -197,6 +197,12 @@ pub(crate) struct RunArgs {
     /// The model [default: the engine's]
     #[arg(long)]
     pub(crate) model: Option<String>,
+    /// The model that is asked once where the first one refuses
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) fallback_model: Option<String>,
+    /// How much the model is to think: minimal, low, medium, high, xhigh or max [default: the model's]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) effort: Option<Effort>,
     /// Time limit in seconds, 1 to 3600 [default: 300]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<i64>,

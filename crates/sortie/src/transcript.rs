@@ -131,6 +131,7 @@ impl Transcript {
                 self.said = Some(data.text);
                 String::new()
             }
+            kind::THINKING_SUMMARY => self.block(&data.text, Style::Dim),
             kind::TOOL_START => self.tool_start(&data),
             kind::TOOL_END => self.tool_end(&data),
             kind::CONNECTION_CALL => self.connection_call(event),
@@ -449,6 +450,22 @@ mod tests {
                 .collect();
             assert_eq!(text, shown);
         }
+    }
+
+    #[test]
+    fn a_summary_of_thinking_is_shown_where_it_came_and_delays_no_message() {
+        let thinking = of(
+            "thinking_summary",
+            &serde_json::json!({"text": "The header is missing.\n", "step": 1}),
+        );
+        let message = of("message", &serde_json::json!({"text": "Done.", "step": 1}));
+        let result = of("result", &serde_json::json!({"output": "Done."}));
+        let mut transcript = Transcript::new(false);
+        let text: String = [&thinking, &message, &result]
+            .iter()
+            .map(|event| transcript.event(event))
+            .collect();
+        assert_eq!(text, "  The header is missing.\n");
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl Glob {
             return Err(format!("must be 1 to {PATTERN_BYTES} bytes long"));
         }
         let bare = pattern.strip_prefix("./").unwrap_or(pattern);
-        let regex = RegexBuilder::new(&translate(bare)?)
+        let regex = RegexBuilder::new(&translate(bare, Dialect::Names)?)
             .size_limit(1 << 20)
             .dot_matches_new_line(true)
             .build()
@@ -36,7 +36,17 @@ impl Glob {
     }
 }
 
-fn translate(pattern: &str) -> Result<String, String> {
+/// Whose patterns are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Those of the tools: with `{a,b}`.
+    Names,
+    /// Those of `.gitignore`: with `\` before a character that stands for itself.
+    GitIgnore,
+}
+
+/// The regular expression of a pattern, or what is wrong with it.
+pub(super) fn translate(pattern: &str, dialect: Dialect) -> Result<String, String> {
     let mut regex = "^".to_owned();
     let mut braces = 0_u32;
     let mut rest = pattern;
@@ -55,7 +65,15 @@ fn translate(pattern: &str) -> Result<String, String> {
                 }
             }
             '?' => regex.push_str("[^/]"),
-            '{' => {
+            '\\' if dialect == Dialect::GitIgnore => {
+                let mut escaped = rest.chars();
+                let Some(c) = escaped.next() else {
+                    return Err("a `\\` without a character".to_owned());
+                };
+                regex.push_str(&regex::escape(c.encode_utf8(&mut [0; 4])));
+                rest = escaped.as_str();
+            }
+            '{' if dialect == Dialect::Names => {
                 braces += 1;
                 regex.push_str("(?:");
             }

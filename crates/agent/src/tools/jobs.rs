@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Context, Effect, Order, Tool, ToolError, arguments};
+use super::{Context, Effect, Order, Tool, ToolError, arguments_of};
 use crate::{
     content::{Extent, Kept, ToolContent, View, ended},
     model::ToolDefinition,
@@ -66,7 +66,7 @@ impl Tool for Jobs {
                 job,
                 wait_seconds,
                 kill,
-            } = arguments(&raw)?;
+            } = arguments_of(&self.definition(), &raw)?;
             let Some(number) = job else {
                 if kill == Some(true) {
                     return Err(ToolError::ToModel("job: name the job to end".to_owned()));

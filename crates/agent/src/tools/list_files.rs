@@ -1,16 +1,17 @@
-//! `list_files`: what lies in the working directory, without following links.
+//! `list_files`: the files and folders of the working directory, without following links.
 
 use std::fmt::Write as _;
 
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_sandbox::{Entry, EntryKind, Workdir};
+use sortie_sandbox::{Entry, EntryKind};
 
 use super::{
-    Context, Effect, Order, Tool, ToolError, arguments,
-    files::{about, folder_path, with_workdir},
+    Context, Effect, Order, Tool, ToolError, arguments_of,
+    files::{RunFiles, with_files},
     glob::Glob,
+    ignored::Ignored,
 };
 use crate::{content::ToolContent, model::ToolDefinition};
 
@@ -29,23 +30,25 @@ struct Arguments {
     path: Option<String>,
     pattern: Option<String>,
     max_depth: Option<usize>,
+    #[serde(default)]
+    include_ignored: bool,
 }
 
 impl Tool for ListFiles {
     fn definition(&self) -> ToolDefinition<'_> {
         ToolDefinition {
             name: "list_files",
-            description: "Lists files and folders of the working directory with their sizes, a folder with a slash \
-                          at its end. A pattern such as *.csv or src/**/*.rs lists only what matches.",
-            parameters: r#"{
-                "type": "object",
-                "properties": {
-                    "path": {"type": "string", "description": "The folder. Default: the working directory."},
-                    "pattern": {"type": "string", "description": "A file name pattern; one with a slash is matched with the path from the working directory."},
-                    "max_depth": {"type": "integer", "minimum": 1, "description": "Levels of folders. Default: all."}
-                },
-                "additionalProperties": false
-            }"#,
+            description: "Lists files and folders of the working directory with their sizes; a folder ends with a \
+                          slash. A pattern such as *.csv or src/**/*.rs lists only the files that match. Leaves out \
+                          .git and what .gitignore names, unless include_ignored is set.",
+            parameters: concat!(
+                r#"{"type":"object","properties":{"#,
+                r#""path":{"type":"string","description":"Folder. Default: the working directory."},"#,
+                r#""pattern":{"type":"string","description":"File name pattern; one with a slash is matched with the whole path."},"#,
+                r#""max_depth":{"type":"integer","minimum":1,"description":"Levels of folders. Default: all."},"#,
+                r#""include_ignored":{"type":"boolean"}},"#,
+                r#""additionalProperties":false}"#
+            ),
         }
     }
 
@@ -63,26 +66,27 @@ impl Tool for ListFiles {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments(&raw)?;
+            let arguments: Arguments = arguments_of(&self.definition(), &raw)?;
             let limit = context.output_bytes;
-            with_workdir(context, move |workdir| list(workdir, &arguments, limit)).await
+            with_files(context, move |files| list(files, &arguments, limit)).await
         })
     }
 }
 
-fn list(workdir: &Workdir, arguments: &Arguments, limit: usize) -> Result<ToolContent, ToolError> {
+fn list(files: &RunFiles<'_>, arguments: &Arguments, limit: usize) -> Result<ToolContent, ToolError> {
     let Arguments {
         path,
         pattern,
         max_depth,
+        include_ignored,
     } = arguments;
     let glob = pattern.as_deref().map(Glob::new).transpose();
     let glob = glob.map_err(|why| ToolError::ToModel(format!("pattern: {why}")))?;
     let depth = max_depth.unwrap_or(DEPTH).clamp(1, DEPTH);
     let most = if glob.is_some() { LOOKED_AT } else { SHOWN };
-    let folder = folder_path(path.as_deref())?;
+    let folder = files.folder(path.as_deref())?;
     if let Some(file) = &folder
-        && let Ok(size) = workdir.size(file)
+        && let Ok(size) = files.workdir.size(file)
     {
         let entry = Entry {
             path: file.as_str().to_owned(),
@@ -91,9 +95,13 @@ fn list(workdir: &Workdir, arguments: &Arguments, limit: usize) -> Result<ToolCo
         };
         return Ok(ToolContent::Text(line(&entry)));
     }
-    let (entries, _) = workdir
-        .list(folder.as_ref(), depth, most + 1)
-        .map_err(|error| about(path.as_deref().unwrap_or("."), &error))?;
+    let mut ignored = Ignored::new(files.workdir, folder.as_ref());
+    let (entries, _) = files
+        .workdir
+        .list_kept(folder.as_ref(), (depth, most + 1), |entry| {
+            *include_ignored || ignored.keeps(entry)
+        })
+        .map_err(|error| files.about_folder(folder.as_ref(), &error))?;
     let more_than_looked_at = entries.len() > most;
     let mut wanted = entries.iter().take(most).filter(|entry| {
         glob.as_ref()
@@ -119,6 +127,7 @@ fn list(workdir: &Workdir, arguments: &Arguments, limit: usize) -> Result<ToolCo
     if cut {
         out.push_str("[there are more: name a folder or a narrower pattern]\n");
     }
+    out.extend(ignored.note());
     Ok(ToolContent::Text(out))
 }
 

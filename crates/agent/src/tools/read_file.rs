@@ -1,17 +1,35 @@
-//! `read_file`: a text file or some of its lines, streamed, so that its size does not matter.
+//! `read_file`: a text file or some of its lines, streamed, so that its size does not matter; a picture or a document, for
+//! a model that takes it.
+//!
+//! The text of a document that the model does not take comes from `pdftotext`, where the sandbox has it.
 
-use std::io::{BufRead, BufReader, Read};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_sandbox::Workdir;
+use sortie_sandbox::{AtTimeout, Command, ExitKind, RelPath};
 
 use super::{
-    Context, Effect, Order, Tool, ToolError, arguments,
-    files::{about, file_path, with_workdir},
+    Context, Effect, Order, Tool, ToolError, arguments_of,
+    files::{RunFiles, with_files},
 };
-use crate::{content::ToolContent, model::ToolDefinition, text};
+use crate::{
+    content::{Media, ToolContent, stream_text},
+    media::{self, Kind, MEDIA_BYTES},
+    model::ToolDefinition,
+    text,
+    workspace::WorkspaceError,
+};
+
+/// How much of a file is looked at for its kind, in bytes.
+const HEAD_BYTES: usize = 64 * 1024;
+/// How long the text of a document may take.
+const DOCUMENT_TIME: Duration = Duration::from_secs(30);
 
 pub(super) struct ReadFile;
 
@@ -21,6 +39,8 @@ struct Arguments {
     path: String,
     start_line: Option<u64>,
     end_line: Option<u64>,
+    #[serde(default)]
+    line_numbers: bool,
 }
 
 impl Tool for ReadFile {
@@ -28,17 +48,15 @@ impl Tool for ReadFile {
         ToolDefinition {
             name: "read_file",
             description: "Reads a text file of the working directory, whole or from start_line to end_line. A last \
-                          line in brackets tells where to go on when there is more than fits into one result.",
-            parameters: r#"{
-                "type": "object",
-                "properties": {
-                    "path": {"type": "string", "description": "Path from the working directory."},
-                    "start_line": {"type": "integer", "minimum": 1, "description": "The first line. Default: 1."},
-                    "end_line": {"type": "integer", "minimum": 1, "description": "The last line. Default: the last."}
-                },
-                "required": ["path"],
-                "additionalProperties": false
-            }"#,
+                          line in brackets tells where to go on when there is more than fits. Shows pictures (PNG, \
+                          JPEG, GIF, WebP) and PDF documents to models that take them.",
+            parameters: concat!(
+                r#"{"type":"object","properties":{"path":{"type":"string"},"#,
+                r#""start_line":{"type":"integer","minimum":1},"#,
+                r#""end_line":{"type":"integer","minimum":1},"#,
+                r#""line_numbers":{"type":"boolean","description":"Begin each line with its number and a tab."}},"#,
+                r#""required":["path"],"additionalProperties":false}"#
+            ),
         }
     }
 
@@ -56,38 +74,140 @@ impl Tool for ReadFile {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let Arguments {
-                path,
-                start_line,
-                end_line,
-            } = arguments(&raw)?;
-            let (first, last) = (start_line.unwrap_or(1), end_line.unwrap_or(u64::MAX));
-            if first == 0 || last < first {
-                let told = "start_line: must be at least 1 and at most end_line";
-                return Err(ToolError::ToModel(told.to_owned()));
+            let arguments: Arguments = arguments_of(&self.definition(), &raw)?;
+            let (first, last) = (
+                arguments.start_line.unwrap_or(1),
+                arguments.end_line.unwrap_or(u64::MAX),
+            );
+            if last < first {
+                let told = format!("end_line: must be at least start_line, which is {first}");
+                return Err(ToolError::ToModel(told));
             }
-            let limit = context.output_bytes;
-            with_workdir(context, move |workdir| read(workdir, &path, first..=last, limit)).await
+            let wanted = Wanted {
+                lines: first..=last,
+                numbered: arguments.line_numbers,
+                limit: context.output_bytes,
+            };
+            match with_files(context, move |files| read(files, &arguments.path, &wanted)).await? {
+                Found::Text(text) => Ok(ToolContent::Text(text)),
+                Found::Picture(media) => Ok(match context.counted(media) {
+                    Ok(media) => ToolContent::Media(media),
+                    Err(Media { label, .. }) => {
+                        ToolContent::Text(format!("{label}; this model cannot see pictures"))
+                    }
+                }),
+                Found::Document(path, media) => match media.map(|media| context.counted(media)) {
+                    Ok(Ok(media)) => Ok(ToolContent::Media(media)),
+                    Ok(Err(Media { label, .. })) | Err(label) => document(&path, &label, context).await,
+                },
+            }
         })
     }
 }
 
+/// The lines that are wanted of a text file.
+struct Wanted {
+    lines: Lines,
+    /// Whether each line begins with its number.
+    numbered: bool,
+    /// How much fits, in bytes.
+    limit: usize,
+}
+
 type Lines = std::ops::RangeInclusive<u64>;
 
-fn read(workdir: &Workdir, path: &str, lines: Lines, limit: usize) -> Result<ToolContent, ToolError> {
-    let file = workdir
-        .open(&file_path(path)?)
-        .map_err(|error| about(path, &error))?;
-    let excerpt = excerpt(BufReader::with_capacity(64 * 1024, file), &lines, limit)
-        .map_err(|error| about(path, &error.into()))?;
+/// What a file holds.
+enum Found {
+    Text(String),
+    Picture(Media),
+    /// A document, or what it is where it is too large to be shown.
+    Document(RelPath, Result<Media, String>),
+}
+
+fn read(files: &RunFiles<'_>, path: &str, wanted: &Wanted) -> Result<Found, ToolError> {
+    let path = files.file(path)?;
+    let file = files
+        .workdir
+        .open(&path)
+        .map_err(|error| files.about(&path, &error))?;
+    let size = file.metadata().map_or(0, |metadata| metadata.len());
+    let mut file = BufReader::with_capacity(HEAD_BYTES, file);
+    let failed = |error: std::io::Error| files.about(&path, &error.into());
+    let head = file.fill_buf().map_err(failed)?;
+    if let Some(kind) = Kind::of(head) {
+        return shown(kind, &path, size, file).map_err(failed)?;
+    }
+    let excerpt = excerpt(file, wanted).map_err(failed)?;
     match excerpt {
-        Excerpt::Binary => Err(ToolError::ToModel(format!("{path}: a binary file, not text"))),
+        Excerpt::Binary => Err(ToolError::ToModel(format!(
+            "{path}: a binary file of {size} bytes, not text"
+        ))),
         Excerpt::Beyond { lines: has } => Err(ToolError::ToModel(format!(
             "{path}: has only {has} lines, start_line is {}",
-            lines.start()
+            wanted.lines.start()
         ))),
-        Excerpt::Text(text) => Ok(ToolContent::Text(text)),
+        Excerpt::Text(text) => Ok(Found::Text(text)),
     }
+}
+
+/// A picture or a document.
+fn shown(
+    kind: Kind,
+    path: &RelPath,
+    size: u64,
+    mut file: BufReader<File>,
+) -> std::io::Result<Result<Found, ToolError>> {
+    let (name, large) = (path.as_str(), size > MEDIA_BYTES);
+    let examined = if large {
+        Some(Err(media::too_large_of(kind, file.fill_buf()?, name, size)))
+    } else {
+        let mut bytes = Vec::new();
+        file.take(MEDIA_BYTES + 1).read_to_end(&mut bytes)?;
+        media::examined(&bytes, name)
+    };
+    Ok(match examined {
+        Some(document) if !kind.is_picture() => Ok(Found::Document(path.clone(), document)),
+        Some(Ok(picture)) => Ok(Found::Picture(picture)),
+        Some(Err(refused)) => Err(ToolError::ToModel(refused)),
+        None => Err(ToolError::ToModel(format!(
+            "{path}: a broken picture of {size} bytes: its header cannot be read"
+        ))),
+    })
+}
+
+/// The text of a document, by a program of the sandbox.
+async fn document(path: &RelPath, label: &str, context: Context<'_>) -> Result<ToolContent, ToolError> {
+    let files = context.files()?;
+    // A name that begins with a dash is no option.
+    let name = format!("./{path}");
+    let argv = ["pdftotext", "-layout", "-enc", "UTF-8", &name, "-"];
+    let command = Command {
+        argv: argv.map(str::to_owned).to_vec(),
+        timeout: DOCUMENT_TIME.min(files.command_time.most()),
+        at_timeout: AtTimeout::Kill,
+        keep_bytes: context.output_bytes,
+        store_bytes: 0,
+    };
+    let ran = files.workspace.lock().await.exec(files.input_file, command).await;
+    let finished = match ran {
+        Ok(finished) => finished,
+        Err(WorkspaceError::Sandbox(_)) => {
+            return Err(ToolError::ToModel(format!(
+                "{label}; this model cannot see documents, and there is no `pdftotext` to read the text"
+            )));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let text = stream_text(finished.stdout);
+    if finished.exit != ExitKind::Code(0) {
+        return Err(ToolError::ToModel(format!("{label}; its text cannot be read")));
+    }
+    if text.trim().is_empty() {
+        return Err(ToolError::ToModel(format!(
+            "{label}; it holds no text, perhaps because its pages are pictures"
+        )));
+    }
+    Ok(ToolContent::Text(format!("[{label}: the text]\n{text}")))
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -100,8 +220,13 @@ enum Excerpt {
     },
 }
 
-/// The wanted lines in at most `limit` bytes, and a line that tells where to go on if that is not all.
-fn excerpt(mut file: impl BufRead, lines: &Lines, limit: usize) -> std::io::Result<Excerpt> {
+/// The wanted lines in at most as many bytes as fit, and a line that tells where to go on if that is not all.
+fn excerpt(mut file: impl BufRead, wanted: &Wanted) -> std::io::Result<Excerpt> {
+    let Wanted {
+        ref lines,
+        numbered,
+        limit,
+    } = *wanted;
     if file.fill_buf()?.contains(&0) {
         return Ok(Excerpt::Binary);
     }
@@ -113,7 +238,10 @@ fn excerpt(mut file: impl BufRead, lines: &Lines, limit: usize) -> std::io::Resu
         if line < *lines.start() {
             skip_line(&mut file)?;
         } else {
-            let room = (limit - kept.len()) as u64;
+            if numbered && begun == kept.len() {
+                kept.extend(text::line_number(line).as_bytes());
+            }
+            let room = limit.saturating_sub(kept.len()) as u64;
             if room == 0 {
                 return Ok(Excerpt::Text(cut(kept, begun, line)));
             }
@@ -166,7 +294,33 @@ mod tests {
     use super::*;
 
     fn lines(text: &str, lines: Lines, limit: usize) -> Excerpt {
-        excerpt(BufReader::with_capacity(7, text.as_bytes()), &lines, limit).unwrap()
+        let wanted = Wanted {
+            lines,
+            numbered: false,
+            limit,
+        };
+        excerpt(BufReader::with_capacity(7, text.as_bytes()), &wanted).unwrap()
+    }
+
+    #[test]
+    fn lines_begin_with_their_numbers_where_that_is_asked_for() {
+        let numbered = |text: &str, lines, limit| {
+            let wanted = Wanted {
+                lines,
+                numbered: true,
+                limit,
+            };
+            excerpt(BufReader::with_capacity(3, text.as_bytes()), &wanted).unwrap()
+        };
+        assert_eq!(
+            numbered("one\ntwo\n\nfour", 2..=9, 100),
+            Excerpt::Text("     2\ttwo\n     3\t\n     4\tfour".to_owned())
+        );
+        assert_eq!(
+            numbered("one\ntwo\n", 1..=9, 15),
+            Excerpt::Text("     1\tone\n[more follows: go on with start_line 2]".to_owned())
+        );
+        assert_eq!(numbered("one\n", 2..=9, 100), Excerpt::Beyond { lines: 1 });
     }
 
     #[test]

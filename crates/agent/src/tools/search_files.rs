@@ -1,6 +1,9 @@
 //! `search_files`: a regular expression over the lines of files, bounded in time, in what is read and in what is shown.
 
+mod lines;
+
 use std::{
+    collections::VecDeque,
     fmt::Write as _,
     io::{self, BufRead, BufReader},
     sync::{
@@ -14,14 +17,16 @@ use futures_util::future::BoxFuture;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_sandbox::{EntryKind, FileError, RelPath, Workdir};
+use sortie_sandbox::{EntryKind, FileError, RelPath};
 
+use self::lines::{next_line, shown};
 use super::{
-    Context, Effect, Order, Tool, ToolError, arguments,
-    files::{about, folder_path, with_workdir},
+    Context, Effect, Order, Tool, ToolError, arguments_of,
+    files::{RunFiles, with_files},
     glob::Glob,
+    ignored::Ignored,
 };
-use crate::{content::ToolContent, model::ToolDefinition, text};
+use crate::{content::ToolContent, model::ToolDefinition};
 
 /// How long a search takes at most.
 const TIME: Duration = Duration::from_secs(10);
@@ -31,12 +36,10 @@ const ENTRIES: usize = 50_000;
 const DEPTH: usize = 64;
 /// How much is read of all files together, in bytes.
 const READ_BYTES: u64 = 512 * 1024 * 1024;
-/// How much of a line is searched, in bytes.
-const LINE_BYTES: usize = 64 * 1024;
-/// How much of a matching line is shown, in bytes.
-const SHOWN_BYTES: usize = 300;
 /// Matching lines that are shown.
 const MATCHES: usize = 200;
+/// Lines that are shown around a match at most.
+const CONTEXT: usize = 20;
 
 pub(super) struct SearchFiles;
 
@@ -46,25 +49,35 @@ struct Arguments {
     regex: String,
     path: Option<String>,
     pattern: Option<String>,
+    #[serde(default)]
+    ignore_case: bool,
+    #[serde(default)]
+    context: usize,
+    #[serde(default)]
+    files_only: bool,
+    #[serde(default)]
+    include_ignored: bool,
 }
 
 impl Tool for SearchFiles {
     fn definition(&self) -> ToolDefinition<'_> {
         ToolDefinition {
             name: "search_files",
-            description: "Searches the lines of the text files in the working directory for a regular expression \
-                          (no look-around, no back-references; begin with (?i) to ignore case) and returns them as \
-                          path:line: text.",
-            parameters: r#"{
-                "type": "object",
-                "properties": {
-                    "regex": {"type": "string", "description": "The regular expression."},
-                    "path": {"type": "string", "description": "A folder or a file. Default: the working directory."},
-                    "pattern": {"type": "string", "description": "Only files that match this file name pattern, such as *.rs; one with a slash is matched with the path from the working directory."}
-                },
-                "required": ["regex"],
-                "additionalProperties": false
-            }"#,
+            description: "Searches the lines of the text files in the working directory for a regular expression (no \
+                          look-around, no back-references). Returns path:line: text, or with files_only the number \
+                          of matching lines of each file. Leaves out .git and what .gitignore names, unless \
+                          include_ignored is set.",
+            parameters: concat!(
+                r#"{"type":"object","properties":{"#,
+                r#""regex":{"type":"string"},"#,
+                r#""path":{"type":"string","description":"Folder or file. Default: the working directory."},"#,
+                r#""pattern":{"type":"string","description":"File name pattern, such as *.rs; one with a slash is matched with the whole path."},"#,
+                r#""ignore_case":{"type":"boolean"},"#,
+                r#""context":{"type":"integer","minimum":0,"description":"Lines shown before and after each match."},"#,
+                r#""files_only":{"type":"boolean"},"#,
+                r#""include_ignored":{"type":"boolean"}},"#,
+                r#""required":["regex"],"additionalProperties":false}"#
+            ),
         }
     }
 
@@ -82,14 +95,11 @@ impl Tool for SearchFiles {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments(&raw)?;
+            let arguments: Arguments = arguments_of(&self.definition(), &raw)?;
             let limit = context.output_bytes;
             let stop = StopOnDrop(Arc::default());
             let stopped = Arc::clone(&stop.0);
-            with_workdir(context, move |workdir| {
-                search(workdir, &arguments, limit, &stopped)
-            })
-            .await
+            with_files(context, move |files| search(files, &arguments, limit, &stopped)).await
         })
     }
 }
@@ -104,13 +114,14 @@ impl Drop for StopOnDrop {
 }
 
 fn search(
-    workdir: &Workdir,
+    files: &RunFiles<'_>,
     arguments: &Arguments,
     limit: usize,
     stopped: &AtomicBool,
 ) -> Result<ToolContent, ToolError> {
     let told = |field: &str, why: String| ToolError::ToModel(format!("{field}: {why}"));
     let regex = RegexBuilder::new(&arguments.regex)
+        .case_insensitive(arguments.ignore_case)
         .size_limit(1 << 20)
         .dfa_size_limit(1 << 20)
         .build();
@@ -126,19 +137,40 @@ fn search(
         limit,
         stopped,
         until: Instant::now() + TIME,
+        context: arguments.context.min(CONTEXT),
+        files_only: arguments.files_only,
         read: 0,
         matches: 0,
+        files: 0,
         out: String::new(),
         ended: None,
     };
-    let path = arguments.path.as_deref();
-    match folder_path(path)? {
-        Some(file) if workdir.size(&file).is_ok() => search.file(workdir, &file),
-        folder => search
-            .folder(workdir, folder.as_ref(), glob.as_ref())
-            .map_err(|error| about(path.unwrap_or("."), &error))?,
+    match files.folder(arguments.path.as_deref())? {
+        Some(file) if files.workdir.size(&file).is_ok() => {
+            search.file(files, &file);
+            Ok(ToolContent::Text(search.text()))
+        }
+        folder => {
+            let mut ignored = Ignored::new(files.workdir, folder.as_ref());
+            let keep_all = arguments.include_ignored;
+            let listed = files
+                .workdir
+                .list_kept(folder.as_ref(), (DEPTH, ENTRIES), |entry| {
+                    keep_all || ignored.keeps(entry)
+                });
+            let (entries, cut) = listed.map_err(|error| files.about_folder(folder.as_ref(), &error))?;
+            let wanted = entries.into_iter().filter(|entry| {
+                entry.kind == EntryKind::File && glob.as_ref().is_none_or(|glob| glob.matches(&entry.path))
+            });
+            search.all(files, wanted.map(|entry| entry.path));
+            if cut && search.ended.is_none() {
+                search.ended = Some("there are too many files or folders: name a folder");
+            }
+            let mut text = search.text();
+            text.extend(ignored.note());
+            Ok(ToolContent::Text(text))
+        }
     }
-    Ok(ToolContent::Text(search.text()))
 }
 
 struct Search<'a> {
@@ -146,45 +178,55 @@ struct Search<'a> {
     limit: usize,
     stopped: &'a AtomicBool,
     until: Instant,
+    /// Lines that are shown before and after a match.
+    context: usize,
+    files_only: bool,
+    /// How much was read, in bytes.
     read: u64,
-    matches: usize,
+    /// Matching lines.
+    matches: u64,
+    /// Files with a match.
+    files: usize,
     out: String,
     /// Why it ended early.
     ended: Option<&'static str>,
 }
 
 impl Search<'_> {
-    fn folder(
-        &mut self,
-        workdir: &Workdir,
-        folder: Option<&RelPath>,
-        glob: Option<&Glob>,
-    ) -> Result<(), FileError> {
-        let (entries, cut) = workdir.list(folder, DEPTH, ENTRIES)?;
-        let files = entries.into_iter().filter(|entry| {
-            entry.kind == EntryKind::File && glob.is_none_or(|glob| glob.matches(&entry.path))
-        });
-        for entry in files {
+    fn all(&mut self, files: &RunFiles<'_>, paths: impl Iterator<Item = String>) {
+        for path in paths {
             // A name that is not UTF-8 cannot be opened by its path.
-            let Ok(path) = RelPath::new(&entry.path) else {
+            let Ok(path) = RelPath::new(&path) else {
                 continue;
             };
-            self.file(workdir, &path);
+            self.file(files, &path);
             if self.ended.is_some() {
-                return Ok(());
+                return;
             }
         }
-        if cut {
-            self.ended = Some("there are too many files or folders: name a folder");
-        }
-        Ok(())
     }
 
     /// Searches one file. One that cannot be read is left out, as a binary one is.
-    fn file(&mut self, workdir: &Workdir, path: &RelPath) {
-        let Ok(file) = workdir.open(path) else { return };
+    fn file(&mut self, files: &RunFiles<'_>, path: &RelPath) {
+        let Ok(file) = files.workdir.open(path) else {
+            return;
+        };
+        let before = self.matches;
         if let Err(error) = self.lines(BufReader::with_capacity(64 * 1024, file), path.as_str()) {
-            let _ = writeln!(self.out, "{path}: {error}");
+            let _ = writeln!(self.out, "{path}: {}", FileError::from(error));
+        }
+        let found = self.matches - before;
+        if found > 0 {
+            self.files += 1;
+            if self.files_only {
+                let lines = if found == 1 { "line" } else { "lines" };
+                let _ = writeln!(self.out, "{path} ({found} {lines})");
+                if self.files >= MATCHES || self.out.len() >= self.limit {
+                    self.ended = self
+                        .ended
+                        .or(Some("there are more files: search for something narrower"));
+                }
+            }
         }
     }
 
@@ -193,6 +235,7 @@ impl Search<'_> {
             return Ok(());
         }
         let mut line = Vec::new();
+        let mut around = Around::default();
         let mut number = 0_u64;
         while self.ended.is_none() {
             line.clear();
@@ -202,35 +245,51 @@ impl Search<'_> {
             }
             number += 1;
             self.read += length;
-            if self.regex.is_match(&line) {
-                self.show(path, number, &line);
+            if let Some(found) = self.regex.find(&line) {
+                self.found(path, number, (&line, found.start()), &mut around);
+            } else if self.context > 0 && !self.files_only {
+                self.beside(path, number, &line, &mut around);
             }
             self.ended = self.ended.or_else(|| self.over(number));
         }
         Ok(())
     }
 
-    fn show(&mut self, path: &str, number: u64, line: &[u8]) {
-        if self.matches == MATCHES || self.out.len() >= self.limit {
+    fn found(&mut self, path: &str, number: u64, (line, at): (&[u8], usize), around: &mut Around) {
+        if self.files_only {
+            self.matches += 1;
+            return;
+        }
+        if self.matches >= MATCHES as u64 || self.out.len() >= self.limit {
             self.ended = Some("there are more matches: search for something narrower");
             return;
         }
         self.matches += 1;
-        let found = self.regex.find(line).map_or(0, |found| found.start());
-        // Far into a long line, what is shown begins shortly before the match.
-        let from = if found + 50 > SHOWN_BYTES {
-            found.saturating_sub(50)
-        } else {
-            0
-        };
-        let shown = line.get(from..).unwrap_or_default();
-        let (shown, more) = match shown.get(..SHOWN_BYTES) {
-            Some(head) if head.len() < shown.len() => (head, "…"),
-            _ => (shown, ""),
-        };
-        let shown = text::clean(String::from_utf8_lossy(shown).into_owned());
-        let begun = if from > 0 { "…" } else { "" };
-        let _ = writeln!(self.out, "{path}:{number}: {begun}{}{more}", shown.trim_end());
+        let first = number - around.before.len() as u64;
+        // Lines that do not follow each other are parted as by grep.
+        if self.context > 0 && !self.out.is_empty() && around.last.is_none_or(|last| last + 1 < first) {
+            self.out.push_str("--\n");
+        }
+        for (number, before) in around.before.drain(..) {
+            let _ = writeln!(self.out, "{path}-{number}- {before}");
+        }
+        let _ = writeln!(self.out, "{path}:{number}: {}", shown(line, at));
+        around.last = Some(number);
+        around.after = self.context;
+    }
+
+    /// A line without a match, which may stand beside one.
+    fn beside(&mut self, path: &str, number: u64, line: &[u8], around: &mut Around) {
+        if around.after > 0 {
+            around.after -= 1;
+            around.last = Some(number);
+            let _ = writeln!(self.out, "{path}-{number}- {}", shown(line, 0));
+            return;
+        }
+        if around.before.len() == self.context {
+            around.before.pop_front();
+        }
+        around.before.push_back((number, shown(line, 0)));
     }
 
     fn over(&self, number: u64) -> Option<&'static str> {
@@ -250,6 +309,8 @@ impl Search<'_> {
     fn text(mut self) -> String {
         if self.matches == 0 {
             self.out.push_str("[no line matches]\n");
+        } else if self.files_only && self.files > 1 {
+            let _ = writeln!(self.out, "[{} lines in {} files]", self.matches, self.files);
         }
         if let Some(why) = self.ended {
             let _ = writeln!(self.out, "[{why}]");
@@ -258,24 +319,13 @@ impl Search<'_> {
     }
 }
 
-/// Reads a line, of which at most [`LINE_BYTES`] are kept; returns its whole length.
-fn next_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<u64> {
-    let mut length = 0;
-    loop {
-        let buffer = file.fill_buf()?;
-        let (piece, ended) = match buffer.iter().position(|byte| *byte == b'\n') {
-            Some(at) => (at + 1, true),
-            None => (buffer.len(), buffer.is_empty()),
-        };
-        let kept = piece.min(LINE_BYTES.saturating_sub(line.len()));
-        line.extend_from_slice(buffer.get(..kept).unwrap_or_default());
-        file.consume(piece);
-        length += piece as u64;
-        if ended {
-            while matches!(line.last(), Some(b'\n' | b'\r')) {
-                line.pop();
-            }
-            return Ok(length);
-        }
-    }
+/// The lines beside the matches of one file.
+#[derive(Default)]
+struct Around {
+    /// Lines that were not shown, the newest last.
+    before: VecDeque<(u64, String)>,
+    /// Lines that are still to be shown behind the last match.
+    after: usize,
+    /// The number of the last line that was shown.
+    last: Option<u64>,
 }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use sortie_sandbox::{AtTimeout, Command, Error, ExitKind, Finished, StreamOutput};
 use tokio::time::Instant;
 
-use super::{Context, Effect, Order, Tool, ToolError, arguments, jobs};
+use super::{Context, Effect, Order, Tool, ToolError, arguments_of, jobs};
 use crate::{
     content::{CommandOutput, Extent, Kept, ToolContent, View, stream_text},
     model::{Kind, ToolDefinition},
@@ -93,8 +93,8 @@ impl Tool for Shell {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments(&raw)?;
-            check(&arguments)?;
+            let arguments: Arguments = arguments_of(&self.definition(), &raw)?;
+            check(&arguments.command)?;
             let files = context.files()?;
             let mut workspace = files.workspace.lock().await;
             let output = match files.command_time.kind {
@@ -106,13 +106,11 @@ impl Tool for Shell {
     }
 }
 
-fn check(arguments: &Arguments) -> Result<(), ToolError> {
-    let refused = if arguments.command.len() > COMMAND_BYTES {
+fn check(command: &str) -> Result<(), ToolError> {
+    let refused = if command.len() > COMMAND_BYTES {
         "command: longer than 131071 bytes; write it to a file and run that"
-    } else if arguments.command.contains('\0') {
+    } else if command.contains('\0') {
         "command: must not contain U+0000"
-    } else if arguments.timeout_seconds == Some(0) {
-        "timeout_seconds: must be at least 1"
     } else {
         return Ok(());
     };

@@ -3,11 +3,11 @@
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_sandbox::{FileError, Workdir};
+use sortie_sandbox::FileError;
 
 use super::{
-    Context, Effect, Order, Tool, ToolError, arguments,
-    files::{about, file_path, with_workdir},
+    Context, Effect, Order, Tool, ToolError, arguments_of,
+    files::{RunFiles, with_files},
 };
 use crate::{content::ToolContent, model::ToolDefinition};
 
@@ -24,17 +24,13 @@ impl Tool for WriteFile {
     fn definition(&self) -> ToolDefinition<'_> {
         ToolDefinition {
             name: "write_file",
-            description: "Writes a text file of the working directory, with the folders above it; a file that is \
-                          there is replaced as a whole. To change a part of a file use edit_file.",
-            parameters: r#"{
-                "type": "object",
-                "properties": {
-                    "path": {"type": "string", "description": "Path from the working directory."},
-                    "content": {"type": "string", "description": "The whole content."}
-                },
-                "required": ["path", "content"],
-                "additionalProperties": false
-            }"#,
+            description: "Writes a text file of the working directory, with the folders above it; an existing file \
+                          is replaced as a whole. To change a part of a file use edit_file.",
+            parameters: concat!(
+                r#"{"type":"object","properties":{"path":{"type":"string"},"#,
+                r#""content":{"type":"string","description":"The whole content."}},"#,
+                r#""required":["path","content"],"additionalProperties":false}"#
+            ),
         }
     }
 
@@ -52,22 +48,23 @@ impl Tool for WriteFile {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments(&raw)?;
-            with_workdir(context, move |workdir| write(workdir, &arguments)).await
+            let arguments: Arguments = arguments_of(&self.definition(), &raw)?;
+            with_files(context, move |files| write(files, &arguments)).await
         })
     }
 }
 
-fn write(workdir: &Workdir, Arguments { path, content }: &Arguments) -> Result<ToolContent, ToolError> {
-    let file = file_path(path)?;
-    let done = match workdir.size(&file) {
+fn write(files: &RunFiles<'_>, Arguments { path, content }: &Arguments) -> Result<ToolContent, ToolError> {
+    let path = files.file(path)?;
+    let done = match files.workdir.size(&path) {
         Ok(_) => "replaced",
         Err(FileError::NotFound) => "created",
-        Err(error) => return Err(about(path, &error)),
+        Err(error) => return Err(files.about(&path, &error)),
     };
-    workdir
-        .write(&file, content.as_bytes())
-        .map_err(|error| about(path, &error))?;
+    files
+        .workdir
+        .write(&path, content.as_bytes())
+        .map_err(|error| files.about(&path, &error))?;
     Ok(ToolContent::Text(format!(
         "{done} {path} ({} bytes)",
         content.len()

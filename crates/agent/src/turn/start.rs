@@ -55,14 +55,11 @@ impl Parts<'_> {
         let context = Context {
             sink,
             output_bytes: model.tool_output_bytes(),
+            model: Some(model),
             files: Some(Files {
                 workspace: &workspace,
                 input_file,
-                command_time: CommandTime {
-                    kind: model.kind(),
-                    longest: spec.command_timeout,
-                    deadline: spec.deadline,
-                },
+                command_time: CommandTime::of(spec, model.kind()),
             }),
             redactor: Some(&spec.redactor),
         };

@@ -23,8 +23,8 @@ fn reply(content: Vec<Content>, input_tokens: u64, cache_read_tokens: u64, outpu
         stop_reason: StopReason::EndTurn,
         usage: Usage {
             input_tokens,
-            cache_read_tokens,
             output_tokens,
+            cache_read_tokens,
             ..Usage::default()
         },
     }

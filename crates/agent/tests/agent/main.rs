@@ -5,6 +5,8 @@ mod budget;
 #[cfg(test)]
 mod endings;
 #[cfg(test)]
+mod files;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod replies;

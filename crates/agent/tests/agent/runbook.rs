@@ -109,8 +109,8 @@ async fn a_block_that_fails_ends_the_run_with_its_number_and_its_last_line_of_st
             "block 2 failed: none: no such file or folder",
         ),
         (
-            "```tool read_file\n{\"file\": 1}\n```",
-            "block 2 failed: bad arguments: unknown field `file`",
+            "```tool read_file\n{\"lines\": 1}\n```",
+            "block 2 failed: read_file: path is missing; it must be a string; there is no field lines",
         ),
         (
             "```tool nothing\n```",

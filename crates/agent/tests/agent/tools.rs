@@ -61,9 +61,9 @@ async fn a_file_is_written_read_edited_listed_and_found() {
     assert_eq!(
         told,
         [
-            "created ./notes/a.txt (14 bytes)",
+            "created notes/a.txt (14 bytes)",
             "two\n",
-            "edited notes/a.txt at line 2",
+            "edited notes/a.txt at line 2\n     1\tone\n     2\tzwei\n     3\tthree\n",
             "one\nzwei\nthree\n",
             "replaced notes/a.txt (5 bytes)",
             "notes/\nnotes/a.txt (5 bytes)\n",
@@ -155,7 +155,7 @@ async fn large_and_binary_files_are_read_within_bounds() {
     );
     assert_eq!(told[1], "line 150000\nline 150001\n");
     assert_eq!(told[2], "large: has only 200000 lines, start_line is 300000");
-    assert_eq!(told[3], "binary: a binary file, not text");
+    assert_eq!(told[3], "binary: a binary file of 10 bytes, not text");
     assert_eq!(told[4], "caf\u{fffd}\n");
     assert!(told[5].ends_with("[line 1 is longer than what fits: only its first 32768 bytes are shown]"));
     assert_eq!(told[6], "latin: not UTF-8 text; nothing was changed");

@@ -102,7 +102,7 @@ async fn mistakes_of_the_model_are_told_to_it() {
     };
     let model = Scripted::new(vec![
         calls(&[("launch", json!({}))]).into(),
-        calls(&[("shell", json!({"cmd": "ls"}))]).into(),
+        calls(&[("shell", json!({"program": "ls"}))]).into(),
         calls(&[("shell", json!({"command": "ls", "timeout_seconds": 0}))]).into(),
         broken.into(),
         calls(&[("read_file", json!({"path": "../etc/passwd"}))]).into(),
@@ -121,17 +121,24 @@ async fn mistakes_of_the_model_are_told_to_it() {
         "there is no tool `launch`; there are: shell, jobs, read_file, write_file, edit_file, list_files, search_files"
     );
     assert!(
-        told[1].starts_with("bad arguments: unknown field `cmd`, expected"),
+        told[1].starts_with("shell: command is missing") && told[1].contains("there is no field program"),
         "{}",
         told[1]
     );
-    assert_eq!(told[2], "timeout_seconds: must be at least 1");
+    assert!(
+        told[2].starts_with("shell: timeout_seconds must be a whole number from 1;"),
+        "{}",
+        told[2]
+    );
     assert!(
         told[3].starts_with("bad arguments: they are cut off (EOF"),
         "{}",
         told[3]
     );
-    assert_eq!(told[4], "path: must not contain `..`");
+    assert_eq!(
+        told[4],
+        "path: must lie in the working directory: \"../etc/passwd\" is outside of it, and only commands reach that"
+    );
     assert_eq!(
         recorder.data("tool_start")[3]["arguments"],
         json!({"malformed": "{\"command\": \"l"})

@@ -538,7 +538,7 @@ pub(crate) const CASES: &[Case] = &[
         OURS,
         &[],
         &[shell(
-            r#"{"command": "true", "timeout_seconds": 100000}"#,
+            r#"{"command": "true", "timeout_seconds": 5000}"#,
             &[
                 "[the command exited with status 0]\n[timeout_seconds was cut to 5",
                 ": the run ends in 5",

@@ -138,7 +138,7 @@ impl Intake<'_> {
         schemas::check(&run, NoInput::MayCome).await
     }
 
-    /// The rules of `prompt`, `input` and `model`; the model that is to be used.
+    /// Checks `prompt`, `input`, `model` and `fallback_model`. Returns the model that is to be used.
     fn check_task(&self, request: &mut RunRequest) -> Result<String, Error> {
         let prompt = request
             .prompt
@@ -174,13 +174,24 @@ impl Intake<'_> {
         let id = request
             .model
             .get_or_insert_with(|| self.models.catalog().default_model.clone());
-        if self.models.get(id).is_none() {
-            return Err(broken(
-                "model",
-                format!("no model {id:?}; GET /v1/models lists those there are"),
-            ));
+        self.check_model("model", id)?;
+        if let Some(fallback) = &request.fallback_model {
+            self.check_model("fallback_model", fallback)?;
+            if fallback == id {
+                return Err(broken("fallback_model", "must be another model than model"));
+            }
         }
         Ok(id.clone())
+    }
+
+    fn check_model(&self, field: &str, id: &str) -> Result<(), Error> {
+        match self.models.get(id) {
+            Some(_) => Ok(()),
+            None => Err(broken(
+                field,
+                format!("no model {id:?}; GET /v1/models lists those there are"),
+            )),
+        }
     }
 
     fn check_shell(&self, request: &mut RunRequest) -> Result<(), Error> {

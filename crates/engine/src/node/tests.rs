@@ -17,7 +17,7 @@ use crate::{
     no_sandbox::NoSandbox,
     testing::{Held, held},
     web::NodeWeb,
-    worker::{Active, Collecting, StopReason, Worker},
+    worker::{Active, Collecting, Programs, StopReason, Worker},
 };
 
 /// A node, without its tasks.
@@ -87,6 +87,7 @@ async fn holding() -> (Rig, OrgId, RunId) {
         contents: crate::testing::contents(&options, &store).await,
         collecting: Collecting::default(),
         sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
+        programs: Programs::default(),
         web: NodeWeb::new(&options).unwrap(),
         schedules: crate::news::TimerBell::default(),
         active: Active::default(),

@@ -9,28 +9,30 @@ use super::{
     resume::{Files, Ground},
     run_one::Worker,
 };
-use crate::files::contents_of;
+use crate::{Error, files::contents_of};
 
-/// Lays the files, unless an earlier attempt at the run has. An error is the run's, in words for people.
+/// Lays the files, unless an earlier attempt at the run has. Returns the path and the size of each. An error is the
+/// run's, in words for people.
 pub(super) async fn lay(
     worker: &Worker,
     org: OrgId,
     files: Vec<RunFile>,
     ground: &mut Ground,
-) -> Result<(), String> {
+) -> Result<Vec<(String, u64)>, String> {
     let mut laid = Vec::new();
     for file in files {
         let path = RelPath::new(&file.path).map_err(|error| format!("files: {:?}: {error}", file.path))?;
         laid.push((path, file));
     }
+    let ids = saved(&laid)?;
+    let sizes = sizes(worker, org, &laid, &ids).await?;
     if ground.files == Files::Laid {
         ground.workspace.brought(laid.iter().map(|(path, _)| path));
-        return Ok(());
+        return Ok(sizes);
     }
     if laid.is_empty() {
-        return Ok(());
+        return Ok(sizes);
     }
-    let ids = saved(&laid)?;
     let mut contents = contents_of(&worker.records.store, &worker.contents, org, &ids)
         .await?
         .into_iter();
@@ -49,7 +51,39 @@ pub(super) async fn lay(
         .workspace
         .lay(sources)
         .await
-        .map_err(|error| format!("the run's files cannot be laid: {error}"))
+        .map_err(|error| format!("the run's files cannot be laid: {error}"))?;
+    Ok(sizes)
+}
+
+/// Path and size of each file, in order. A saved file that was deleted since an earlier attempt laid it has no size any
+/// more and is left out.
+async fn sizes(
+    worker: &Worker,
+    org: OrgId,
+    files: &[(RelPath, RunFile)],
+    saved: &[FileId],
+) -> Result<Vec<(String, u64)>, String> {
+    let rows = if saved.is_empty() {
+        Vec::new()
+    } else {
+        let found = worker.records.store.find_files(org, saved, &[]).await;
+        found.map_err(|error| format!("the run's files cannot be found: {}", Error::from(error)))?
+    };
+    let mut ids = saved.iter();
+    let size = |file: &RunFile| match &file.file {
+        None => Some(file.content.as_ref().map_or(0, |content| content.len() as u64)),
+        Some(_) => {
+            let id = ids.next()?;
+            let row = rows.iter().find(|row| row.file.id == *id)?;
+            u64::try_from(row.file.size).ok()
+        }
+    };
+    let sizes: Vec<_> = files.iter().map(|(_, file)| file).map(size).collect();
+    let paths = files.iter().map(|(_, file)| file.path.clone());
+    Ok(paths
+        .zip(sizes)
+        .filter_map(|(path, size)| Some((path, size?)))
+        .collect())
 }
 
 /// The ids of the saved ones, in order.

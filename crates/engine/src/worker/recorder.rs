@@ -132,7 +132,7 @@ impl Told {
                     tool_calls: 0,
                 },
             }
-        } else if let EventType::Message { step, .. } = event {
+        } else if let EventType::Message { step, .. } | EventType::ThinkingSummary { step, .. } = event {
             Self {
                 step: Some(*step),
                 usage: RunUsage::default(),

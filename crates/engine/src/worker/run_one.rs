@@ -17,6 +17,7 @@ use super::{
     files,
     finish::{Ended, final_events},
     outputs::{Collecting, Outputs, collect},
+    programs::Programs,
     recorder::{Opening, Recorder, numbered},
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
     spent::Spent,
@@ -50,6 +51,7 @@ pub(crate) struct Worker {
     /// The turns of runs that have artifacts to keep.
     pub(crate) collecting: Collecting,
     pub(crate) sandbox: Arc<dyn Backend>,
+    pub(crate) programs: Programs,
     pub(crate) web: NodeWeb,
     pub(crate) metrics: Arc<Metrics>,
     /// Wakes the timer of the schedules.
@@ -455,10 +457,11 @@ async fn prepare(
     let id = request
         .model
         .unwrap_or_else(|| worker.models.catalog().default_model.clone());
-    let model = worker
-        .models
-        .get(&id)
-        .ok_or_else(|| format!("model {id:?} is no longer available"))?;
+    let model = model_of(worker, &id)?;
+    let fallback = request
+        .fallback_model
+        .map(|id| model_of(worker, &id))
+        .transpose()?;
     traces::uses_model(model.info());
     let output_schema = match &request.output_schema {
         Some(schema) => {
@@ -466,7 +469,7 @@ async fn prepare(
         }
         None => None,
     };
-    files::lay(worker, claim.org, request.files.unwrap_or_default(), ground).await?;
+    let files = files::lay(worker, claim.org, request.files.unwrap_or_default(), ground).await?;
     let redactor = Arc::new(Redactor::default());
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {
@@ -509,10 +512,10 @@ async fn prepare(
         egress,
         budget,
         deadline: Some(deadline),
-        effort: None,
-        fallback: None,
-        files: Vec::new(),
-        environment: sortie_agent::Environment::default(),
+        effort: request.effort,
+        fallback,
+        files,
+        environment: worker.programs.environment(worker, claim, &*model, shell).await,
         media: Vec::new(),
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
@@ -521,10 +524,17 @@ async fn prepare(
     };
     Ok(Start {
         spec,
-        model: Arc::clone(model),
+        model,
         brought,
         opened,
     })
+}
+
+fn model_of(worker: &Worker, id: &str) -> Result<Arc<dyn Model>, String> {
+    let model = worker.models.get(id);
+    model
+        .cloned()
+        .ok_or_else(|| format!("model {id:?} is no longer available"))
 }
 
 /// What the run is to do, and where the credentials are that it brought.

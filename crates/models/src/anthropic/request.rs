@@ -4,10 +4,28 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sortie_agent::model::{Content, Request, ToolDefinition, ToolResult, Turn};
+use sortie_agent::{
+    Media, ToolContent,
+    model::{Content, Request, ToolDefinition, ToolResult, ToolUse, Turn},
+};
+use sortie_api::{Effort, model::ModelInfo};
 
-use super::schema;
-use crate::{arguments, provider::Entry};
+use super::{claude::Claude, schema};
+use crate::{
+    arguments,
+    media::{self, Kind},
+    provider::Entry,
+};
+
+/// Parts of `thinking` that only newer models and servers know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extras {
+    None,
+    /// How thinking is shown.
+    Display,
+    /// That, and what becomes of thinking whose conversation has changed.
+    Controls,
+}
 
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
@@ -18,6 +36,8 @@ pub(super) struct Body<'a> {
     thinking: Option<Thinking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<ToolChoice>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     system: [Block<'a>; 1],
@@ -27,13 +47,46 @@ pub(super) struct Body<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Thinking {
-    Adaptive,
-    Enabled { budget_tokens: u64 },
+    Adaptive {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        display: Option<Display>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        block_binding: Option<BlockBinding>,
+    },
+    Enabled {
+        budget_tokens: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Display {
+    Summarized,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct BlockBinding {
+    prefix_mismatch_behavior: PrefixMismatch,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum PrefixMismatch {
+    DropBlock,
 }
 
 #[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ToolChoice {
+    None,
+}
+
+#[derive(Debug, Default, Serialize)]
 struct OutputConfig<'a> {
-    format: Format<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,41 +138,74 @@ enum Block<'a> {
     },
     ToolResult {
         tool_use_id: &'a str,
-        content: Cow<'a, str>,
+        content: ResultContent<'a>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
+    Image {
+        source: Source<'a>,
+    },
+    Document {
+        source: Source<'a>,
+    },
     #[serde(untagged)]
     Opaque(&'a RawValue),
 }
 
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum ResultContent<'a> {
+    Text(Cow<'a, str>),
+    Blocks(Vec<Block<'a>>),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Source<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
+}
+
 impl<'a> Body<'a> {
-    pub(super) fn new(entry: &'a Entry, request: &Request<'a>) -> Self {
-        let can = |what: &str| entry.info.capabilities.iter().any(|can| can == what);
-        let offered = request.tools.iter().filter(|_| can("tools"));
+    pub(super) fn new(entry: &'a Entry, request: &Request<'a>, extras: Extras) -> Self {
+        let offered = request.tools.iter().filter(|_| entry.can("tools"));
         let mut tools: Vec<_> = offered.map(tool).collect();
         if let Some(last) = tools.last_mut() {
             last.cache_control = Some(CacheControl::Ephemeral);
         }
-        let schema = request.task.output_schema.filter(|_| can("structured_output"));
+        let thinks = entry.can("thinking");
+        let claude = Claude::of(&entry.upstream);
+        let effort = entry.effort_of(request);
+        let schema = request
+            .task
+            .output_schema
+            .filter(|_| entry.can("structured_output"));
+        let output_config = OutputConfig {
+            effort: effort.and_then(|effort| claude?.effort(effort)),
+            format: schema
+                .and_then(schema::enforceable)
+                .map(|schema| Format::JsonSchema { schema }),
+        };
         Self {
             model: &entry.upstream,
             max_tokens: request.max_tokens,
             stream: true,
-            thinking: can("thinking")
-                .then(|| thinking(&entry.upstream, request.max_tokens))
+            thinking: thinks
+                .then(|| thinking(claude, effort, request.max_tokens, extras))
                 .flatten(),
-            output_config: schema.and_then(schema::enforceable).map(|schema| OutputConfig {
-                format: Format::JsonSchema { schema },
-            }),
+            output_config: (output_config.effort.is_some() || output_config.format.is_some())
+                .then_some(output_config),
+            tool_choice: match request.tool_use {
+                ToolUse::Never if !tools.is_empty() => Some(ToolChoice::None),
+                ToolUse::Never | ToolUse::Auto => None,
+            },
             tools,
             system: [Block::Text {
                 text: Cow::Borrowed(request.system),
                 cache_control: Some(CacheControl::Ephemeral),
             }],
-            messages: messages(request),
+            messages: messages(&entry.info, request),
         }
     }
 }
@@ -134,15 +220,23 @@ fn tool<'a>(tool: &ToolDefinition<'a>) -> Tool<'a> {
 }
 
 /// The conversation. What is said by the same side in a row is one message; an empty message is none.
-fn messages<'a>(request: &Request<'a>) -> Vec<Message<'a>> {
+fn messages<'a>(info: &ModelInfo, request: &Request<'a>) -> Vec<Message<'a>> {
+    let task = &request.task;
+    // Pictures before the text that asks about them.
+    let mut first: Vec<_> = task
+        .media
+        .iter()
+        .flat_map(|media| labelled(info, media))
+        .collect();
+    first.push(text(task.first_message()));
     let mut messages = vec![Message {
         role: Role::User,
-        content: vec![text(request.task.first_message())],
+        content: first,
     }];
     for turn in request.transcript {
         let (role, content): (_, Vec<_>) = match turn {
             Turn::Assistant(pieces) => (Role::Assistant, pieces.iter().filter_map(piece).collect()),
-            Turn::ToolResults(results) => (Role::User, results.iter().map(result).collect()),
+            Turn::ToolResults(results) => (Role::User, results.iter().map(|r| result(info, r)).collect()),
             Turn::User(said) => (Role::User, vec![text(Cow::Borrowed(said))]),
         };
         match messages.last_mut() {
@@ -183,46 +277,75 @@ fn piece(piece: &Content) -> Option<Block<'_>> {
     }
 }
 
-fn result(result: &ToolResult) -> Block<'_> {
+/// A file of the run's: its label, and the file where the model takes it.
+fn labelled<'a>(info: &ModelInfo, media: &'a Media) -> impl Iterator<Item = Block<'a>> {
+    let label = text(Cow::Borrowed(&media.label));
+    [label].into_iter().chain(shown(info, media))
+}
+
+fn shown<'a>(info: &ModelInfo, media: &'a Media) -> Option<Block<'a>> {
+    let source = Source::Base64 {
+        media_type: &media.media_type,
+        data: &media.data,
+    };
+    Some(match media::taken(info, media)? {
+        Kind::Picture => Block::Image { source },
+        Kind::Document => Block::Document { source },
+    })
+}
+
+fn result<'a>(info: &ModelInfo, result: &'a ToolResult) -> Block<'a> {
+    let media = match &result.content {
+        ToolContent::Media(media) => shown(info, media),
+        ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => None,
+    };
     Block::ToolResult {
         tool_use_id: &result.id,
-        content: result.text(),
+        content: match media {
+            Some(media) => ResultContent::Blocks(vec![text(result.text()), media]),
+            None => ResultContent::Text(result.text()),
+        },
         is_error: result.is_error,
         cache_control: None,
     }
 }
 
-/// How much a model of the older form may think, in tokens: in few steps, because every change of it costs the cache.
-const BUDGETS: [(u64, u64); 2] = [(16_384, 8_192), (4_096, 2_048)];
+/// Tokens that a model of the older form may think: few steps, because every change of it costs the cache.
+const BUDGETS: [u64; 4] = [32_768, 16_384, 8_192, 2_048];
+/// The smallest budget that the provider takes.
+const LEAST_BUDGET: u64 = 1_024;
 
-/// How the model is told to think. Models since 4.6 decide for themselves, and those since 5 take nothing else; what
-/// came before has a budget of its own, for which `max_tokens` has to leave room.
-fn thinking(upstream: &str, max_tokens: u64) -> Option<Thinking> {
-    if decides_itself(upstream) {
-        return Some(Thinking::Adaptive);
+/// The form in which the model is told to think.
+fn thinking(
+    claude: Option<Claude>,
+    effort: Option<Effort>,
+    max_tokens: u64,
+    extras: Extras,
+) -> Option<Thinking> {
+    if claude.is_some_and(Claude::is_adaptive) {
+        return Some(Thinking::Adaptive {
+            display: (extras != Extras::None).then_some(Display::Summarized),
+            block_binding: (extras == Extras::Controls).then_some(BlockBinding {
+                prefix_mismatch_behavior: PrefixMismatch::DropBlock,
+            }),
+        });
     }
-    let budget = BUDGETS.iter().find(|(from, _)| max_tokens >= *from);
-    budget.map(|&(_, budget_tokens)| Thinking::Enabled { budget_tokens })
+    budget(effort, max_tokens).map(|budget_tokens| Thinking::Enabled { budget_tokens })
 }
 
-/// Whether `claude-NAME-MAJOR[-MINOR]` is of version 4.6 or later. Names of another form have the older way, which the
-/// servers of others speak too.
-fn decides_itself(upstream: &str) -> bool {
-    let Some((_, name)) = upstream.rsplit_once("claude-") else {
-        return false;
+/// The largest budget within this effort that leaves half of the answer for text; `None` where there is no room.
+fn budget(effort: Option<Effort>, max_tokens: u64) -> Option<u64> {
+    let most = match effort {
+        Some(Effort::Minimal) => LEAST_BUDGET,
+        Some(Effort::Low) => 2_048,
+        None | Some(Effort::Medium) => 8_192,
+        Some(Effort::High) => 16_384,
+        Some(Effort::Xhigh | Effort::Max) => 32_768,
     };
-    // A longer number is a date.
-    let mut numbers = name
-        .split(['-', '.', '@'])
-        .skip_while(|part| !is_number(part))
-        .take_while(|part| is_number(part) && part.len() < 3)
-        .filter_map(|part| part.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version >= (4, 6)
-}
-
-fn is_number(part: &str) -> bool {
-    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
+    // Only who asks for the least gets the least.
+    let least = (most == LEAST_BUDGET).then_some(most);
+    let mut steps = BUDGETS.into_iter().chain(least).filter(|budget| *budget <= most);
+    steps.find(|budget| budget * 2 <= max_tokens)
 }
 
 #[cfg(test)]
@@ -231,26 +354,38 @@ mod tests {
 
     #[test]
     fn thinking_has_the_form_that_the_model_takes() {
+        let adaptive = Some(Thinking::Adaptive {
+            display: None,
+            block_binding: None,
+        });
         let enabled = |budget_tokens| Some(Thinking::Enabled { budget_tokens });
         for (model, max_tokens, expected) in [
-            ("claude-opus-5-5", 1_024, Some(Thinking::Adaptive)),
-            ("claude-sonnet-5", 64, Some(Thinking::Adaptive)),
-            ("claude-opus-4-6-20260205", 64, Some(Thinking::Adaptive)),
-            ("anthropic.claude-opus-4-7", 64, Some(Thinking::Adaptive)),
-            ("claude-fable-5-1", 64, Some(Thinking::Adaptive)),
+            ("claude-opus-5-5", 1_024, adaptive),
+            ("claude-sonnet-5", 64, adaptive),
+            ("claude-opus-4-6-20260205", 64, adaptive),
+            ("anthropic.claude-opus-4-7", 64, adaptive),
+            ("claude-fable-5-1", 64, adaptive),
             ("claude-haiku-4-5-20251001", 64_000, enabled(8_192)),
             ("claude-sonnet-4-20250514", 4_096, enabled(2_048)),
             ("claude-3-7-sonnet-20250219", 4_095, None),
             ("glm-5.2", 64_000, enabled(8_192)),
         ] {
-            assert_eq!(thinking(model, max_tokens), expected, "{model}");
+            assert_eq!(
+                thinking(Claude::of(model), None, max_tokens, Extras::None),
+                expected,
+                "{model}"
+            );
         }
     }
 
     #[test]
-    fn a_thinking_budget_always_leaves_room_for_an_answer() {
-        for (from, budget) in BUDGETS {
-            assert!(budget >= 1_024 && budget * 2 <= from);
-        }
+    fn a_thinking_budget_follows_the_effort_and_always_leaves_room_for_an_answer() {
+        use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
+        let all = [Minimal, Low, Medium, High, Xhigh, Max];
+        let budgets = |max_tokens| all.map(|effort| budget(Some(effort), max_tokens).unwrap_or(0));
+        assert_eq!(budgets(65_536), [1_024, 2_048, 8_192, 16_384, 32_768, 32_768]);
+        assert_eq!(budgets(16_384), [1_024, 2_048, 8_192, 8_192, 8_192, 8_192]);
+        assert_eq!(budgets(2_048), [1_024, 0, 0, 0, 0, 0]);
+        assert_eq!(budgets(2_047), [0; 6]);
     }
 }

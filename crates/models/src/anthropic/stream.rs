@@ -64,6 +64,15 @@ struct Start {
 #[derive(Deserialize)]
 struct StartMessage {
     usage: Option<WireUsage>,
+    /// What the provider has left out of the request, where it tells.
+    input_transformations: Option<Vec<Transformation>>,
+}
+
+#[derive(Deserialize)]
+struct Transformation {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -150,7 +159,10 @@ impl Decoder for Message {
         match kind.kind.as_deref().unwrap_or(&event.event) {
             "message_start" => {
                 let start: Start = read(data)?;
-                self.count(start.message.and_then(|message| message.usage));
+                if let Some(message) = start.message {
+                    self.count(message.usage);
+                    log_dropped(message.input_transformations.as_deref().unwrap_or_default());
+                }
             }
             "content_block_start" => self.begin(&read(data)?, deltas)?,
             "content_block_delta" => self.extend(&read(data)?, deltas)?,
@@ -193,6 +205,7 @@ impl Decoder for Message {
         if !self.is_whole() {
             return Err(Failure::CutOff);
         }
+        let thinking = readable(self.blocks.values());
         let blocks = self.blocks.into_values();
         let content = blocks.filter_map(|block| content(block).transpose());
         let content = content.collect::<Result<Vec<_>, _>>()?;
@@ -203,7 +216,7 @@ impl Decoder for Message {
         };
         Ok(Reply {
             content,
-            thinking: String::new(),
+            thinking,
             stop_reason,
             usage: self.usage,
         })
@@ -298,6 +311,31 @@ impl Message {
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Failure> {
     serde_json::from_str(data).map_err(Failure::unreadable)
+}
+
+/// Logs how much thinking the provider has dropped from the request: thinking of another model, which it cannot read, or
+/// thinking whose conversation has changed.
+fn log_dropped(transformations: &[Transformation]) {
+    let kinds = transformations.iter().filter_map(|entry| entry.kind.as_deref());
+    let blocks = kinds.filter(|kind| *kind == "thinking_dropped").count();
+    if blocks > 0 {
+        let reason = transformations.iter().find_map(|entry| entry.reason.as_deref());
+        tracing::info!(
+            blocks,
+            reason,
+            "the model's provider dropped thinking blocks from the request"
+        );
+    }
+}
+
+/// The thinking that people can read, with an empty line between its blocks.
+fn readable<'a>(blocks: impl Iterator<Item = &'a Block>) -> String {
+    let texts = blocks.filter_map(|block| match block {
+        Block::Thinking(block) => Some(block.thinking.trim()),
+        Block::Text(_) | Block::ToolUse { .. } | Block::Redacted(_) | Block::Other => None,
+    });
+    let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
+    texts.join("\n\n")
 }
 
 fn content(block: Block) -> Result<Option<Content>, Failure> {

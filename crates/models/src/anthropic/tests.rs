@@ -12,6 +12,9 @@ use crate::{
     test_server::{Answer, Heard, KEY, Server, decode, entry, events, hello},
 };
 
+mod media;
+mod thinking;
+
 /// An answer with everything in it that a real one has.
 const WHOLE: &str = concat!(
     "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"usage\":{\"input_tokens\":25,",
@@ -167,7 +170,7 @@ fn a_conversation_goes_back_as_it_was_with_four_marks_for_the_cache() {
         ..hello()
     };
     let entry = entry("claude-haiku-4-5", &["tools", "thinking"]);
-    let body = serde_json::to_value(request::Body::new(&entry, &request)).unwrap();
+    let body = serde_json::to_value(request::Body::new(&entry, &request, Extras::None)).unwrap();
     let cached = json!({"type": "ephemeral"});
     assert_eq!(
         body["tools"],
@@ -215,7 +218,7 @@ fn thinking_and_the_form_of_the_answer_are_asked_for_only_where_the_model_can() 
     };
     let body = |capabilities: &[&str]| {
         let entry = entry("claude-opus-5-5", capabilities);
-        let body = serde_json::to_value(request::Body::new(&entry, &request)).unwrap();
+        let body = serde_json::to_value(request::Body::new(&entry, &request, Extras::None)).unwrap();
         (body.get("thinking").cloned(), body.get("output_config").cloned())
     };
     assert_eq!(body(&["tools"]), (None, None));
@@ -233,7 +236,12 @@ fn a_model_without_tools_is_told_of_none() {
         tools: &[SHELL],
         ..hello()
     };
-    let body = serde_json::to_value(request::Body::new(&entry("claude-x", &[]), &request)).unwrap();
+    let body = serde_json::to_value(request::Body::new(
+        &entry("claude-x", &[]),
+        &request,
+        Extras::None,
+    ))
+    .unwrap();
     assert_eq!(body.get("tools"), None);
 }
 

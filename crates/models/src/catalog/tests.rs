@@ -197,7 +197,7 @@ fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
                 capabilities: Some(vec!["flying".to_owned()]),
                 ..priced("llama", "acme")
             },
-            "capability \"flying\" is none of tools, structured_output, thinking",
+            "capability \"flying\" is none of tools, structured_output, thinking, vision, documents",
         ),
     ] {
         let said = refusal(&settings(acme(), vec![model]));

@@ -7,19 +7,21 @@ mod request;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod thinking;
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use sortie_agent::{
-    Model,
+    Media, Model,
     model::{Content, Deltas, ModelError, Reply, Request, Turn},
 };
 use sortie_api::model::ModelInfo;
 
 use crate::{
     answer, endpoint,
+    media::{self, Counting, Kind},
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
 };
@@ -47,6 +49,12 @@ impl Model for Gemini {
         &self.entry.info
     }
 
+    fn media_tokens(&self, media: &Media) -> Option<u64> {
+        let kind = taken(&self.entry, media)?;
+        let since_3 = thinking::is_since_3(&self.entry.upstream);
+        Some(Counting::Gemini { since_3 }.most_tokens(kind, media))
+    }
+
     fn call<'a>(
         &'a self,
         request: Request<'a>,
@@ -58,6 +66,11 @@ impl Model for Gemini {
             answer::call(&self.transport, &body, decoder, deltas).await
         })
     }
+}
+
+/// What this file is to the model; the API takes no GIF.
+fn taken(entry: &Entry, media: &Media) -> Option<Kind> {
+    media::taken(&entry.info, media).filter(|_| media.media_type != "image/gif")
 }
 
 /// How many tool calls a conversation has.

@@ -4,9 +4,12 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sortie_agent::model::{Content, Request, ToolCall, ToolDefinition, ToolResult, Turn};
+use sortie_agent::{
+    Media, ToolContent,
+    model::{Content, Request, ToolCall, ToolDefinition, ToolResult, ToolUse, Turn},
+};
 
-use super::{OWN_ID, Signature};
+use super::{OWN_ID, Signature, thinking};
 use crate::{arguments, provider::Entry};
 
 #[derive(Debug, Serialize)]
@@ -16,6 +19,8 @@ pub(super) struct Body<'a> {
     contents: Vec<Message<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<[Tools<'a>; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_config: Option<ToolConfig>,
     generation_config: Generation<'a>,
 }
 
@@ -40,8 +45,27 @@ struct Function<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+struct ToolConfig {
+    function_calling_config: FunctionCalling,
+}
+
+#[derive(Debug, Serialize)]
+struct FunctionCalling {
+    mode: Mode,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Mode {
+    None,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Generation<'a> {
     max_output_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_config: Option<thinking::Config>,
     #[serde(flatten)]
     form: Option<Form<'a>>,
 }
@@ -76,6 +100,8 @@ struct Part<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     function_response: Option<Outcome<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    inline_data: Option<Inline<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     thought_signature: Option<String>,
 }
 
@@ -93,6 +119,16 @@ struct Outcome<'a> {
     id: Option<&'a str>,
     name: &'a str,
     response: Response<'a>,
+    /// Files of the result, where the model takes them here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inline<'a> {
+    mime_type: &'a str,
+    data: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -104,18 +140,17 @@ enum Response<'a> {
 
 impl<'a> Body<'a> {
     pub(super) fn new(entry: &Entry, request: &Request<'a>) -> Self {
-        let can = |what: &str| entry.info.capabilities.iter().any(|can| can == what);
         let functions: Vec<_> = request
             .tools
             .iter()
-            .filter(|_| can("tools"))
+            .filter(|_| entry.can("tools"))
             .map(function)
             .collect();
         // The form of the answer cannot be combined with tools.
         let schema = request
             .task
             .output_schema
-            .filter(|_| can("structured_output") && functions.is_empty());
+            .filter(|_| entry.can("structured_output") && functions.is_empty());
         let form = schema.and_then(|schema| {
             Some(Form {
                 response_mime_type: "application/json",
@@ -129,10 +164,14 @@ impl<'a> Body<'a> {
             system_instruction: Said {
                 parts: [text(Cow::Borrowed(request.system))],
             },
-            contents: contents(request),
+            contents: contents(entry, request),
+            tool_config: (request.tool_use == ToolUse::Never && tools.is_some()).then_some(ToolConfig {
+                function_calling_config: FunctionCalling { mode: Mode::None },
+            }),
             tools,
             generation_config: Generation {
                 max_output_tokens: request.max_tokens,
+                thinking_config: thinking::config(entry, request),
                 form,
             },
         }
@@ -148,15 +187,22 @@ fn function<'a>(tool: &ToolDefinition<'a>) -> Function<'a> {
 }
 
 /// The conversation. What is said by the same side in a row is one message; an empty message is none.
-fn contents<'a>(request: &Request<'a>) -> Vec<Message<'a>> {
+fn contents<'a>(entry: &Entry, request: &Request<'a>) -> Vec<Message<'a>> {
+    let task = &request.task;
+    let mut first: Vec<_> = task
+        .media
+        .iter()
+        .flat_map(|media| labelled(entry, media))
+        .collect();
+    first.push(text(task.first_message()));
     let mut messages = vec![Message {
         role: Role::User,
-        parts: vec![text(request.task.first_message())],
+        parts: first,
     }];
     for turn in request.transcript {
         let (role, parts) = match turn {
             Turn::Assistant(pieces) => (Role::Model, said(pieces)),
-            Turn::ToolResults(results) => (Role::User, results.iter().map(outcome).collect()),
+            Turn::ToolResults(results) => (Role::User, outcomes(entry, results)),
             Turn::User(told) => (Role::User, vec![text(Cow::Borrowed(told))]),
         };
         match messages.last_mut() {
@@ -222,7 +268,45 @@ fn called(call: &ToolCall) -> Call<'_> {
     }
 }
 
-fn outcome(result: &ToolResult) -> Part<'_> {
+/// A file of the run's: its label, and the file where the model takes it.
+fn labelled<'a>(entry: &Entry, media: &'a Media) -> impl Iterator<Item = Part<'a>> {
+    let label = text(Cow::Borrowed(&media.label));
+    [label].into_iter().chain(shown(entry, media))
+}
+
+fn shown<'a>(entry: &Entry, media: &'a Media) -> Option<Part<'a>> {
+    super::taken(entry, media)?;
+    Some(Part {
+        inline_data: Some(Inline {
+            mime_type: &media.media_type,
+            data: &media.data,
+        }),
+        ..Part::default()
+    })
+}
+
+/// The outcomes of the calls. Models since Gemini 3 take files in them; for others the files stand behind.
+fn outcomes<'a>(entry: &Entry, results: &'a [ToolResult]) -> Vec<Part<'a>> {
+    let mut parts = Vec::new();
+    let mut behind = Vec::new();
+    for result in results {
+        let mut files = Vec::new();
+        if let ToolContent::Media(media) = &result.content
+            && let Some(file) = shown(entry, media)
+        {
+            if thinking::is_since_3(&entry.upstream) {
+                files.push(file);
+            } else {
+                behind.extend([text(Cow::Borrowed(&media.label)), file]);
+            }
+        }
+        parts.push(outcome(result, files));
+    }
+    parts.extend(behind);
+    parts
+}
+
+fn outcome<'a>(result: &'a ToolResult, files: Vec<Part<'a>>) -> Part<'a> {
     let told = result.text();
     Part {
         function_response: Some(Outcome {
@@ -233,6 +317,7 @@ fn outcome(result: &ToolResult) -> Part<'_> {
             } else {
                 Response::Output(told)
             },
+            parts: files,
         }),
         ..Part::default()
     }

@@ -15,6 +15,8 @@ use crate::answer::{CALLS, Decoder, Failure, Flow};
 #[derive(Debug, Default)]
 pub(super) struct Candidate {
     content: Vec<Content>,
+    /// Summaries of thoughts, which are for people to read and are not sent back.
+    thinking: String,
     /// Whether the last text goes on with the next: not so where a signature has closed it.
     text_is_open: bool,
     /// Tool calls of the conversation so far.
@@ -119,8 +121,12 @@ impl Candidate {
             thought_signature,
             function_call,
         } = part;
-        // Summaries of thoughts are for people to read, and are not sent back.
-        let text = text.filter(|_| !thought).unwrap_or_default();
+        let mut text = text.unwrap_or_default();
+        if thought {
+            self.written += text.len() as u64;
+            self.thinking.push_str(&text);
+            text.clear();
+        }
         if let Some(thought_signature) = thought_signature {
             let alone = function_call.is_none() && text.is_empty();
             let signature = Signature {
@@ -253,7 +259,7 @@ impl Decoder for Candidate {
             .any(|piece| matches!(piece, Content::ToolCall(_)));
         Ok(Reply {
             content: self.content,
-            thinking: String::new(),
+            thinking: self.thinking.trim().to_owned(),
             stop_reason: if calls && stop_reason == StopReason::EndTurn {
                 StopReason::ToolUse
             } else {

@@ -12,6 +12,8 @@ use crate::{
     test_server::{Answer, Heard, KEY, Server, decode, entry, events, hello},
 };
 
+mod extras;
+
 /// An answer with everything in it that a real one has.
 const WHOLE: &str = concat!(
     "data: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"I should look.\",\"thought\": true}],\"role\": \"model\"},\"index\": 0}],",

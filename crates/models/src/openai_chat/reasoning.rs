@@ -20,8 +20,8 @@ pub(super) type Piece<'a> = BTreeMap<String, &'a RawValue>;
 pub(super) struct Reasoning {
     content: String,
     details: Vec<Block>,
-    /// What is not sent back, in bytes.
-    bare: usize,
+    /// Text that is not sent back.
+    bare: String,
 }
 
 /// One block of `reasoning_details`. The text it is about comes in pieces.
@@ -54,7 +54,7 @@ impl Reasoning {
     }
 
     pub(super) fn take_bare(&mut self, piece: &str) {
-        self.bare += piece.len();
+        self.bare.push_str(piece);
     }
 
     /// A piece of text continues the block before it when that is of the same kind and place; anything else is a block
@@ -98,7 +98,19 @@ impl Reasoning {
             text + block.rest.values().map(|raw| raw.get().len()).sum::<usize>()
         });
         // The bare text and the details say the same.
-        self.content.len() + self.bare.max(details.sum())
+        self.content.len() + self.bare.len().max(details.sum())
+    }
+
+    /// The text that people can read. Servers tell it in up to three fields, which say the same.
+    pub(super) fn readable(&self) -> String {
+        let details = || {
+            let texts = self.details.iter().filter_map(|block| block.text.as_ref());
+            texts.map(|(_, text)| text.as_str()).collect::<String>()
+        };
+        let text = [&self.content, &self.bare]
+            .into_iter()
+            .find(|text| !text.is_empty());
+        text.map_or_else(details, String::clone).trim().to_owned()
     }
 
     /// What goes back, if anything.

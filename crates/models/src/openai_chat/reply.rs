@@ -277,6 +277,7 @@ impl Decoder for Answer<'_> {
         let Some(stopped) = self.stopped else {
             return Err(Failure::CutOff);
         };
+        let thinking = self.reasoning.readable();
         let mut content = Vec::with_capacity(self.calls.len() + 2);
         if let Some(reasoning) = self.reasoning.into_opaque() {
             content.push(Content::Opaque(reasoning?));
@@ -301,7 +302,7 @@ impl Decoder for Answer<'_> {
         };
         Ok(Reply {
             content,
-            thinking: String::new(),
+            thinking,
             stop_reason,
             usage,
         })

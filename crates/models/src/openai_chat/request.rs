@@ -4,9 +4,18 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sortie_agent::model::{Content, ModelError, Request, ToolDefinition, ToolResult, Turn};
+use sortie_agent::{
+    Media, ToolContent,
+    model::{Content, ModelError, Request, ToolDefinition, ToolResult, ToolUse, Turn},
+};
+use sortie_api::model::ModelInfo;
 
-use crate::{arguments, openai, provider::Entry};
+use crate::{
+    arguments,
+    media::{self, Kind},
+    openai,
+    provider::Entry,
+};
 
 use super::reasoning::Returned;
 
@@ -30,6 +39,12 @@ pub(super) struct Body<'a> {
     max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<ToolChoice>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +63,7 @@ enum Message<'a> {
         content: &'a str,
     },
     User {
-        content: Cow<'a, str>,
+        content: Said<'a>,
     },
     Assistant {
         /// Null, rather than empty, beside tool calls.
@@ -62,6 +77,41 @@ enum Message<'a> {
         tool_call_id: &'a str,
         content: Cow<'a, str>,
     },
+}
+
+/// What a user says: text, which every server takes, or parts where there are files.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Said<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl },
+    File { file: File },
+}
+
+#[derive(Debug, Serialize)]
+struct ImageUrl {
+    url: String,
+    /// Bounds what a picture counts for: without it newer models take every pixel.
+    detail: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct File {
+    filename: &'static str,
+    file_data: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ToolChoice {
+    None,
 }
 
 #[derive(Debug, Serialize)]
@@ -104,24 +154,40 @@ struct JsonSchema<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The body of this request to this model.
-    pub(super) fn new(entry: &'a Entry, dialect: Dialect, request: &Request<'a>) -> Result<Self, ModelError> {
+    /// The body of this request to this model. Where the server does not take `tool_choice`, tools that must not be
+    /// called are left out, unless the conversation has calls of them.
+    pub(super) fn new(
+        entry: &'a Entry,
+        (dialect, takes_choice): (Dialect, bool),
+        request: &Request<'a>,
+    ) -> Result<Self, ModelError> {
+        let info = &entry.info;
         let mut messages = Vec::with_capacity(request.transcript.len() * 2 + 2);
         messages.push(Message::System {
             content: request.system,
         });
-        messages.push(Message::User {
-            content: request.task.first_message(),
-        });
+        let task = &request.task;
+        let files: Vec<_> = task
+            .media
+            .iter()
+            .flat_map(|media| labelled(info, media))
+            .collect();
+        said_by_user(files, &mut messages);
+        said_by_user(text(task.first_message()), &mut messages);
         for turn in request.transcript {
             match turn {
                 Turn::Assistant(content) => messages.push(assistant(content)?),
-                Turn::ToolResults(results) => messages.extend(results.iter().map(tool_message)),
-                Turn::User(text) => said_by_user(text, &mut messages),
+                Turn::ToolResults(results) => {
+                    messages.extend(results.iter().map(tool_message));
+                    said_by_user(files_of(info, results), &mut messages);
+                }
+                Turn::User(said) => said_by_user(text(Cow::Borrowed(said)), &mut messages),
             }
         }
-        let tools: Vec<Tool<'a>> = openai::tools(&entry.info, request)
+        let forbids = request.tool_use == ToolUse::Never;
+        let tools: Vec<Tool<'a>> = openai::tools(entry, request)
             .iter()
+            .filter(|_| !forbids || takes_choice || has_calls(request.transcript))
             .map(tool)
             .collect::<Result<_, _>>()?;
         let (max_tokens, max_completion_tokens) = match dialect {
@@ -129,8 +195,7 @@ impl<'a> Body<'a> {
             Dialect::Compatible => (Some(request.max_tokens), None),
         };
         // Other servers bind the whole answer to the schema: no tool could be called any more, or they refuse both.
-        let bound =
-            openai::can(&entry.info, "structured_output") && (dialect == Dialect::Openai || tools.is_empty());
+        let bound = entry.can("structured_output") && (dialect == Dialect::Openai || tools.is_empty());
         let schema = openai::object_schema(request.task.output_schema.filter(|_| bound))?;
         Ok(Self {
             model: &entry.upstream,
@@ -139,6 +204,11 @@ impl<'a> Body<'a> {
             stream_options: StreamOptions { include_usage: true },
             max_tokens,
             max_completion_tokens,
+            reasoning_effort: entry
+                .effort_of(request)
+                .map(|effort| openai::level(&entry.upstream, effort)),
+            prompt_cache_key: openai::cache_key(dialect == Dialect::Openai, request),
+            tool_choice: (forbids && takes_choice && !tools.is_empty()).then_some(ToolChoice::None),
             tools,
             response_format: schema.map(|schema| ResponseFormat {
                 json_schema: JsonSchema {
@@ -151,17 +221,84 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Two messages of the user in a row become one: the chat templates of some models refuse them.
-fn said_by_user<'a>(text: &'a str, messages: &mut Vec<Message<'a>>) {
-    if let Some(Message::User { content }) = messages.last_mut() {
-        let content = content.to_mut();
-        content.push_str("\n\n");
-        content.push_str(text);
-    } else {
-        messages.push(Message::User {
-            content: Cow::Borrowed(text),
-        });
+fn has_calls(transcript: &[Turn]) -> bool {
+    let is_call = |piece: &Content| matches!(piece, Content::ToolCall(_));
+    transcript.iter().any(|turn| match turn {
+        Turn::Assistant(pieces) => pieces.iter().any(is_call),
+        Turn::ToolResults(_) | Turn::User(_) => false,
+    })
+}
+
+/// Two messages of the user in a row become one: the chat templates of some models refuse them. Text alone is sent as
+/// text, which every server takes.
+fn said_by_user<'a>(parts: Vec<Part<'a>>, messages: &mut Vec<Message<'a>>) {
+    for part in parts {
+        match (messages.last_mut(), part) {
+            (
+                Some(Message::User {
+                    content: Said::Text(said),
+                }),
+                Part::Text { text },
+            ) => {
+                let said = said.to_mut();
+                said.push_str("\n\n");
+                said.push_str(&text);
+            }
+            (Some(Message::User { content }), part) => {
+                let mut parts = match std::mem::replace(content, Said::Parts(Vec::new())) {
+                    Said::Text(said) => text(said),
+                    Said::Parts(parts) => parts,
+                };
+                parts.push(part);
+                *content = Said::Parts(parts);
+            }
+            (_, Part::Text { text }) => messages.push(Message::User {
+                content: Said::Text(text),
+            }),
+            (_, part @ (Part::ImageUrl { .. } | Part::File { .. })) => messages.push(Message::User {
+                content: Said::Parts(vec![part]),
+            }),
+        }
     }
+}
+
+fn text(text: Cow<'_, str>) -> Vec<Part<'_>> {
+    vec![Part::Text { text }]
+}
+
+/// A file of the run's: its label, and the file where the model takes it.
+fn labelled<'a>(info: &ModelInfo, media: &'a Media) -> impl Iterator<Item = Part<'a>> {
+    let label = Part::Text {
+        text: Cow::Borrowed(&media.label),
+    };
+    [label].into_iter().chain(shown(info, media))
+}
+
+fn shown<'a>(info: &ModelInfo, media: &Media) -> Option<Part<'a>> {
+    Some(match media::taken(info, media)? {
+        Kind::Picture => Part::ImageUrl {
+            image_url: ImageUrl {
+                url: media::data_url(media),
+                detail: "high",
+            },
+        },
+        Kind::Document => Part::File {
+            file: File {
+                filename: "document.pdf",
+                file_data: media::data_url(media),
+            },
+        },
+    })
+}
+
+/// The files of these results, for a message behind them: messages of tools take text only.
+fn files_of<'a>(info: &ModelInfo, results: &'a [ToolResult]) -> Vec<Part<'a>> {
+    let media = results.iter().filter_map(|result| match &result.content {
+        ToolContent::Media(media) => Some(media),
+        ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => None,
+    });
+    let taken = media.filter(|media| media::taken(info, media).is_some());
+    taken.flat_map(|media| labelled(info, media)).collect()
 }
 
 fn assistant(content: &[Content]) -> Result<Message<'_>, ModelError> {

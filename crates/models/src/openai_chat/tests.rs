@@ -1,4 +1,5 @@
 mod answers;
+mod extras;
 
 use std::{collections::HashSet, net::SocketAddr, sync::Mutex};
 
@@ -24,7 +25,8 @@ fn text(piece: &str) -> String {
 }
 
 fn body_of(dialect: Dialect, capabilities: &[&str], request: &Request<'_>) -> Value {
-    serde_json::to_value(Body::new(&entry("theirs", capabilities), dialect, request).unwrap()).unwrap()
+    serde_json::to_value(Body::new(&entry("theirs", capabilities), (dialect, true), request).unwrap())
+        .unwrap()
 }
 
 #[tokio::test]
@@ -356,6 +358,6 @@ fn foreign_reasoning_in_the_conversation_is_an_error() {
     let raw = RawValue::from_string("[1]".to_owned()).unwrap();
     let transcript = [Turn::Assistant(vec![Content::Opaque(raw)])];
     let entry = entry("theirs", &[]);
-    let refused = Body::new(&entry, Dialect::Compatible, &request(&transcript));
+    let refused = Body::new(&entry, (Dialect::Compatible, true), &request(&transcript));
     assert_eq!(refused.err().unwrap().retry, Retry::Never);
 }

@@ -38,6 +38,8 @@ struct Item<'a> {
     #[serde(borrow)]
     content: Option<Vec<Part<'a>>>,
     #[serde(borrow)]
+    summary: Option<Vec<Part<'a>>>,
+    #[serde(borrow)]
     phase: Option<&'a RawValue>,
     #[serde(borrow)]
     encrypted_content: Option<&'a RawValue>,
@@ -117,6 +119,8 @@ pub(super) struct Answer<'a> {
     /// The finished items with their places.
     items: Vec<(u64, Vec<Content>)>,
     refused: bool,
+    /// Summaries of the reasoning, in the order of the items.
+    thinking: Vec<String>,
     /// What was written so far, in bytes.
     bytes: usize,
     counted: Counted,
@@ -131,6 +135,7 @@ impl<'a> Answer<'a> {
             turn,
             items: Vec::new(),
             refused: false,
+            thinking: Vec::new(),
             bytes: 0,
             counted: Counted::default(),
             stopped: None,
@@ -171,6 +176,9 @@ impl<'a> Answer<'a> {
     fn take_item(&mut self, place: u64, raw: &RawValue) -> Result<(), Failure> {
         let item: Item<'_> = serde_json::from_str(raw.get()).map_err(Failure::unreadable)?;
         let mut pieces = Vec::new();
+        let summaries = item.summary.iter().flatten().map(|part| part.text.0.trim());
+        self.thinking
+            .extend(summaries.filter(|text| !text.is_empty()).map(str::to_owned));
         match &*item.kind.0 {
             "message" => {
                 let text: String = item.content.iter().flatten().map(|part| &*part.text.0).collect();
@@ -282,7 +290,7 @@ impl Decoder for Answer<'_> {
         };
         Ok(Reply {
             content,
-            thinking: String::new(),
+            thinking: self.thinking.join("\n\n"),
             stop_reason,
             usage,
         })

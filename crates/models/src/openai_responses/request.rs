@@ -4,10 +4,15 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sortie_agent::model::{Content, ModelError, Request, ToolDefinition, Turn};
+use sortie_agent::{
+    Media, ToolContent,
+    model::{Content, ModelError, Request, ToolDefinition, ToolResult, ToolUse, Turn},
+};
+use sortie_api::model::ModelInfo;
 
 use crate::{
     arguments,
+    media::{self, Kind},
     openai::{self, Text},
     provider::Entry,
 };
@@ -23,11 +28,31 @@ pub(super) struct Body<'a> {
     max_output_tokens: u64,
     stream: bool,
     store: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<ToolChoice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning>,
     /// The reasoning, to be sent back: models that do not reason refuse to be asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     include: Option<[&'static str; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextSettings<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ToolChoice {
+    None,
+}
+
+#[derive(Debug, Serialize)]
+struct Reasoning {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
 }
 
 /// A part of the conversation.
@@ -46,7 +71,7 @@ enum OwnItem<'a> {
         role: Role,
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'a RawValue>,
-        content: [Part<'a>; 1],
+        content: Vec<Part<'a>>,
     },
     FunctionCall {
         call_id: &'a str,
@@ -55,7 +80,7 @@ enum OwnItem<'a> {
     },
     FunctionCallOutput {
         call_id: &'a str,
-        output: Cow<'a, str>,
+        output: Output<'a>,
     },
 }
 
@@ -69,8 +94,37 @@ enum Role {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Part<'a> {
-    InputText { text: Cow<'a, str> },
-    OutputText { text: &'a str },
+    InputText {
+        text: Cow<'a, str>,
+    },
+    OutputText {
+        text: &'a str,
+    },
+    InputImage {
+        image_url: String,
+        /// Bounds what a picture counts for: without it newer models take every pixel.
+        detail: &'static str,
+    },
+    InputFile {
+        filename: &'static str,
+        file_data: String,
+    },
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Output<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Part<'a>>),
+}
+
+/// What the server at the other end takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialect {
+    /// Whether it is `OpenAI`'s own service: files may stand in the output of a call, and calls have a cache key.
+    pub(super) is_own: bool,
+    /// Whether it is asked for summaries of reasoning.
+    pub(super) summary: bool,
 }
 
 /// Not strict, which would be this protocol's default: it takes only a part of JSON Schema.
@@ -107,35 +161,56 @@ struct Opaque<'a> {
 
 impl<'a> Body<'a> {
     /// The body of this request to this model.
-    pub(super) fn new(entry: &'a Entry, request: &Request<'a>) -> Result<Self, ModelError> {
+    pub(super) fn new(entry: &'a Entry, dialect: Dialect, request: &Request<'a>) -> Result<Self, ModelError> {
+        let info = &entry.info;
         let mut input = Vec::with_capacity(request.transcript.len() * 2 + 1);
-        input.push(said_by_user(request.task.first_message()));
+        let task = &request.task;
+        let mut first: Vec<_> = task
+            .media
+            .iter()
+            .flat_map(|media| labelled(info, media))
+            .collect();
+        first.push(Part::InputText {
+            text: task.first_message(),
+        });
+        input.push(said_by_user(first));
         for turn in request.transcript {
             match turn {
                 Turn::Assistant(content) => said_by_model(content, &mut input)?,
-                Turn::ToolResults(results) => input.extend(results.iter().map(|result| {
-                    Item::Own(OwnItem::FunctionCallOutput {
-                        call_id: &result.id,
-                        output: result.text(),
-                    })
-                })),
-                Turn::User(text) => input.push(said_by_user(Cow::Borrowed(text))),
+                Turn::ToolResults(results) => outputs(info, dialect, results, &mut input),
+                Turn::User(text) => input.push(said_by_user(vec![Part::InputText {
+                    text: Cow::Borrowed(text),
+                }])),
             }
         }
-        let bound = openai::can(&entry.info, "structured_output");
+        let bound = entry.can("structured_output");
         let schema = openai::object_schema(request.task.output_schema.filter(|_| bound))?;
+        let tools: Vec<_> = openai::tools(entry, request)
+            .iter()
+            .map(tool)
+            .collect::<Result<_, _>>()?;
+        let thinks = entry.can("thinking");
+        let reasoning = Reasoning {
+            effort: entry
+                .effort_of(request)
+                .map(|effort| openai::level(&entry.upstream, effort)),
+            summary: (thinks && dialect.summary).then_some("auto"),
+        };
         Ok(Self {
             model: &entry.upstream,
             instructions: request.system,
             input,
-            tools: openai::tools(&entry.info, request)
-                .iter()
-                .map(tool)
-                .collect::<Result<_, _>>()?,
+            tool_choice: match request.tool_use {
+                ToolUse::Never if !tools.is_empty() => Some(ToolChoice::None),
+                ToolUse::Never | ToolUse::Auto => None,
+            },
+            prompt_cache_key: openai::cache_key(dialect.is_own, request),
+            reasoning: (reasoning.effort.is_some() || reasoning.summary.is_some()).then_some(reasoning),
+            tools,
             max_output_tokens: request.max_tokens,
             stream: true,
             store: false,
-            include: openai::can(&entry.info, "thinking").then_some(["reasoning.encrypted_content"]),
+            include: thinks.then_some(["reasoning.encrypted_content"]),
             text: schema.map(|schema| TextSettings {
                 format: Format {
                     name: "output",
@@ -147,12 +222,61 @@ impl<'a> Body<'a> {
     }
 }
 
-fn said_by_user(text: Cow<'_, str>) -> Item<'_> {
+fn said_by_user(content: Vec<Part<'_>>) -> Item<'_> {
     Item::Own(OwnItem::Message {
         role: Role::User,
         phase: None,
-        content: [Part::InputText { text }],
+        content,
     })
+}
+
+/// A file of the run's: its label, and the file where the model takes it.
+fn labelled<'a>(info: &ModelInfo, media: &'a Media) -> impl Iterator<Item = Part<'a>> {
+    let label = Part::InputText {
+        text: Cow::Borrowed(&media.label),
+    };
+    [label].into_iter().chain(shown(info, media))
+}
+
+fn shown<'a>(info: &ModelInfo, media: &Media) -> Option<Part<'a>> {
+    Some(match media::taken(info, media)? {
+        Kind::Picture => Part::InputImage {
+            image_url: media::data_url(media),
+            detail: "high",
+        },
+        Kind::Document => Part::InputFile {
+            filename: "document.pdf",
+            file_data: media::data_url(media),
+        },
+    })
+}
+
+/// The outputs of the calls. Where a server takes only text in them, a message behind them has the files.
+fn outputs<'a>(info: &ModelInfo, dialect: Dialect, results: &'a [ToolResult], input: &mut Vec<Item<'a>>) {
+    let mut behind = Vec::new();
+    for result in results {
+        let (media, label) = match &result.content {
+            ToolContent::Media(media) => (shown(info, media), media.label.as_str()),
+            ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => (None, ""),
+        };
+        let text = result.text();
+        let output = match media {
+            Some(part) if dialect.is_own => Output::Parts(vec![Part::InputText { text }, part]),
+            Some(part) => {
+                let label = Cow::Borrowed(label);
+                behind.extend([Part::InputText { text: label }, part]);
+                Output::Text(text)
+            }
+            None => Output::Text(text),
+        };
+        input.push(Item::Own(OwnItem::FunctionCallOutput {
+            call_id: &result.id,
+            output,
+        }));
+    }
+    if !behind.is_empty() {
+        input.push(said_by_user(behind));
+    }
 }
 
 /// The items of one answer, in the order in which they came: reasoning belongs to the item after it.
@@ -163,7 +287,7 @@ fn said_by_model<'a>(content: &'a [Content], input: &mut Vec<Item<'a>>) -> Resul
             Content::Text(text) => Item::Own(OwnItem::Message {
                 role: Role::Assistant,
                 phase: phase.take(),
-                content: [Part::OutputText { text }],
+                content: vec![Part::OutputText { text }],
             }),
             Content::ToolCall(call) => Item::Own(OwnItem::FunctionCall {
                 call_id: &call.id,

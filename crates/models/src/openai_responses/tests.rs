@@ -13,6 +13,13 @@ use crate::{
     test_server::{Answer as Says, Heard, KEY, Server, decode, entry},
 };
 
+mod extras;
+
+const THEIRS: Dialect = Dialect {
+    is_own: false,
+    summary: false,
+};
+
 fn delta(piece: &str) -> String {
     json!({"type": "response.output_text.delta", "output_index": 0, "delta": piece}).to_string()
 }
@@ -40,13 +47,13 @@ fn usage(input: u64, cached: u64, output: u64) -> Value {
 }
 
 fn body_of(capabilities: &[&str], request: &Request<'_>) -> Value {
-    serde_json::to_value(Body::new(&entry("theirs", capabilities), request).unwrap()).unwrap()
+    serde_json::to_value(Body::new(&entry("theirs", capabilities), THEIRS, request).unwrap()).unwrap()
 }
 
 /// What comes of these events.
 fn read<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Result<Reply, (Failure, Usage)> {
     let entry = entry("theirs", &["tools"]);
-    let body = Body::new(&entry, &request(&[])).unwrap();
+    let body = Body::new(&entry, THEIRS, &request(&[])).unwrap();
     decode(Answer::new(&body, 0), stream(events).as_bytes(), &[])
 }
 
@@ -362,7 +369,7 @@ proptest! {
             completed(&json!({"usage": usage(10, 0, 5)})),
         ]);
         let entry = entry("theirs", &["tools"]);
-        let body = Body::new(&entry, &request(&[])).unwrap();
+        let body = Body::new(&entry, THEIRS, &request(&[])).unwrap();
         let reply = decode(Answer::new(&body, 0), events.as_bytes(), &cuts).unwrap();
         prop_assert_eq!(short(&reply), ["Grüße 🌍", r#"shell({"c":"é"})#a"#]);
         prop_assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (10, 5));

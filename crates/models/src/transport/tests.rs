@@ -97,6 +97,26 @@ async fn what_passes_is_tried_again_what_is_too_long_is_made_smaller_and_the_res
         ),
         ("413 E", "", Retry::Smaller),
         (
+            "413 E",
+            r#"{"error":{"message":"Request too large on tokens per minute (TPM): Limit 6000","code":"rate_limit_exceeded"}}"#,
+            soon,
+        ),
+        (
+            "422 E",
+            r#"{"error":"`inputs` must have less than 4096 tokens. Given: 5000","error_type":"validation"}"#,
+            Retry::Smaller,
+        ),
+        (
+            "500 E",
+            r#"{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}"#,
+            Retry::Smaller,
+        ),
+        (
+            "400 E",
+            r#"{"error":{"code":400,"message":"it does not fit","type":"exceed_context_size_error"}}"#,
+            Retry::Smaller,
+        ),
+        (
             "400 E",
             r#"{"error":{"message":"temperature: bad"}}"#,
             Retry::Never,
@@ -122,6 +142,7 @@ async fn a_wait_is_read_in_seconds_milliseconds_as_a_date_and_out_of_the_body() 
     for (headers, expected) in [
         ("retry-after: 7\r\n".to_owned(), millis(7_000)),
         ("retry-after: 0.5\r\n".to_owned(), millis(500)),
+        ("retry-after: 3600\r\n".to_owned(), millis(3_600_000)),
         (
             "retry-after-ms: 250\r\nretry-after: 7\r\n".to_owned(),
             millis(250),

@@ -21,8 +21,8 @@ struct Listing {
 pub(super) fn list(
     dir: BorrowedFd<'_>,
     path: Option<&RelPath>,
-    max_depth: usize,
-    max_entries: usize,
+    (max_depth, max_entries): (usize, usize),
+    mut keep: impl FnMut(&Entry) -> bool,
 ) -> Result<(Vec<Entry>, bool), FileError> {
     let mut listing = Listing {
         entries: Vec::new(),
@@ -50,7 +50,12 @@ pub(super) fn list(
             listing.cut = true;
             break;
         }
-        let kind = listing.add(&at, &name, &prefix);
+        let entry = entry(&at, &name, &prefix);
+        if !keep(&entry) {
+            continue;
+        }
+        let kind = entry.kind;
+        listing.entries.push(entry);
         if kind != EntryKind::Directory {
             continue;
         }
@@ -67,7 +72,7 @@ pub(super) fn list(
 
 impl Listing {
     /// The names of one folder, the last first. Of a folder with more than are still wanted, only the first ones
-    /// are held, one more than wanted so that the cut is seen.
+    /// are held, one more than wanted so that the cut is seen also where some of them are left out.
     fn names_here(&mut self, at: &Cursor) -> Result<Vec<CString>, FileError> {
         let wanted = self
             .max_entries
@@ -80,6 +85,7 @@ impl Listing {
                 names.push(entry.file_name().to_owned());
                 if names.len() > wanted {
                     names.pop();
+                    self.cut = true;
                 }
             }
         }
@@ -87,19 +93,17 @@ impl Listing {
         names.reverse();
         Ok(names)
     }
+}
 
-    fn add(&mut self, at: &Cursor, name: &CString, prefix: &str) -> EntryKind {
-        let (kind, size) = match statat(at.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => (kind_of(stat.st_mode), u64::try_from(stat.st_size).unwrap_or(0)),
-            Err(_gone) => (EntryKind::Other, 0),
-        };
-        let size = if kind == EntryKind::File { size } else { 0 };
-        self.entries.push(Entry {
-            path: format!("{prefix}{}", name.to_string_lossy()),
-            kind,
-            size,
-        });
-        kind
+fn entry(at: &Cursor, name: &CString, prefix: &str) -> Entry {
+    let (kind, size) = match statat(at.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => (kind_of(stat.st_mode), u64::try_from(stat.st_size).unwrap_or(0)),
+        Err(_gone) => (EntryKind::Other, 0),
+    };
+    Entry {
+        path: format!("{prefix}{}", name.to_string_lossy()),
+        kind,
+        size: if kind == EntryKind::File { size } else { 0 },
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) use usage::{Total, measure};
 
 use crate::{
     path::RelPath,
+    types::Level,
     uids::{self, RunUid},
 };
 
@@ -52,6 +53,34 @@ pub struct Workdir {
     name: String,
     path: PathBuf,
     owner: Option<Arc<RunUid>>,
+}
+
+/// The absolute paths under which the commands of a run know its directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandPaths {
+    /// The working directory.
+    pub work: PathBuf,
+    /// The directory for temporary files.
+    pub temporary: PathBuf,
+}
+
+impl CommandPaths {
+    /// The paths for the directory `name` below `root`, by commands that are confined at this level.
+    pub fn new(root: &Path, name: &str, level: Level) -> Self {
+        match level {
+            Level::Namespaces => Self {
+                work: PathBuf::from("/work"),
+                temporary: PathBuf::from("/tmp"),
+            },
+            Level::Landlock | Level::None => {
+                let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+                Self {
+                    work: root.join(name),
+                    temporary: root.join(scratch_name(name)),
+                }
+            }
+        }
+    }
 }
 
 /// What an entry of a listing is.
@@ -172,6 +201,11 @@ impl Workdir {
         }))
     }
 
+    /// The paths under which commands at this level know the directory and their temporary one.
+    pub fn command_paths(&self, level: Level) -> CommandPaths {
+        CommandPaths::new(self.path.parent().unwrap_or(&self.path), &self.name, level)
+    }
+
     /// Size of a regular file, in bytes.
     pub fn size(&self, path: &RelPath) -> Result<u64, FileError> {
         Ok(open::regular(self.dir.as_fd(), path)?.1)
@@ -232,7 +266,18 @@ impl Workdir {
         max_depth: usize,
         max_entries: usize,
     ) -> Result<(Vec<Entry>, bool), FileError> {
-        list::list(self.dir.as_fd(), path, max_depth, max_entries)
+        list::list(self.dir.as_fd(), path, (max_depth, max_entries), |_| true)
+    }
+
+    /// As [`list`](Self::list), with only the entries that `keep` keeps. A folder that it leaves out is not entered. Each
+    /// folder is asked about before what lies in it.
+    pub fn list_kept(
+        &self,
+        path: Option<&RelPath>,
+        (max_depth, max_entries): (usize, usize),
+        keep: impl FnMut(&Entry) -> bool,
+    ) -> Result<(Vec<Entry>, bool), FileError> {
+        list::list(self.dir.as_fd(), path, (max_depth, max_entries), keep)
     }
 
     /// What the directory holds: bytes on disk, and files and folders.
@@ -270,24 +315,19 @@ impl Workdir {
         self.dir.as_fd()
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(crate) fn owner(&self) -> Option<Arc<RunUid>> {
         self.owner.clone()
     }
 
     /// A private folder beside the directory, for levels that cannot give the run a `/tmp` of its own.
-    pub(crate) fn scratch(&self) -> io::Result<(OwnedFd, PathBuf)> {
+    pub(crate) fn scratch(&self) -> io::Result<OwnedFd> {
         let name = scratch_name(&self.name);
-        let path = self.path.with_file_name(&name);
         match make_private(&self.root, &name, self.owner.as_deref()) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok((
-                open::beneath(self.root.as_fd(), name.as_bytes(), DIRECTORY, Mode::empty())?,
-                path,
-            )),
-            made => Ok((made?, path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let scratch = open::beneath(self.root.as_fd(), name.as_bytes(), DIRECTORY, Mode::empty())?;
+                Ok(scratch)
+            }
+            made => made,
         }
     }
 }

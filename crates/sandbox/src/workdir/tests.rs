@@ -433,3 +433,31 @@ fn a_file_that_grows_is_made_where_nothing_is_and_belongs_to_the_run() {
     symlink("/tmp/nothing-here", root.path().join("run_1/name")).unwrap();
     assert!(workdir.make_file(&path("name")).is_err());
 }
+
+#[test]
+fn a_listing_leaves_out_what_it_is_told_to_and_does_not_enter_it() {
+    let (_root, workdir) = workdir();
+    for name in ["a/x", "a/y", "skip/deep/z", "b"] {
+        workdir.write(&path(name), b"").unwrap();
+    }
+    let mut asked = Vec::new();
+    let (kept, cut) = workdir
+        .list_kept(None, (10, 100), |entry| {
+            asked.push(entry.path.clone());
+            entry.path != "skip" && entry.path != "a/x"
+        })
+        .unwrap();
+    let names: Vec<&str> = kept.iter().map(|entry| entry.path.as_str()).collect();
+    assert_eq!((names, cut), (vec!["a", "a/y", "b"], false));
+    assert_eq!(asked, ["a", "a/x", "a/y", "b", "skip"]);
+}
+
+#[test]
+fn commands_know_the_directory_by_the_path_of_their_level() {
+    let (root, workdir) = workdir();
+    let inside = workdir.command_paths(Level::Namespaces);
+    assert_eq!((inside.work, inside.temporary), ("/work".into(), "/tmp".into()));
+    let outside = workdir.command_paths(Level::None);
+    assert_eq!(outside.work, root.path().join("run_1"));
+    assert_eq!(outside.temporary, root.path().join("run_1.tmp"));
+}

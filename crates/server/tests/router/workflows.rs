@@ -166,6 +166,18 @@ fn refused() -> Vec<(Value, &'static str)> {
         (with("promt", json!("x")), "promt"),
         (with("model", json!("nobody")), "model: no model \"nobody\""),
         (
+            with("fallback_model", json!("nobody")),
+            "fallback_model: no model \"nobody\"",
+        ),
+        (
+            with("fallback_model", json!("runbook")),
+            "fallback_model: must be another model than model",
+        ),
+        (
+            with("effort", json!("extreme")),
+            "effort: unknown variant `extreme`",
+        ),
+        (
             with("files", json!([{"path": "../a", "content": ""}])),
             "files[0].path: ",
         ),

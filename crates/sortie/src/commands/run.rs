@@ -169,6 +169,8 @@ fn request(args: &RunArgs) -> Result<RunRequest> {
             .map(|document| json("--input", document))
             .transpose()?,
         model: args.model.clone(),
+        fallback_model: args.fallback_model.clone(),
+        effort: args.effort,
         files: Some(files(&args.files)?).filter(|files| !files.is_empty()),
         output_schema: args
             .output_schema
@@ -309,6 +311,10 @@ mod tests {
             "{\"n\": 12345678901234567890123}",
             "--model",
             "runbook",
+            "--fallback-model",
+            "spare",
+            "--effort",
+            "xhigh",
             "--timeout",
             "60",
             "--max-cost",
@@ -323,7 +329,8 @@ mod tests {
         assert_eq!(
             sent,
             serde_json::json!({
-                "prompt": "hello", "workflow": "daily", "model": "runbook", "timeout_seconds": 60, "max_cost_micros": 5, "shell": false,
+                "prompt": "hello", "workflow": "daily", "model": "runbook", "timeout_seconds": 60,
+                "fallback_model": "spare", "effort": "xhigh", "max_cost_micros": 5, "shell": false,
                 "files": [{"path": "orders.csv", "content": "a,b\n"}, {"path": "in/orders.csv", "content": "a,b\n"}],
                 "output_schema": {"type": "object"}, "input": sent["input"]
             })

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
-use sortie_api::{Credential, Micros, model::ModelPrices};
+use sortie_api::{Credential, Effort, Micros, model::ModelPrices};
 use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, builtin_provider};
 use toml::{Table, Value};
 use url::Url;
@@ -54,6 +54,7 @@ struct Model {
     cache_read_micros_per_mtok: Option<Micros>,
     cache_write_micros_per_mtok: Option<Micros>,
     capabilities: Option<Vec<String>>,
+    effort: Option<Effort>,
 }
 
 /// Reads the providers and models of all layers.
@@ -279,5 +280,6 @@ fn model(id: String, table: Model, api: Option<Api>) -> Result<ModelSettings, Er
         max_output_tokens: table.max_output_tokens,
         prices,
         capabilities: table.capabilities,
+        effort: table.effort,
     })
 }

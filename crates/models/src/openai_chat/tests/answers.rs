@@ -33,7 +33,7 @@ fn finish(reason: &str) -> String {
 /// What comes of these events.
 fn read<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Result<Reply, (Failure, Usage)> {
     let entry = entry("theirs", &["tools"]);
-    let body = Body::new(&entry, Dialect::Compatible, &request(&[])).unwrap();
+    let body = Body::new(&entry, (Dialect::Compatible, true), &request(&[])).unwrap();
     decode(Answer::new(&body, 0), stream(events).as_bytes(), &[])
 }
 
@@ -203,7 +203,7 @@ fn usage_is_taken_from_where_servers_put_it() {
 fn a_server_that_counts_nothing_is_charged_by_the_bytes() {
     let usage = read([&text("12345678"), END_TURN, "[DONE]"]).unwrap().usage;
     let entry = entry("theirs", &["tools"]);
-    let sent = Body::new(&entry, Dialect::Compatible, &request(&[])).unwrap();
+    let sent = Body::new(&entry, (Dialect::Compatible, true), &request(&[])).unwrap();
     let sent = serde_json::to_string(&sent).unwrap();
     assert_eq!(usage.input_tokens, (sent.len() as u64).div_ceil(4));
     assert_eq!(usage.output_tokens, 2);
@@ -362,7 +362,7 @@ proptest! {
             "[DONE]".to_owned(),
         ]);
         let entry = entry("theirs", &["tools"]);
-        let body = Body::new(&entry, Dialect::Compatible, &request(&[])).unwrap();
+        let body = Body::new(&entry, (Dialect::Compatible, true), &request(&[])).unwrap();
         let reply = decode(Answer::new(&body, 0), events.as_bytes(), &cuts).unwrap();
         prop_assert_eq!(short(&reply), ["Grüße, \"Welt\" 🌍", r#"shell({"c":"é"})#a"#]);
         prop_assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (10, 5));
@@ -382,7 +382,7 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in any::<Vec<u8>>()) {
         let entry = entry("theirs", &[]);
-        let body = Body::new(&entry, Dialect::Compatible, &request(&[])).unwrap();
+        let body = Body::new(&entry, (Dialect::Compatible, true), &request(&[])).unwrap();
         let whole = [b"data: ", &bytes[..], b"\n\n"].concat();
         let _ = decode(Answer::new(&body, 0), &whole, &[]);
     }

@@ -1,0 +1,209 @@
+//! Pictures and documents, known by their first bytes and never by their names, for models that take them.
+//!
+//! Only headers are read: nothing is decoded, so that a hostile picture costs no more than its bytes.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use crate::content::Media;
+
+/// The largest picture or document that providers take, in bytes: 5 MiB once it is base64.
+pub(crate) const MEDIA_BYTES: u64 = 5 * 1024 * 1024 / 4 * 3;
+/// The most pixels of a side that providers take.
+const SIDE_PIXELS: u32 = 8_000;
+
+/// What a file holds, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Png,
+    Jpeg,
+    Gif,
+    Webp,
+    Pdf,
+}
+
+impl Kind {
+    /// The kind of a file that begins with `head`; 12 bytes are enough.
+    pub(crate) fn of(head: &[u8]) -> Option<Self> {
+        if head.starts_with(b"\x89PNG\r\n\x1a\n") {
+            Some(Self::Png)
+        } else if head.starts_with(b"\xff\xd8\xff") {
+            Some(Self::Jpeg)
+        } else if head.starts_with(b"GIF87a") || head.starts_with(b"GIF89a") {
+            Some(Self::Gif)
+        } else if head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WEBP") {
+            Some(Self::Webp)
+        } else if head.starts_with(b"%PDF-") {
+            Some(Self::Pdf)
+        } else {
+            None
+        }
+    }
+
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Gif => "image/gif",
+            Self::Webp => "image/webp",
+            Self::Pdf => "application/pdf",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Png => "a PNG picture",
+            Self::Jpeg => "a JPEG picture",
+            Self::Gif => "a GIF picture",
+            Self::Webp => "a WebP picture",
+            Self::Pdf => "a PDF document",
+        }
+    }
+
+    pub(crate) fn is_picture(self) -> bool {
+        match self {
+            Self::Png | Self::Jpeg | Self::Gif | Self::Webp => true,
+            Self::Pdf => false,
+        }
+    }
+
+    /// Width and height of a picture; `None` where its header is broken.
+    fn pixels(self, bytes: &[u8]) -> Option<(u32, u32)> {
+        let (width, height) = match self {
+            Self::Png => png(bytes)?,
+            Self::Jpeg => jpeg(bytes)?,
+            Self::Gif => (u32::from(little_16(bytes, 6)?), u32::from(little_16(bytes, 8)?)),
+            Self::Webp => webp(bytes)?,
+            Self::Pdf => return None,
+        };
+        (width > 0 && height > 0).then_some((width, height))
+    }
+}
+
+/// A picture or document in a form for providers, with its tokens not yet counted; `None` where the bytes are neither, or providers refuse them as too large.
+pub fn media_of(bytes: &[u8], path: &str) -> Option<Media> {
+    examined(bytes, path)?.ok()
+}
+
+/// The same with the reason why providers refuse it. `None` where the bytes are no picture and no document.
+pub(crate) fn examined(bytes: &[u8], path: &str) -> Option<Result<Media, String>> {
+    let kind = Kind::of(bytes)?;
+    let pixels = kind.pixels(bytes);
+    if kind.is_picture() && pixels.is_none() {
+        return None;
+    }
+    let label = label(kind, path, pixels, bytes.len() as u64);
+    if bytes.len() as u64 > MEDIA_BYTES {
+        return Some(Err(too_large(kind, &label)));
+    }
+    if pixels.is_some_and(|(width, height)| width.max(height) > SIDE_PIXELS) {
+        return Some(Err(format!(
+            "{label}; a picture may have at most {SIDE_PIXELS} pixels a side: make a smaller copy and read that"
+        )));
+    }
+    Some(Ok(Media {
+        media_type: kind.media_type().to_owned(),
+        data: STANDARD.encode(bytes),
+        label,
+        pixels,
+        tokens: 0,
+    }))
+}
+
+/// A file of `size` bytes that begins with `head` and is too large to be read whole.
+pub(crate) fn too_large_of(kind: Kind, head: &[u8], path: &str, size: u64) -> String {
+    too_large(kind, &label(kind, path, kind.pixels(head), size))
+}
+
+fn too_large(kind: Kind, label: &str) -> String {
+    let hint = if kind.is_picture() {
+        "make a smaller copy and read that"
+    } else {
+        "read its text"
+    };
+    format!("{label}; at most {MEDIA_BYTES} bytes can be shown: {hint}")
+}
+
+fn label(kind: Kind, path: &str, pixels: Option<(u32, u32)>, size: u64) -> String {
+    let pixels = pixels.map_or_else(String::new, |(width, height)| {
+        format!("{width} x {height} pixels, ")
+    });
+    format!("{path}: {}, {pixels}{size} bytes", kind.name())
+}
+
+fn png(bytes: &[u8]) -> Option<(u32, u32)> {
+    (bytes.get(12..16)? == b"IHDR").then_some((big_32(bytes, 16)?, big_32(bytes, 20)?))
+}
+
+/// Walks the segments to the frame header.
+fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
+    let mut at = 2;
+    loop {
+        if *bytes.get(at)? != 0xff {
+            return None;
+        }
+        let marker = *bytes.get(at + 1)?;
+        match marker {
+            // A byte that fills up.
+            0xff => at += 1,
+            // Markers without a length.
+            0x01 | 0xd0..=0xd7 => at += 2,
+            // Frame headers: C4, C8 and CC are tables.
+            0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
+                let (height, width) = (big_16(bytes, at + 5)?, big_16(bytes, at + 7)?);
+                return Some((u32::from(width), u32::from(height)));
+            }
+            // The picture itself, or its end, without a frame header before it.
+            0xd9 | 0xda => return None,
+            _ => {
+                let length = usize::from(big_16(bytes, at + 2)?);
+                if length < 2 {
+                    return None;
+                }
+                at += 2 + length;
+            }
+        }
+    }
+}
+
+fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
+    match bytes.get(12..16)? {
+        b"VP8 " if bytes.get(23..26)? == b"\x9d\x01\x2a" => {
+            let side = |at| little_16(bytes, at).map(|side| u32::from(side & 0x3fff));
+            Some((side(26)?, side(28)?))
+        }
+        b"VP8L" if *bytes.get(20)? == 0x2f => {
+            let packed = little_32(bytes, 21)?;
+            Some(((packed & 0x3fff) + 1, ((packed >> 14) & 0x3fff) + 1))
+        }
+        b"VP8X" => {
+            // 24 bits each; the highest byte belongs to what follows.
+            let side = |at| little_32(bytes, at).map(|side| (side & 0x00ff_ffff) + 1);
+            let height = little_32(bytes, 26).map(|side| (side >> 8) + 1)?;
+            Some((side(24)?, height))
+        }
+        _ => None,
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+fn big_16(bytes: &[u8], at: usize) -> Option<u16> {
+    array(bytes, at).map(u16::from_be_bytes)
+}
+
+fn big_32(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_be_bytes)
+}
+
+fn little_16(bytes: &[u8], at: usize) -> Option<u16> {
+    array(bytes, at).map(u16::from_le_bytes)
+}
+
+fn little_32(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests;

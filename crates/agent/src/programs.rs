@@ -1,0 +1,133 @@
+//! The operating system and the programs that commands find. A command lists them in a sandbox: only a command sees what a
+//! command sees.
+
+use std::{fmt::Write as _, time::Duration};
+
+use sortie_sandbox::{AtTimeout, Command};
+
+use crate::{Environment, Workspace, text};
+
+/// The longest time that the list may take.
+const TIME: Duration = Duration::from_secs(10);
+/// Most of its output.
+const OUTPUT_BYTES: usize = 16 * 1024;
+/// The longest version that is taken over, in bytes.
+const VERSION_BYTES: usize = 24;
+/// Prints a line for each fact: its kind, its name and the first line of what the program says, separated by tabs.
+const SCRIPT: &str = r#"
+( . /etc/os-release && printf 'system\t%s\n' "$PRETTY_NAME" ) 2>/dev/null
+printf 'kernel\t%s\n' "$(uname -sm)"
+for p in python3 node git rg jq curl awk sqlite3 gcc make cargo go java ruby perl php psql pdftotext pandoc ffmpeg; do
+  if command -v "$p" >/dev/null 2>&1; then
+    case "$p" in
+      go) v=$(go version 2>&1) ;;
+      ffmpeg) v=$(ffmpeg -version 2>&1) ;;
+      pdftotext) v=$(pdftotext -v 2>&1) ;;
+      awk) v= ;;
+      *) v=$("$p" --version 2>&1 </dev/null) ;;
+    esac
+    printf 'found\t%s\t%s\n' "$p" "$(printf '%s' "$v" | head -n 1)"
+  else
+    printf 'missing\t%s\n' "$p"
+  fi
+done
+python3 - 2>/dev/null <<'PYTHON'
+from importlib.util import find_spec
+for name in ("numpy", "pandas", "matplotlib", "openpyxl", "requests", "PIL", "pypdf"):
+    if find_spec(name):
+        print("module", name, sep="\t")
+PYTHON
+true
+"#;
+/// Missing programs that are named: those that models reach for first.
+const NAMED_IF_MISSING: [&str; 6] = ["python3", "node", "git", "rg", "jq", "curl"];
+
+/// Lists the programs in this workspace, and deletes it.
+///
+/// # Errors
+/// A sentence for the log, where no command could be run.
+pub async fn list_programs(mut workspace: Workspace) -> Result<Environment, String> {
+    let command = Command {
+        argv: vec!["sh".to_owned(), "-c".to_owned(), SCRIPT.to_owned()],
+        timeout: TIME,
+        at_timeout: AtTimeout::Kill,
+        keep_bytes: OUTPUT_BYTES,
+        store_bytes: 0,
+    };
+    let finished = workspace.exec(None, command).await;
+    let closed = workspace.close().await;
+    let finished = finished.map_err(|error| error.to_string())?;
+    closed?;
+    Ok(read(&text::clean_bytes(finished.stdout.head)))
+}
+
+fn read(output: &str) -> Environment {
+    let (mut system, mut kernel) = (String::new(), String::new());
+    let (mut found, mut modules, mut missing) = (String::new(), Vec::new(), Vec::new());
+    for line in output.lines() {
+        let mut parts = line.split('\t');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("system"), Some(name), _) => name.clone_into(&mut system),
+            (Some("kernel"), Some(name), _) => name.clone_into(&mut kernel),
+            (Some("found"), Some(name), said) => {
+                let comma = if found.is_empty() { "" } else { ", " };
+                let version = said.and_then(version);
+                let space = if version.is_some() { " " } else { "" };
+                // Writing to a String cannot fail.
+                let _ = write!(found, "{comma}{name}{space}{}", version.unwrap_or_default());
+            }
+            (Some("missing"), Some(name), _) if NAMED_IF_MISSING.contains(&name) => missing.push(name),
+            (Some("module"), Some(name), _) => modules.push(name),
+            _ => {}
+        }
+    }
+    let mut programs = found;
+    for (name, list) in [("Python modules", &modules), ("missing", &missing)] {
+        if !list.is_empty() {
+            let _ = write!(programs, "; {name}: {}", list.join(", "));
+        }
+    }
+    let system: Vec<String> = [system, kernel]
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .collect();
+    Environment {
+        date: String::new(),
+        system: system.join(", "),
+        programs,
+    }
+}
+
+/// The first number with a point in it.
+fn version(said: &str) -> Option<&str> {
+    let word = said
+        .split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')'))
+        .map(|word| word.trim_start_matches(|c: char| !c.is_ascii_digit()))
+        .find(|word| word.contains('.'))?;
+    Some(text::head(word.trim_end_matches('.'), VERSION_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_become_two_lines() {
+        let output = "system\tDebian GNU/Linux 12 (bookworm)\nkernel\tLinux x86_64\nfound\tpython3\tPython 3.11.2\n\
+                      found\tgit\tgit version 2.39.5\nfound\tawk\t\nmissing\trg\nmissing\tphp\n\
+                      found\tgo\tgo version go1.22.1 linux/amd64\nmodule\tnumpy\nnonsense\n";
+        let place = read(output);
+        assert_eq!(place.system, "Debian GNU/Linux 12 (bookworm), Linux x86_64");
+        assert_eq!(
+            place.programs,
+            "python3 3.11.2, git 2.39.5, awk, go 1.22.1; Python modules: numpy; missing: rg"
+        );
+    }
+
+    #[test]
+    fn nothing_said_is_nothing_told() {
+        let place = read("");
+        assert_eq!((place.system.as_str(), place.programs.as_str()), ("", ""));
+        assert_eq!(version("no number"), None);
+    }
+}

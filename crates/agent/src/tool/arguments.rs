@@ -1,0 +1,436 @@
+//! The arguments of a built-in tool, read by their meaning: models write fields under the names of other tools, numbers
+//! as strings, `null` for what they leave out, and the whole wrapped once more.
+//!
+//! The tool's own JSON Schema says what is wanted. What cannot be read is refused in one message that names each field,
+//! its type and an example.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{
+    ToolError,
+    names::{FIELDS, distance, folded, is_remark},
+};
+use crate::model::ToolDefinition;
+
+/// Objects in which models wrap the arguments once more.
+const WRAPPERS: [&str; 7] = [
+    "arguments",
+    "args",
+    "parameters",
+    "params",
+    "input",
+    "toolinput",
+    "kwargs",
+];
+/// Fields that stand beside a wrapped object: they repeat what the call says.
+const BESIDE_WRAPPER: [&str; 4] = ["name", "tool", "id", "type"];
+/// A timeout of this many seconds and more is meant in milliseconds.
+const TIMEOUT_IN_MILLISECONDS_FROM: u64 = 10_000;
+
+/// Reads the arguments of a call of the tool that `definition` describes.
+///
+/// # Errors
+/// The message for the model, when a field is missing, unknown or of another type.
+pub fn arguments_of<T: DeserializeOwned>(
+    definition: &ToolDefinition<'_>,
+    raw: &RawValue,
+) -> Result<T, ToolError> {
+    let form = Form::of(definition);
+    let refused = |problems: &[String]| ToolError::NotSent(form.refusal(definition.name, problems));
+    let mut given = form.unwrapped(raw).map_err(|problem| refused(&[problem]))?;
+    form.translate(&mut given);
+    form.rename(&mut given);
+    let read = form.read(given).map_err(|problems| refused(&problems))?;
+    serde_json::from_value(Value::Object(read)).map_err(|_| refused(&["the arguments do not fit".to_owned()]))
+}
+
+/// Fields as the model sent them.
+type Given = BTreeMap<String, Box<RawValue>>;
+
+/// The fields of a tool, from its JSON Schema.
+#[derive(Default, Deserialize)]
+struct Form {
+    #[serde(default)]
+    properties: BTreeMap<String, Field>,
+    #[serde(default)]
+    required: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Field {
+    #[serde(rename = "type", default)]
+    kind: Kind,
+    minimum: Option<u64>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    String,
+    Integer,
+    Boolean,
+    Array,
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl Form {
+    fn of(definition: &ToolDefinition<'_>) -> Self {
+        serde_json::from_str(definition.parameters).unwrap_or_default()
+    }
+
+    fn has(&self, field: &str) -> bool {
+        self.properties.contains_key(field)
+    }
+
+    /// The fields, out of the objects or strings in which a model wrapped them.
+    fn unwrapped(&self, raw: &RawValue) -> Result<Given, String> {
+        let object = |text: &str| serde_json::from_str::<Given>(text);
+        let mut given = object(raw.get()).map_err(|_| "the arguments must be a JSON object".to_owned())?;
+        for _ in 0..3 {
+            let wrapper = given
+                .keys()
+                .find(|key| !self.has(key) && WRAPPERS.contains(&folded(key).as_str()));
+            let Some(wrapper) = wrapper.cloned() else { break };
+            let alone = given
+                .keys()
+                .all(|key| *key == wrapper || BESIDE_WRAPPER.contains(&key.as_str()) && !self.has(key));
+            let Some(inner) = given.get(&wrapper).filter(|_| alone) else {
+                break;
+            };
+            let inner = match serde_json::from_str::<String>(inner.get()) {
+                Ok(text) => object(&text),
+                Err(_) => object(inner.get()),
+            };
+            let Ok(inner) = inner else { break };
+            given = inner;
+        }
+        given.retain(|field, value| value.get() != "null" && (self.has(field) || !is_remark(field)));
+        Ok(given)
+    }
+
+    /// Fields of other tools that say the same in another form.
+    fn translate(&self, given: &mut Given) {
+        let foreign: Vec<String> = given.keys().filter(|field| !self.has(field)).cloned().collect();
+        for field in foreign {
+            let Some(value) = given.get(&field).map(|value| value.get().to_owned()) else {
+                continue;
+            };
+            let said: Vec<(&str, String)> = match folded(&field).as_str() {
+                "viewrange" | "linerange" | "range" if self.has("end_line") => {
+                    let Ok([first, last]) = serde_json::from_str::<[i64; 2]>(&value) else {
+                        continue;
+                    };
+                    let last = (last > 0).then(|| ("end_line", last.to_string()));
+                    std::iter::once(("start_line", first.to_string()))
+                        .chain(last)
+                        .collect()
+                }
+                "timeoutms" | "timeoutmillis" | "timeoutmilliseconds" if self.has("timeout_seconds") => {
+                    let Some(milliseconds) = whole(&value) else {
+                        continue;
+                    };
+                    vec![("timeout_seconds", milliseconds.div_ceil(1_000).to_string())]
+                }
+                "timeout" if self.has("timeout_seconds") => match whole(&value) {
+                    Some(long) if long >= TIMEOUT_IN_MILLISECONDS_FROM => {
+                        vec![("timeout_seconds", long.div_ceil(1_000).to_string())]
+                    }
+                    _ => continue,
+                },
+                "a" | "b" | "c" if self.has("context") => vec![("context", value)],
+                "outputmode" if self.has("files_only") => {
+                    let names = value.contains("files") || value.contains("count");
+                    vec![("files_only", names.to_string())]
+                }
+                "casesensitive" if self.has("ignore_case") => {
+                    vec![("ignore_case", value.contains("false").to_string())]
+                }
+                "recursive" if self.has("max_depth") => {
+                    let flat = value.contains("false").then(|| ("max_depth", "1".to_owned()));
+                    flat.into_iter().collect()
+                }
+                "respectgitignore" | "respectignore" if self.has("include_ignored") => {
+                    vec![("include_ignored", value.contains("false").to_string())]
+                }
+                _ => continue,
+            };
+            given.remove(&field);
+            for (field, value) in said {
+                if let Ok(value) = RawValue::from_string(value) {
+                    given.entry(field.to_owned()).or_insert(value);
+                }
+            }
+        }
+    }
+
+    /// Gives each field its own name. A name that the tool knows itself stays, unless it stands for the one required field
+    /// that is missing, as the `pattern` of a search does.
+    fn rename(&self, given: &mut Given) {
+        for (field, aliases) in FIELDS.iter().filter(|(field, _)| self.has(field)) {
+            if given.contains_key(*field) {
+                continue;
+            }
+            let needed = self.required.iter().any(|required| required == field);
+            let named = |key: &&String| {
+                let name = folded(key);
+                name == folded(field) || aliases.contains(&name.as_str())
+            };
+            let foreign = given.keys().find(|key| !self.has(key) && named(key));
+            let alias = foreign.or_else(|| {
+                let spare = |key: &&String| needed && !self.required.contains(key) && named(key);
+                given.keys().find(spare)
+            });
+            if let Some(alias) = alias.cloned()
+                && let Some(value) = given.remove(&alias)
+            {
+                given.insert((*field).to_owned(), value);
+            }
+        }
+        self.limit(given);
+    }
+
+    /// A number of lines instead of the last one.
+    fn limit(&self, given: &mut Given) {
+        if !self.has("end_line") || given.contains_key("end_line") {
+            return;
+        }
+        let limit = given.keys().find(|key| {
+            matches!(
+                folded(key).as_str(),
+                "limit" | "numlines" | "linecount" | "maxlines" | "count"
+            )
+        });
+        let Some(limit) = limit.cloned() else { return };
+        let first = given.get("start_line").and_then(|first| whole(first.get()));
+        let first = first.unwrap_or(1).max(1);
+        if let Some(lines) = given.get(&limit).and_then(|lines| whole(lines.get()))
+            && let Some(last) = first.checked_add(lines.max(1) - 1)
+            && let Ok(last) = RawValue::from_string(last.to_string())
+        {
+            given.remove(&limit);
+            given.insert("end_line".to_owned(), last);
+        }
+    }
+
+    /// The fields in their types, or all that is wrong with them.
+    fn read(&self, given: Given) -> Result<Map<String, Value>, Vec<String>> {
+        let mut problems = Vec::new();
+        for required in &self.required {
+            if !given.contains_key(required)
+                && let Some(field) = self.properties.get(required)
+            {
+                problems.push(format!("{required} is missing; it must be {}", field.wanted()));
+            }
+        }
+        let mut read = Map::new();
+        for (name, value) in given {
+            let Some(field) = self.properties.get(&name) else {
+                problems.push(self.unknown(&name));
+                continue;
+            };
+            match field.read(&name, value.get()) {
+                Some(value) => drop(read.insert(name, value)),
+                None => problems.push(format!(
+                    "{name} must be {}; it is {}",
+                    field.wanted(),
+                    type_of(value.get())
+                )),
+            }
+        }
+        if problems.is_empty() {
+            Ok(read)
+        } else {
+            Err(problems)
+        }
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let name: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
+        let nearest = self
+            .properties
+            .keys()
+            .map(|field| (distance(field, &name), field))
+            .min()
+            .filter(|(distance, field)| *distance <= field.len() / 2);
+        match nearest {
+            Some((_, field)) => format!("there is no field {name}; {field} is the nearest"),
+            None => format!("there is no field {name}"),
+        }
+    }
+
+    fn refusal(&self, tool: &str, problems: &[String]) -> String {
+        let optional = self
+            .properties
+            .keys()
+            .filter(|name| !self.required.contains(name));
+        let fields: Vec<String> = self
+            .required
+            .iter()
+            .chain(optional)
+            .filter_map(|name| {
+                let field = self.properties.get(name)?;
+                let optional = if self.required.contains(name) {
+                    ""
+                } else {
+                    ", optional"
+                };
+                Some(format!("{name} ({}{optional})", field.kind.name()))
+            })
+            .collect();
+        let example: Vec<String> = self
+            .required
+            .iter()
+            .map(|name| format!("{name:?}: {}", example(name)))
+            .collect();
+        format!(
+            "{tool}: {}. Fields: {}. Example: {{{}}}",
+            problems.join("; "),
+            fields.join(", "),
+            example.join(", ")
+        )
+    }
+}
+
+impl Field {
+    fn wanted(&self) -> String {
+        match (self.kind, self.minimum) {
+            (Kind::String, _) => "a string".to_owned(),
+            (Kind::Integer, None) => "a whole number".to_owned(),
+            (Kind::Integer, Some(least)) => format!("a whole number from {least}"),
+            (Kind::Boolean, _) => "true or false".to_owned(),
+            (Kind::Array, _) => "a list".to_owned(),
+            (Kind::Other, _) => "of the type in the tool's description".to_owned(),
+        }
+    }
+
+    /// The value in the field's type; `None` where it has no such meaning.
+    fn read(&self, name: &str, raw: &str) -> Option<Value> {
+        match self.kind {
+            Kind::String => text(name, raw).map(Value::String),
+            Kind::Integer => {
+                // A first line of 0 is that of a tool which counts from 0.
+                let value = whole(raw)?;
+                let value = if name == "start_line" { value.max(1) } else { value };
+                self.minimum
+                    .is_none_or(|least| value >= least)
+                    .then(|| Value::from(value))
+            }
+            Kind::Boolean => truth(raw).map(Value::Bool),
+            Kind::Array => match serde_json::from_str(raw).ok()? {
+                list @ Value::Array(_) => Some(list),
+                Value::String(text) if text.trim_start().starts_with('[') => serde_json::from_str(&text).ok(),
+                one @ (Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Object(_)) => Some(Value::Array(vec![one])),
+            },
+            Kind::Other => serde_json::from_str(raw).ok(),
+        }
+    }
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Integer => "whole number",
+            Self::Boolean => "true or false",
+            Self::Array => "list",
+            Self::Other => "JSON",
+        }
+    }
+}
+
+/// A string, or what stands for one: a number as it was written, a list of one string, a command as a list of words.
+fn text(field: &str, raw: &str) -> Option<String> {
+    match serde_json::from_str(raw).ok()? {
+        Value::String(text) => Some(text),
+        Value::Number(_) | Value::Bool(_) => Some(raw.to_owned()),
+        Value::Array(_) => {
+            let mut words: Vec<String> = serde_json::from_str(raw).ok()?;
+            if words.len() == 1 {
+                return words.pop();
+            }
+            (field == "command").then(|| command_line(&words)).flatten()
+        }
+        Value::Null | Value::Object(_) => None,
+    }
+}
+
+/// A command that came as a list: the script of `bash -c`, else the words, quoted where they need it.
+fn command_line(words: &[String]) -> Option<String> {
+    if let [shell, flag, script] = words
+        && matches!(shell.rsplit('/').next(), Some("bash" | "sh" | "zsh"))
+        && matches!(flag.as_str(), "-c" | "-lc" | "-ic" | "-cl")
+    {
+        return Some(script.clone());
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|word| {
+            if !word.is_empty() && word.chars().all(plain) {
+                word.clone()
+            } else {
+                format!("'{}'", word.replace('\'', r"'\''"))
+            }
+        })
+        .collect();
+    (!quoted.is_empty()).then(|| quoted.join(" "))
+}
+
+/// A whole number, also as `30.0`, `"30"` or `"30.0"`.
+fn whole(raw: &str) -> Option<u64> {
+    let text = serde_json::from_str::<String>(raw).unwrap_or_else(|_| raw.to_owned());
+    let text = text.trim();
+    let digits = match text.split_once('.') {
+        Some((digits, zeros)) if zeros.chars().all(|c| c == '0') => digits,
+        Some(_) => return None,
+        None => text,
+    };
+    digits.parse().ok()
+}
+
+fn truth(raw: &str) -> Option<bool> {
+    let text = serde_json::from_str::<String>(raw).unwrap_or_else(|_| raw.to_owned());
+    match text.trim().to_lowercase().as_str() {
+        "true" | "yes" | "1" | "on" => Some(true),
+        "false" | "no" | "0" | "off" | "" => Some(false),
+        _ => None,
+    }
+}
+
+fn type_of(raw: &str) -> &'static str {
+    match raw.as_bytes().first() {
+        Some(b'"') => "a string",
+        Some(b'{') => "an object",
+        Some(b'[') => "a list",
+        Some(b't' | b'f') => "a truth value",
+        Some(b'n') => "null",
+        _ => "a number",
+    }
+}
+
+/// A value that shows what a required field is for, as JSON.
+fn example(field: &str) -> &'static str {
+    match field {
+        "path" => r#""src/main.py""#,
+        "old_text" => r#""count = 1""#,
+        "new_text" => r#""count = 2""#,
+        "content" => r#""line 1\nline 2\n""#,
+        "command" => r#""ls -la""#,
+        "regex" => r#""def main|TODO""#,
+        "url" => r#""https://example.org/""#,
+        "query" => r#""words to look for""#,
+        _ => r#""…""#,
+    }
+}
+
+#[cfg(test)]
+mod tests;

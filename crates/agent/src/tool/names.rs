@@ -1,0 +1,313 @@
+//! Names that models know from other tools: of the built-in tools, and of their fields.
+
+/// Built-in tools, and the names under which models call them by habit, folded by [`folded`].
+const TOOLS: &[(&str, &[&str])] = &[
+    (
+        "shell",
+        &[
+            "bash",
+            "sh",
+            "exec",
+            "run",
+            "cmd",
+            "command",
+            "terminal",
+            "localshell",
+            "shellcommand",
+            "runcommand",
+            "runshell",
+            "runshellcommand",
+            "runterminalcmd",
+            "execcommand",
+            "executecommand",
+            "executebash",
+            "containerexec",
+        ],
+    ),
+    (
+        "jobs",
+        &[
+            "job",
+            "bashoutput",
+            "joboutput",
+            "shelloutput",
+            "taskoutput",
+            "listjobs",
+        ],
+    ),
+    (
+        "read_file",
+        &[
+            "read",
+            "view",
+            "cat",
+            "openfile",
+            "viewfile",
+            "getfile",
+            "viewimage",
+        ],
+    ),
+    (
+        "write_file",
+        &["write", "create", "createfile", "savefile", "newfile"],
+    ),
+    (
+        "edit_file",
+        &[
+            "edit",
+            "replace",
+            "strreplace",
+            "stringreplace",
+            "replaceinfile",
+            "searchreplace",
+            "editfiles",
+        ],
+    ),
+    (
+        "list_files",
+        &[
+            "ls",
+            "list",
+            "listdir",
+            "listdirectory",
+            "glob",
+            "find",
+            "findfiles",
+            "filesearch",
+            "tree",
+        ],
+    ),
+    (
+        "search_files",
+        &[
+            "grep",
+            "rg",
+            "ripgrep",
+            "grepsearch",
+            "grepfiles",
+            "searchfile",
+            "searchcontent",
+            "searchfilecontent",
+        ],
+    ),
+];
+
+/// Fields of built-in tools, and the names that models give them by habit, folded. A field further up takes an alias
+/// before one further down.
+pub(super) const FIELDS: &[(&str, &[&str])] = &[
+    (
+        "path",
+        &[
+            "file",
+            "filepath",
+            "filename",
+            "targetfile",
+            "absolutepath",
+            "absolutefilepath",
+            "relativepath",
+            "pathname",
+            "dir",
+            "directory",
+            "dirpath",
+            "folder",
+        ],
+    ),
+    (
+        "old_text",
+        &[
+            "old",
+            "oldstr",
+            "oldstring",
+            "oldcontent",
+            "original",
+            "search",
+            "find",
+        ],
+    ),
+    (
+        "new_text",
+        &[
+            "new",
+            "newstr",
+            "newstring",
+            "newcontent",
+            "replacement",
+            "replace",
+        ],
+    ),
+    (
+        "replace_all",
+        &["all", "global", "allowmultiple", "replaceallmatches"],
+    ),
+    (
+        "content",
+        &["contents", "text", "filetext", "filecontent", "data"],
+    ),
+    ("command", &["cmd", "commandline", "shellcommand", "script"]),
+    (
+        "timeout_seconds",
+        &["timeout", "timeouts", "timeoutsec", "timeoutsecs"],
+    ),
+    ("background", &["runinbackground", "isbackground"]),
+    ("job", &["jobid", "bashid", "shellid", "taskid", "sessionid"]),
+    ("wait_seconds", &["wait", "waits"]),
+    (
+        "start_line",
+        &["start", "offset", "from", "fromline", "firstline", "linestart"],
+    ),
+    ("end_line", &["end", "to", "toline", "lastline", "lineend"]),
+    (
+        "line_numbers",
+        &["showlinenumbers", "withlinenumbers", "numbered", "linenumber"],
+    ),
+    (
+        "regex",
+        &[
+            "regexp",
+            "query",
+            "search",
+            "searchpattern",
+            "expression",
+            "pattern",
+        ],
+    ),
+    (
+        "pattern",
+        &[
+            "glob",
+            "globpattern",
+            "include",
+            "includepattern",
+            "filepattern",
+            "filesglob",
+            "query",
+            "name",
+        ],
+    ),
+    ("ignore_case", &["i", "caseinsensitive", "ignorecasing"]),
+    ("context", &["contextlines", "linesofcontext"]),
+    ("files_only", &["l", "fileswithmatches", "namesonly"]),
+    ("max_depth", &["depth", "levels"]),
+    ("include_ignored", &["noignore", "all", "hidden", "includehidden"]),
+];
+
+/// Fields of other tools that change nothing about what a call does: reasons, labels, ratings.
+const REMARKS: [&str; 14] = [
+    "description",
+    "explanation",
+    "reason",
+    "reasoning",
+    "justification",
+    "purpose",
+    "thought",
+    "thoughts",
+    "comment",
+    "instruction",
+    "instructions",
+    "securityrisk",
+    "n",
+    "toolname",
+];
+
+/// A name without what models write in different ways: case, `_`, `-` and blanks.
+pub(super) fn folded(name: &str) -> String {
+    name.chars()
+        .filter(|c| !matches!(c, '_' | '-' | ' ' | '.'))
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// The built-in tool that a model means by `name`.
+pub(crate) fn tool_named(name: &str) -> Option<&'static str> {
+    let name = folded(name.strip_prefix("functions.").unwrap_or(name));
+    TOOLS
+        .iter()
+        .find(|(tool, aliases)| folded(tool) == name || aliases.contains(&name.as_str()))
+        .map(|(tool, _)| *tool)
+}
+
+/// Whether a field is a remark, which a call can do without.
+pub(super) fn is_remark(field: &str) -> bool {
+    REMARKS.contains(&folded(field).as_str())
+}
+
+/// The least number of letters to insert, delete or replace that makes `a` from `b`, in either case. Only the first 64
+/// letters count.
+pub(crate) fn distance(a: &str, b: &str) -> usize {
+    let letters = |text: &str| -> Vec<char> { text.chars().take(64).flat_map(char::to_lowercase).collect() };
+    let (a, b) = (letters(a), letters(b));
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.iter().enumerate() {
+        let mut left = i + 1;
+        let mut next = vec![left];
+        for (to, above) in b.iter().zip(row.windows(2)) {
+            let [diagonal, above] = above else { continue };
+            left = (diagonal + usize::from(from != to)).min(above + 1).min(left + 1);
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn tools_are_found_by_the_names_that_models_know() {
+        for (name, tool) in [
+            ("Bash", Some("shell")),
+            ("run_shell_command", Some("shell")),
+            ("container.exec", Some("shell")),
+            ("functions.shell", Some("shell")),
+            ("str_replace", Some("edit_file")),
+            ("BashOutput", Some("jobs")),
+            ("Read", Some("read_file")),
+            ("readFile", Some("read_file")),
+            ("Grep", Some("search_files")),
+            ("LS", Some("list_files")),
+            ("create_file", Some("write_file")),
+            ("apply_patch", None),
+            ("", None),
+        ] {
+            assert_eq!(tool_named(name), tool, "{name}");
+        }
+    }
+
+    #[test]
+    fn no_alias_of_a_tool_stands_for_two() {
+        let mut all: Vec<&str> = TOOLS
+            .iter()
+            .flat_map(|(_, aliases)| aliases.iter().copied())
+            .collect();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        assert!(all.iter().all(|alias| folded(alias) == *alias));
+    }
+
+    #[test]
+    fn the_distance_counts_single_letters() {
+        for (a, b, is) in [
+            ("", "", 0),
+            ("a", "", 1),
+            ("mian.rs", "main.rs", 2),
+            ("Main.rs", "main.rs", 0),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(a, b), is, "{a} {b}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_distance_is_the_same_both_ways(a in "[abc]{0,8}", b in "[abc]{0,8}") {
+            prop_assert_eq!(distance(&a, &b), distance(&b, &a));
+            prop_assert_eq!(distance(&a, &b) == 0, a == b);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Edit attempts as models make them, each with the file that is wished for.
+
+mod own;
+mod peers;
+
+use serde_json::{Value, value::RawValue};
+
+use super::*;
+
+/// One attempt.
+struct Attempt {
+    what: &'static str,
+    /// `None` for a file that is missing.
+    file: Option<&'static str>,
+    call: Value,
+    wished: Wished,
+}
+
+enum Wished {
+    /// The file after the call.
+    File(&'static str),
+    /// Nothing is changed, and the message has these words.
+    Refused(&'static str),
+}
+
+fn attempt(what: &'static str, file: &'static str, call: Value, wished: Wished) -> Attempt {
+    Attempt {
+        what,
+        file: Some(file),
+        call,
+        wished,
+    }
+}
+
+/// What came of an attempt.
+#[derive(Debug, PartialEq, Eq)]
+enum Came {
+    AsWished,
+    /// Nothing was changed, against the wish.
+    Refused(String),
+    /// The file is another one than was wished for.
+    Wrong(String),
+}
+
+fn came(attempt: &Attempt) -> Came {
+    let raw = RawValue::from_string(attempt.call.to_string()).unwrap();
+    let told = arguments_of::<Arguments>(&EditFile.definition(), &raw)
+        .map_err(|error| match error {
+            ToolError::NotSent(told) | ToolError::ToModel(told) | ToolError::Fatal(told) => told,
+        })
+        .and_then(|arguments| match (attempt.file, arguments.old_text.is_empty()) {
+            (None, false) => Err("no such file".to_owned()),
+            (file, _) => edited(file, &arguments),
+        });
+    match (told, &attempt.wished) {
+        (Ok(done), Wished::File(wished)) if done.content == **wished => Came::AsWished,
+        (Ok(done), _) => Came::Wrong(done.content),
+        (Err(told), Wished::Refused(words)) if told.contains(words) => Came::AsWished,
+        (Err(told), _) => Came::Refused(told),
+    }
+}
+
+/// Counts what came of a table: as wished, refused, wrong.
+fn counted(table: &[Attempt]) -> (usize, usize, usize) {
+    let mut counts = (0, 0, 0);
+    for attempt in table {
+        match came(attempt) {
+            Came::AsWished => counts.0 += 1,
+            Came::Refused(told) => {
+                counts.1 += 1;
+                println!("refused: {}: {told}", attempt.what);
+            }
+            Came::Wrong(content) => {
+                counts.2 += 1;
+                println!("wrong: {}: {content:?}", attempt.what);
+            }
+        }
+    }
+    println!("{} as wished, {} refused, {} wrong", counts.0, counts.1, counts.2);
+    counts
+}
+
+fn all(tables: &[fn() -> Vec<Attempt>]) -> (usize, usize, usize) {
+    let attempts: Vec<Attempt> = tables.iter().flat_map(|table| table()).collect();
+    counted(&attempts)
+}
+
+#[test]
+fn typical_attempts_go_as_wished() {
+    assert_eq!(all(&[own::plain, own::by_habit]), (20, 0, 0));
+}
+
+#[test]
+fn the_cases_of_other_agents_go_as_wished() {
+    assert_eq!(all(&[peers::codex_lines, peers::codex_patches]), (18, 0, 0));
+    assert_eq!(
+        all(&[
+            peers::crush_indentation,
+            peers::crush_white_space,
+            peers::crush_copies,
+            peers::crush_refusals
+        ]),
+        (31, 0, 0)
+    );
+    assert_eq!(
+        all(&[peers::openhands_texts, peers::openhands_refusals]),
+        (13, 0, 0)
+    );
+}

@@ -1,0 +1,317 @@
+//! Whole lines that are the same but for their indentation, and new lines indented as those of the file are.
+
+use std::ops::Range;
+
+use super::folded::plain_line;
+
+/// What lines are compared without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leniency {
+    /// Indentation.
+    Indentation,
+    /// Indentation and typography.
+    Typography,
+    /// Indentation, typography and how many blank lines follow each other.
+    BlankLines,
+}
+
+/// One place where the old lines stand in the file, and the text that takes it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) at: Range<usize>,
+    /// `None` where the indentation of the new lines cannot be told.
+    pub(super) with: Option<String>,
+}
+
+/// A line, or several blank ones that count as one.
+struct Item<'t> {
+    /// The lines, without what is around them.
+    lines: &'t [Line<'t>],
+    key: String,
+}
+
+#[derive(Clone, Copy)]
+struct Line<'t> {
+    text: &'t str,
+    /// Where it begins in its text.
+    at: usize,
+}
+
+impl<'t> Line<'t> {
+    fn indent(&self) -> &'t str {
+        let bare = self.text.trim_start_matches([' ', '\t']);
+        self.text.get(..self.text.len() - bare.len()).unwrap_or_default()
+    }
+
+    fn end(&self) -> usize {
+        self.at + self.text.len()
+    }
+}
+
+/// All places of `old` in `content`.
+pub(super) fn places(content: &str, old: &str, new: &str, leniency: Leniency) -> Vec<Place> {
+    let (file, old_lines, new_lines) = (lines_of(content), lines_of(old), lines_of(new));
+    let (file, mut wanted) = (items(&file, leniency), items(&old_lines, leniency));
+    let mut given = items(&new_lines, leniency);
+    if leniency == Leniency::BlankLines {
+        trim_blank(&mut wanted, &mut given);
+    }
+    if wanted.iter().all(|item| item.key.is_empty()) {
+        return Vec::new();
+    }
+    let breaks = (old.ends_with('\n'), new.is_empty() || new.ends_with('\n'));
+    file.windows(wanted.len())
+        .filter(|window| window.iter().zip(&wanted).all(|(a, b)| a.key == b.key))
+        .filter_map(|window| {
+            let first = window.first()?.lines.first()?;
+            let last = window.last()?.lines.last()?;
+            let lines = replaced(window, &wanted, &given);
+            let rest = content.get(last.end()..).unwrap_or_default();
+            let line_break = ["\r\n", "\n"]
+                .into_iter()
+                .find(|line_break| rest.starts_with(line_break));
+            let break_here = if content.contains("\r\n") { "\r\n" } else { "\n" };
+            // Whole lines: what stood before a line break stands before it again, but for lines that are taken out.
+            let takes_break = breaks.0 && new.is_empty();
+            let adds_break = !breaks.0 && breaks.1 && !new.is_empty() && leniency != Leniency::BlankLines;
+            let taken = if takes_break {
+                line_break.map_or(0, str::len)
+            } else {
+                0
+            };
+            let with = lines.map(|lines| {
+                let mut with = lines.join(break_here);
+                if adds_break {
+                    with.push_str(break_here);
+                }
+                with
+            });
+            Some(Place {
+                at: first.at..last.end() + taken,
+                with,
+            })
+        })
+        .collect()
+}
+
+/// The lines of a text without their line breaks. A line break at the end begins no line.
+fn lines_of(text: &str) -> Vec<Line<'_>> {
+    let mut at = 0;
+    text.split_inclusive('\n')
+        .map(|line| {
+            let begun = at;
+            at += line.len();
+            let bare = line.strip_suffix('\n').unwrap_or(line);
+            Line {
+                text: bare.strip_suffix('\r').unwrap_or(bare),
+                at: begun,
+            }
+        })
+        .collect()
+}
+
+fn items<'t>(lines: &'t [Line<'t>], leniency: Leniency) -> Vec<Item<'t>> {
+    let blank = |line: &Line<'_>| line.text.trim().is_empty();
+    let one = |a: &Line<'_>, b: &Line<'_>| leniency == Leniency::BlankLines && blank(a) && blank(b);
+    lines
+        .chunk_by(one)
+        .map(|lines| {
+            let text = lines.first().map_or("", |line| line.text);
+            let key = match leniency {
+                Leniency::Indentation => text.trim().to_owned(),
+                Leniency::Typography | Leniency::BlankLines => plain_line(text).trim().to_owned(),
+            };
+            Item { lines, key }
+        })
+        .collect()
+}
+
+/// Takes blank lines off both ends of the old lines, and as many off the new ones.
+fn trim_blank(wanted: &mut Vec<Item<'_>>, given: &mut Vec<Item<'_>>) {
+    let blank = |item: Option<&Item<'_>>| item.is_some_and(|item| item.key.is_empty());
+    if blank(wanted.first()) {
+        wanted.remove(0);
+        if blank(given.first()) {
+            given.remove(0);
+        }
+    }
+    if blank(wanted.last()) {
+        wanted.pop();
+        if blank(given.last()) {
+            given.pop();
+        }
+    }
+}
+
+/// The new lines for one place. Those that are the same at both ends stay as the file has them.
+fn replaced(here: &[Item<'_>], old: &[Item<'_>], new: &[Item<'_>]) -> Option<Vec<String>> {
+    let same = |a: &Item<'_>, b: &Item<'_>| a.key == b.key && relative(a, old) == relative(b, new);
+    let before = old.iter().zip(new).take_while(|(a, b)| same(a, b)).count();
+    let most = old.len().min(new.len()) - before;
+    let pairs = old.iter().rev().zip(new.iter().rev());
+    let behind = pairs.take(most).take_while(|(a, b)| same(a, b)).count();
+    let texts = |items: &[Item<'_>]| -> Vec<String> {
+        let lines = items.iter().flat_map(|item| item.lines);
+        lines.map(|line| line.text.to_owned()).collect()
+    };
+    let (old_here, file_here) = (
+        old.get(before..old.len() - behind)?,
+        here.get(before..here.len() - behind)?,
+    );
+    let new_here = new.get(before..new.len() - behind)?;
+    let indents = Indents::of(here, old);
+    let mut lines = texts(here.get(..before)?);
+    for (index, item) in new_here.iter().enumerate() {
+        for line in item.lines {
+            if line.text.trim().is_empty() {
+                lines.push(String::new());
+                continue;
+            }
+            // A line in the place of one with the same indentation has that line's.
+            let twin = (old_here.len() == new_here.len())
+                .then(|| old_here.get(index).zip(file_here.get(index)))
+                .flatten()
+                .and_then(|(old, file)| old.lines.first().zip(file.lines.first()))
+                .filter(|(old, _)| !old.text.trim().is_empty() && old.indent() == line.indent())
+                .map(|(_, file)| file.indent().to_owned());
+            let indent = match twin {
+                Some(indent) => indent,
+                None => indents.of_file(line.indent())?,
+            };
+            lines.push(indent + line.text.trim_start_matches([' ', '\t']));
+        }
+    }
+    lines.extend(texts(here.get(here.len() - behind..)?));
+    Some(lines)
+}
+
+/// How an item is indented against the first line with text of its own side: a line that only moves is a change.
+fn relative<'t>(item: &Item<'t>, all: &[Item<'t>]) -> Option<(&'t str, &'t str)> {
+    let line = item.lines.first().filter(|line| !line.text.trim().is_empty())?;
+    let first = all
+        .iter()
+        .filter_map(|item| item.lines.first())
+        .find(|line| !line.text.trim().is_empty())?;
+    Some((first.indent(), line.indent()))
+}
+
+/// How the indentation of the old lines becomes that of the file.
+struct Indents<'t> {
+    /// Old indentation and that of the file, for each line with text.
+    pairs: Vec<(&'t str, &'t str)>,
+}
+
+/// A tab where nothing says how many columns it takes.
+const TAB_COLUMNS: i64 = 4;
+
+impl<'t> Indents<'t> {
+    fn of(here: &[Item<'t>], old: &[Item<'t>]) -> Self {
+        let lines = old.iter().zip(here).filter_map(|(old, file)| {
+            let (old, file) = (old.lines.first()?, file.lines.first()?);
+            (!old.text.trim().is_empty()).then(|| (old.indent(), file.indent()))
+        });
+        let mut pairs: Vec<_> = lines.collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        Self { pairs }
+    }
+
+    /// The indentation of the file for a new line; `None` where it cannot be told.
+    fn of_file(&self, indent: &str) -> Option<String> {
+        let mut known = self.pairs.iter().filter(|(old, _)| *old == indent);
+        if let Some((_, file)) = known.next() {
+            // Two answers are none.
+            return known.next().is_none().then(|| (*file).to_owned());
+        }
+        let kinds = |of: fn(&(&'t str, &'t str)) -> &'t str| kind(self.pairs.iter().map(of));
+        let (old_kind, file_kind) = (kinds(|pair| pair.0), kinds(|pair| pair.1));
+        // Written as the file is already, unlike the old text.
+        if let (Some(Some(old)), Some(Some(file)), Some(Some(own))) =
+            (old_kind, file_kind, kind([indent].into_iter()))
+            && own == file
+            && own != old
+        {
+            return Some(indent.to_owned());
+        }
+        self.moved(indent)
+            .or_else(|| self.scaled(indent, old_kind?, file_kind?))
+    }
+
+    /// All lines of the file stand deeper by the same, or less deep.
+    fn moved(&self, indent: &str) -> Option<String> {
+        let (first_old, first_file) = self.pairs.first()?;
+        if self.pairs.len() == 1 && self.differ_in_kind(indent) {
+            return None;
+        }
+        if let Some(more) = first_file.strip_suffix(first_old)
+            && self
+                .pairs
+                .iter()
+                .all(|(old, file)| file.strip_prefix(more) == Some(old))
+        {
+            return Some(format!("{more}{indent}"));
+        }
+        if let Some(less) = first_old.strip_suffix(first_file)
+            && self
+                .pairs
+                .iter()
+                .all(|(old, file)| old.strip_prefix(less) == Some(file))
+        {
+            return indent.strip_prefix(less).map(str::to_owned);
+        }
+        None
+    }
+
+    /// Whether one pair alone does not say how deep this indentation is in the file: it has other characters.
+    fn differ_in_kind(&self, indent: &str) -> bool {
+        let file = self.pairs.iter().map(|(_, file)| *file).chain([indent]);
+        kind(file).is_none()
+    }
+
+    /// Each level of the old lines is one of the file, which has other characters or more of them.
+    fn scaled(&self, indent: &str, old_kind: Option<char>, file_kind: Option<char>) -> Option<String> {
+        let old_kind = match (old_kind, kind([indent].into_iter())?) {
+            (Some(old), Some(own)) if old != own => return None,
+            (old, own) => old.or(own),
+        };
+        let length = |indent: &str| i64::try_from(indent.len()).ok();
+        let (old_first, file_first) = self.pairs.iter().min_by_key(|(old, _)| old.len())?;
+        let (old_last, file_last) = self.pairs.iter().max_by_key(|(old, _)| old.len())?;
+        let (from, to) = (length(old_first)?, length(file_first)?);
+        let (mut old_step, mut file_step) = (length(old_last)? - from, length(file_last)? - to);
+        if old_step == 0 {
+            (old_step, file_step) = match (from, to, old_kind, file_kind) {
+                (1.., 1.., _, _) => (from, to),
+                (_, _, Some(' '), Some('\t')) => (TAB_COLUMNS, 1),
+                (_, _, Some('\t'), Some(' ')) => (1, TAB_COLUMNS),
+                _ => return None,
+            };
+        }
+        let of_file = |old: i64| {
+            let columns = (old - from).checked_mul(file_step)?;
+            (columns % old_step == 0).then_some(to + columns / old_step)
+        };
+        for (old, file) in &self.pairs {
+            if of_file(length(old)?)? != length(file)? {
+                return None;
+            }
+        }
+        let columns = usize::try_from(of_file(length(indent)?)?).ok()?;
+        let c = file_kind.or(old_kind)?;
+        Some(std::iter::repeat_n(c, columns).collect())
+    }
+}
+
+/// The one character that indentations are made of; `Some(None)` where all are empty, `None` where there are two.
+#[expect(clippy::option_option, reason = "no character and two are different answers")]
+fn kind<'i>(indents: impl Iterator<Item = &'i str>) -> Option<Option<char>> {
+    let mut kind = None;
+    for c in indents.flat_map(str::chars) {
+        match kind {
+            None => kind = Some(c),
+            Some(known) if known != c => return None,
+            Some(_) => {}
+        }
+    }
+    Some(kind)
+}

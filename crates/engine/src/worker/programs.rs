@@ -1,0 +1,67 @@
+//! The programs that the commands of this node's runs find, listed once for all of them.
+
+use std::sync::Arc;
+
+use sortie_agent::{Environment, Model, Shell, Workspace, model::Kind};
+use sortie_sandbox::Backend;
+use sortie_store::Claim;
+use tokio::sync::OnceCell;
+
+use super::Worker;
+use crate::Options;
+
+/// The folder of the list, below the working directories.
+const FOLDER: &str = "environment";
+
+/// The operating system and the programs that commands find on this node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Programs(Arc<OnceCell<Environment>>);
+
+impl Programs {
+    /// The facts that a run's model is told of the place where it works.
+    pub(super) async fn environment(
+        &self,
+        worker: &Worker,
+        claim: &Claim,
+        model: &dyn Model,
+        shell: Shell,
+    ) -> Environment {
+        let lists = model.kind() == Kind::Language && shell == Shell::Allowed;
+        // Runs of a simulation have no commands.
+        #[cfg(test)]
+        let lists = lists && !crate::simulation::is_running();
+        let known = if lists {
+            self.known(&worker.sandbox, &worker.options).await
+        } else {
+            Environment::default()
+        };
+        let day = claim.started_at.to_string();
+        Environment {
+            date: day
+                .get(..10)
+                .map(|day| format!("{day} (UTC)"))
+                .unwrap_or_default(),
+            ..known
+        }
+    }
+
+    /// Lists them in a sandbox the first time. Nothing is known where that fails: the next run tries again.
+    async fn known(&self, sandbox: &Arc<dyn Backend>, options: &Options) -> Environment {
+        let list = || {
+            let workspace = Workspace::new(
+                options.work_dir(),
+                FOLDER.to_owned(),
+                Arc::clone(sandbox),
+                options.sandbox_limits,
+            );
+            sortie_agent::list_programs(workspace)
+        };
+        match self.0.get_or_try_init(list).await {
+            Ok(known) => known.clone(),
+            Err(error) => {
+                tracing::warn!(error, "cannot list the programs of the sandbox");
+                Environment::default()
+            }
+        }
+    }
+}

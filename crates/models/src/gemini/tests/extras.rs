@@ -1,0 +1,153 @@
+//! Effort, thoughts, calls without tools, pictures and documents.
+
+use sortie_agent::{
+    Media,
+    model::{ToolDefinition, ToolUse},
+};
+use sortie_api::Effort;
+
+use super::*;
+
+const SHELL: ToolDefinition<'static> = ToolDefinition {
+    name: "shell",
+    description: "Runs a command.",
+    parameters: r#"{"type": "object"}"#,
+};
+
+fn body(name: &str, capabilities: &[&str], request: &Request<'_>) -> Value {
+    serde_json::to_value(request::Body::new(&entry(name, capabilities), request)).unwrap()
+}
+
+#[test]
+fn thoughts_are_asked_for_and_effort_has_the_form_that_the_model_takes() {
+    let asked = |name: &str, capabilities: &[&str], effort, max_tokens| {
+        let request = Request {
+            effort,
+            max_tokens,
+            ..hello()
+        };
+        body(name, capabilities, &request)["generationConfig"]
+            .get("thinkingConfig")
+            .cloned()
+    };
+    let max = Some(Effort::Max);
+    let of = |name, effort, max_tokens| asked(name, &["thinking"], effort, max_tokens);
+    let plain = Some(json!({"includeThoughts": true}));
+    assert_eq!(of("gemini-3.8-flash", None, 64_000), plain);
+    assert_eq!(
+        of("gemini-3.8-flash", max, 64_000),
+        Some(json!({"includeThoughts": true, "thinkingLevel": "high"}))
+    );
+    assert_eq!(
+        of("gemini-2.5-pro", max, 64_000),
+        Some(json!({"includeThoughts": true, "thinkingBudget": 24_576}))
+    );
+    assert_eq!(
+        of("gemini-2.5-pro", max, 4_000),
+        Some(json!({"includeThoughts": true, "thinkingBudget": 2_000}))
+    );
+    assert_eq!(of("gemini-2.5-pro", max, 1_000), plain);
+    assert_eq!(asked("gemini-3.8-flash", &["tools"], max, 64_000), None);
+}
+
+#[test]
+fn thoughts_are_told_to_people() {
+    let reply = decode(Candidate::new(0), WHOLE.as_bytes(), &[]).unwrap();
+    assert_eq!(reply.thinking, "I should look.");
+}
+
+#[test]
+fn a_call_without_tools_keeps_the_tools_and_forbids_their_use() {
+    let choice = |tools, tool_use| {
+        let request = Request {
+            tools,
+            tool_use,
+            ..hello()
+        };
+        let body = body("m", &["tools"], &request);
+        (body.get("toolConfig").cloned(), body.get("tools").is_some())
+    };
+    let none = json!({"functionCallingConfig": {"mode": "NONE"}});
+    assert_eq!(choice(&[SHELL], ToolUse::Never), (Some(none), true));
+    assert_eq!(choice(&[SHELL], ToolUse::Auto), (None, true));
+    assert_eq!(choice(&[], ToolUse::Never), (None, false));
+}
+
+fn chart(media_type: &str) -> Media {
+    Media {
+        media_type: media_type.to_owned(),
+        data: "aWNo".to_owned(),
+        label: "chart: 20 x 10 pixels".to_owned(),
+        pixels: Some((20, 10)),
+        tokens: 0,
+    }
+}
+
+fn sent(name: &str, capabilities: &[&str], media: Media) -> Value {
+    let of_task = [media.clone()];
+    let call = ToolCall {
+        id: "fc1".to_owned(),
+        name: "read_file".to_owned(),
+        arguments: "{}".to_owned(),
+    };
+    let result = ToolResult {
+        id: "fc1".to_owned(),
+        name: "read_file".to_owned(),
+        content: ToolContent::Media(media),
+        is_error: false,
+        note: None,
+    };
+    let transcript = [
+        Turn::Assistant(vec![Content::ToolCall(call)]),
+        Turn::ToolResults(vec![result]),
+    ];
+    let request = Request {
+        task: Task {
+            media: &of_task,
+            ..hello().task
+        },
+        transcript: &transcript,
+        ..hello()
+    };
+    body(name, capabilities, &request)["contents"].clone()
+}
+
+#[test]
+fn files_stand_in_the_outcomes_of_calls_or_behind_them() {
+    let inline = json!({"inlineData": {"mimeType": "image/png", "data": "aWNo"}});
+    let label = json!({"text": "chart: 20 x 10 pixels"});
+    let outcome = json!({"id": "fc1", "name": "read_file", "response": {"output": "chart: 20 x 10 pixels"}});
+    let mut with_file = outcome.clone();
+    with_file["parts"] = json!([inline]);
+
+    let newer = sent("gemini-3.8-flash", &["vision"], chart("image/png"));
+    assert_eq!(newer[0]["parts"], json!([label, inline, {"text": "Say hello."}]));
+    assert_eq!(newer[2]["parts"], json!([{"functionResponse": with_file}]));
+
+    let older = sent("gemini-2.5-flash", &["vision"], chart("image/png"));
+    assert_eq!(
+        older[2]["parts"],
+        json!([{"functionResponse": outcome}, label, inline])
+    );
+
+    for unseen in [
+        sent("gemini-3.8-flash", &["tools"], chart("image/png")),
+        sent("gemini-3.8-flash", &["vision"], chart("image/gif")),
+    ] {
+        assert_eq!(unseen[0]["parts"], json!([label, {"text": "Say hello."}]));
+        assert_eq!(unseen[2]["parts"], json!([{"functionResponse": outcome}]));
+    }
+}
+
+#[tokio::test]
+async fn the_worst_case_of_a_file_is_known_where_the_model_takes_it() {
+    let server = Server::start([]).await;
+    let tokens = |name: &str, media_type: &str| {
+        let model = client(&server.provider, entry(name, &["vision", "documents"])).unwrap();
+        model.media_tokens(&chart(media_type))
+    };
+    assert_eq!(tokens("gemini-3.8-flash", "image/png"), Some(2_256));
+    assert_eq!(tokens("gemini-2.5-flash", "image/png"), Some(274));
+    assert!(tokens("gemini-3.8-flash", "application/pdf").is_some());
+    assert_eq!(tokens("gemini-3.8-flash", "image/gif"), None);
+}

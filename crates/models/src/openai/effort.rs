@@ -1,0 +1,49 @@
+//! Levels of effort by model. Sources, as of 2026-11-22: OpenAI's guide "Reasoning models" and its model pages, and the
+//! levels that the LiteLLM price table names for each.
+
+use sortie_api::Effort;
+
+/// The nearest level that a model of this name takes. Models of others take the three that all servers know.
+pub(crate) fn level(upstream: &str, wanted: Effort) -> &'static str {
+    let version = version(upstream).unwrap_or_default();
+    match wanted {
+        Effort::Minimal if version == (5, 0) => "minimal",
+        Effort::Minimal | Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::Max if version >= (6, 0) => "max",
+        Effort::Xhigh | Effort::Max if version >= (5, 2) => "xhigh",
+        Effort::High | Effort::Xhigh | Effort::Max => "high",
+    }
+}
+
+/// The version of `gpt-MAJOR[.MINOR]…`, also behind the name of a provider.
+pub(crate) fn version(upstream: &str) -> Option<(u32, u32)> {
+    let name = upstream.rsplit('/').next()?.strip_prefix("gpt-")?;
+    let number = name.split('-').next()?;
+    let (major, minor) = number.split_once('.').unwrap_or((number, "0"));
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effort_is_the_nearest_level_that_the_model_has() {
+        for (name, expected) in [
+            ("gpt-6.1-terra", ["low", "low", "medium", "high", "xhigh", "max"]),
+            (
+                "openai/gpt-6-luna",
+                ["low", "low", "medium", "high", "xhigh", "max"],
+            ),
+            ("gpt-5.5", ["low", "low", "medium", "high", "xhigh", "xhigh"]),
+            ("gpt-5.1", ["low", "low", "medium", "high", "high", "high"]),
+            ("gpt-5-mini", ["minimal", "low", "medium", "high", "high", "high"]),
+            ("o4-mini", ["low", "low", "medium", "high", "high", "high"]),
+            ("qwen3:32b", ["low", "low", "medium", "high", "high", "high"]),
+            ("gpt-oss-120b", ["low", "low", "medium", "high", "high", "high"]),
+        ] {
+            assert_eq!(Effort::ALL.map(|wanted| level(name, wanted)), expected, "{name}");
+        }
+    }
+}

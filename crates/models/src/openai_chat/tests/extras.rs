@@ -1,0 +1,237 @@
+//! Effort, readable reasoning, calls without tools, the cache key, pictures and documents.
+
+use sortie_agent::{Media, model::ToolUse};
+use sortie_api::Effort;
+
+use super::*;
+
+fn chart() -> Media {
+    Media {
+        media_type: "image/png".to_owned(),
+        data: "aWNo".to_owned(),
+        label: "chart.png: 20 x 10 pixels".to_owned(),
+        pixels: Some((20, 10)),
+        tokens: 0,
+    }
+}
+
+fn report() -> Media {
+    Media {
+        media_type: "application/pdf".to_owned(),
+        data: "cGRm".to_owned(),
+        label: "report.pdf: 1 page".to_owned(),
+        pixels: None,
+        tokens: 0,
+    }
+}
+
+fn looked(id: &str, media: Media, note: Option<&str>) -> ToolResult {
+    ToolResult {
+        id: id.to_owned(),
+        name: "read_file".to_owned(),
+        content: ToolContent::Media(media),
+        is_error: false,
+        note: note.map(str::to_owned),
+    }
+}
+
+fn looks() -> [Turn; 3] {
+    [
+        Turn::Assistant(vec![tool_call("a", "{}"), tool_call("b", "{}")]),
+        Turn::ToolResults(vec![
+            looked("a", chart(), Some("Half of the time is over.")),
+            looked("b", report(), None),
+        ]),
+        Turn::User("Go on.".to_owned()),
+    ]
+}
+
+fn never(transcript: &[Turn]) -> Request<'_> {
+    Request {
+        tool_use: ToolUse::Never,
+        ..request(transcript)
+    }
+}
+
+#[test]
+fn effort_is_asked_of_models_that_think() {
+    let asked = |dialect, capabilities: &[&str], effort| {
+        let request = Request {
+            effort,
+            ..request(&[])
+        };
+        body_of(dialect, capabilities, &request)
+            .get("reasoning_effort")
+            .cloned()
+    };
+    let max = Some(Effort::Max);
+    assert_eq!(asked(Dialect::Openai, &["thinking"], max), Some(json!("high")));
+    assert_eq!(
+        asked(Dialect::Compatible, &["thinking"], max),
+        Some(json!("high"))
+    );
+    assert_eq!(asked(Dialect::Openai, &["thinking"], None), None);
+    assert_eq!(asked(Dialect::Openai, &["tools"], max), None);
+}
+
+#[test]
+fn only_openai_itself_is_told_the_key_of_the_cache() {
+    let keyed = Request {
+        cache_key: "run_1",
+        ..request(&[])
+    };
+    assert_eq!(body_of(Dialect::Openai, &[], &keyed)["prompt_cache_key"], "run_1");
+    assert_eq!(
+        body_of(Dialect::Compatible, &[], &keyed).get("prompt_cache_key"),
+        None
+    );
+}
+
+#[tokio::test]
+async fn reasoning_is_told_to_people_from_whatever_field_it_comes_in() {
+    for (delta, expected) in [
+        (json!({"reasoning_content": "One. "}), "One."),
+        (json!({"reasoning": "Two."}), "Two."),
+        (
+            json!({"reasoning": "Three.", "reasoning_details": [{"type": "reasoning.text", "text": "Three."}]}),
+            "Three.",
+        ),
+        (
+            json!({"reasoning_details": [{"type": "reasoning.summary", "summary": "Four."}]}),
+            "Four.",
+        ),
+        (json!({"content": "x"}), ""),
+    ] {
+        let chunk = json!({"choices": [{"index": 0, "delta": delta}]}).to_string();
+        let server = Server::start([Says::events(&stream([&chunk, END_TURN, "[DONE]"]))]).await;
+        let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+        let reply = model.call(request(&[]), &Heard::default()).await.unwrap();
+        assert_eq!(reply.thinking, expected, "{chunk}");
+    }
+}
+
+#[test]
+fn a_call_without_tools_keeps_the_tools_and_forbids_their_use() {
+    for dialect in [Dialect::Openai, Dialect::Compatible] {
+        let sent = body_of(dialect, &["tools"], &never(&[]));
+        assert_eq!(
+            (&sent["tool_choice"], sent["tools"].is_array()),
+            (&json!("none"), true)
+        );
+        assert_eq!(body_of(dialect, &[], &never(&[])).get("tool_choice"), None);
+        assert_eq!(
+            body_of(dialect, &["tools"], &request(&[])).get("tool_choice"),
+            None
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_choice_of_tools_is_asked_without_it() {
+    let refusal = r#"{"object":"error","message":"tool_choice: value 'none' is not supported","code":400}"#;
+    let answer = stream([END_TURN, "[DONE]"]);
+    let server = Server::start([
+        Says::whole("400 Bad Request", "", refusal),
+        Says::events(&answer),
+        Says::events(&answer),
+        Says::events(&answer),
+    ])
+    .await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let called = [
+        Turn::Assistant(vec![tool_call("a", "{}")]),
+        Turn::ToolResults(vec![looked("a", chart(), None)]),
+    ];
+    model.call(never(&[]), &Heard::default()).await.unwrap();
+    model.call(never(&called), &Heard::default()).await.unwrap();
+    model.call(request(&[]), &Heard::default()).await.unwrap();
+    let sent = |number| {
+        let body = server.body(number);
+        (body.get("tool_choice").is_some(), body.get("tools").is_some())
+    };
+    assert_eq!(
+        [0, 1, 2, 3].map(sent),
+        [(true, true), (false, false), (false, true), (false, true)]
+    );
+}
+
+#[tokio::test]
+async fn a_model_of_the_other_protocol_is_refused_with_what_to_do() {
+    for said in [
+        "This model is only supported in v1/responses and not in v1/chat/completions.",
+        "Function tools with reasoning_effort are not supported for gpt-5.4 in /v1/chat/completions. Please use \
+         /v1/responses instead.",
+    ] {
+        let refusal = json!({"error": {"message": said, "type": "invalid_request_error"}}).to_string();
+        for status in ["400 Bad Request", "404 Not Found"] {
+            let server = Server::start([Says::whole(status, "", &refusal)]).await;
+            let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+            let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+            let expected =
+                "model \"m\" needs the Responses API: set api = \"openai-responses\" for its provider (";
+            assert!(error.message.starts_with(expected), "{error}");
+            assert_eq!(error.retry, Retry::Never);
+        }
+    }
+}
+
+#[test]
+fn files_stand_in_the_first_message_and_in_one_behind_the_outputs() {
+    let of_task = [chart()];
+    let transcript = looks();
+    let seeing = Request {
+        task: Task {
+            media: &of_task,
+            ..request(&[]).task
+        },
+        ..request(&transcript)
+    };
+    let image =
+        json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,aWNo", "detail": "high"}});
+    let file = json!({"type": "file",
+        "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,cGRm"}});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let label = "chart.png: 20 x 10 pixels";
+    let sent = body_of(Dialect::Openai, &["tools", "vision", "documents"], &seeing);
+    assert_eq!(
+        sent["messages"][1]["content"],
+        json!([text(label), image, text("Say hello.")])
+    );
+    assert_eq!(
+        (&sent["messages"][3]["content"], &sent["messages"][4]["content"]),
+        (
+            &json!("chart.png: 20 x 10 pixels\n\n[Half of the time is over.]"),
+            &json!("report.pdf: 1 page")
+        )
+    );
+    assert_eq!(
+        sent["messages"][5]["content"],
+        json!([
+            text(label),
+            image,
+            text("report.pdf: 1 page"),
+            file,
+            text("Go on.")
+        ])
+    );
+
+    let blind = body_of(Dialect::Compatible, &["tools"], &seeing);
+    assert_eq!(
+        blind["messages"][1]["content"],
+        "chart.png: 20 x 10 pixels\n\nSay hello."
+    );
+    assert_eq!(blind["messages"][5]["content"], "Go on.");
+}
+
+#[tokio::test]
+async fn the_worst_case_of_a_file_is_known_where_the_model_takes_it() {
+    let server = Server::start([]).await;
+    let model = |capabilities: &[&str]| client(&server.provider, entry("theirs", capabilities)).unwrap();
+    let unknown = Media {
+        pixels: None,
+        ..chart()
+    };
+    assert_eq!(model(&["vision"]).media_tokens(&unknown), Some(16_400));
+    assert_eq!(model(&["vision"]).media_tokens(&report()), None);
+    assert_eq!(model(&["tools"]).media_tokens(&chart()), None);
+}

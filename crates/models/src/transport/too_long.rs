@@ -1,0 +1,173 @@
+//! The words with which providers and servers refuse a request that is larger than their model's window.
+//!
+//! There is no standard for it: most answer 400, some 413, 422 or 500, and the sentence is each one's own. The table was
+//! gathered on 2026-11-22 from the documentation and the source of the servers themselves and from the lists that pi
+//! (`overflow.ts`), opencode (`provider/error.ts`), LiteLLM (`exception_mapping_utils.py`) and cline keep.
+
+use http::StatusCode;
+
+/// A wording: a refusal that has all of the words, in lower case, is one of length.
+struct Wording {
+    words: &'static [&'static str],
+    /// A refusal as it comes.
+    #[cfg(test)]
+    example: &'static str,
+    /// Who says it.
+    #[cfg(test)]
+    source: &'static str,
+}
+
+macro_rules! wordings {
+    ($($source:literal: [$($word:literal),+] in $example:literal;)*) => {
+        &[$(Wording {
+            words: &[$($word),+],
+            #[cfg(test)]
+            example: $example,
+            #[cfg(test)]
+            source: $source,
+        }),*]
+    };
+}
+
+#[rustfmt::skip]
+const WORDINGS: &[Wording] = wordings! {
+    "Anthropic, also on Bedrock and Vertex": ["prompt is too long"] in "prompt is too long: 213462 tokens > 200000 maximum";
+    "Anthropic": ["exceed context limit"] in "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length";
+    "Anthropic, 413": ["request_too_large"] in "request_too_large: Request exceeds the maximum size";
+    "Bedrock": ["input is too long"] in "Input is too long for requested model.";
+    "Bedrock, models of others": ["too many input tokens"] in "Too many input tokens. Max input tokens: 8192, request input token count: 9000";
+    "OpenAI, Azure, Groq: the code": ["context_length_exceeded"] in "Bad request (context_length_exceeded)";
+    "OpenAI, Responses": ["exceeds the context window"] in "Your input exceeds the context window of this model. Please adjust your input and try again.";
+    "OpenAI, since GPT-5": ["input tokens exceed the configured limit"] in "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300011 tokens.";
+    "OpenAI, vLLM, DeepSeek, OpenRouter": ["maximum context length"] in "This model's maximum context length is 65536 tokens. However, you requested 71234 tokens (67138 in the messages, 4096 in the completion).";
+    "OpenAI: one message beyond its limit of characters": ["string too long", "content"] in "Invalid 'messages[3].content': string too long. Expected a string with maximum length 10485760, but got a string with length 11000000 instead.";
+    "Azure": ["context length", "reduce"] in "The request exceeds the context length of the deployment. Please reduce your prompt.";
+    "Gemini, Vertex": ["input token count", "exceeds the maximum"] in "The input token count (1196265) exceeds the maximum number of tokens allowed (1048576).";
+    "Vertex, older models": ["exceeds the maximum number of tokens"] in "Unable to submit request because the prompt exceeds the maximum number of tokens for this model.";
+    "vLLM": ["longer than the maximum model length"] in "The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that `max_model_len` is no smaller than the number of text tokens.";
+    "vLLM": ["max_model_len"] in "User-specified max_tokens + prompt exceeds max_model_len (4096).";
+    "llama.cpp": ["exceeds the available context size"] in "the request exceeds the available context size, try increasing it";
+    "llama.cpp: the type": ["exceed_context_size"] in "the prompt does not fit (exceed_context_size_error)";
+    "llama.cpp, 500 in the midst of an answer": ["context size", "exceeded"] in "Context size has been exceeded.";
+    "Ollama": ["prompt too long", "context length"] in "prompt too long; exceeded max context length by 1021 tokens";
+    "Ollama": ["input length exceeds"] in "the input length exceeds the context length";
+    "LM Studio": ["greater than the context length"] in "The number of tokens to keep from the initial prompt is greater than the context length. Try to load the model with a larger context length.";
+    "LM Studio": ["context length of only"] in "Trying to keep the first 9000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens.";
+    "LiteLLM": ["contextwindowexceedederror"] in "litellm.ContextWindowExceededError: litellm.BadRequestError: the prompt does not fit";
+    "OpenRouter, other models": ["maximum allowed input length"] in "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.";
+    "TGI, 422": ["`inputs` tokens", "`max_new_tokens` must be"] in "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens and 512 `max_new_tokens`";
+    "TGI, 422": ["`inputs` must have less than"] in "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000";
+    "SGLang, Together": ["longer than the model's context length"] in "The input (71234 tokens) is longer than the model's context length (65536 tokens).";
+    "Mistral": ["too large for model with", "maximum context length"] in "Prompt contains 71234 tokens and 0 draft tokens, too large for model with 32768 maximum context length";
+    "Groq, Cerebras": ["reduce the length of the messages"] in "Please reduce the length of the messages or completion.";
+    "Cerebras": ["current length is", "while limit is"] in "Current length is 9000 while limit is 8192";
+    "xAI": ["maximum prompt length"] in "This model's maximum prompt length is 131072 but the request contains 537812 tokens.";
+    "Fireworks": ["model maximum context length"] in "The prompt is too long: 71234, model maximum context length: 65536";
+    "Cohere": ["too many tokens"] in "too many tokens: total number of tokens in the prompt cannot exceed 128000 - received 131000";
+    "GitHub Copilot": ["token count of", "exceeds the limit of"] in "prompt token count of 71234 exceeds the limit of 65536";
+    "MiniMax": ["context window exceeds limit"] in "invalid params, context window exceeds limit";
+    "Kimi": ["exceeded model token limit"] in "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)";
+    "Z.ai": ["prompt exceeds max length"] in "Prompt exceeds max length";
+    "Z.ai: the reason": ["model_context_window_exceeded"] in "model_context_window_exceeded";
+    "DashScope": ["range of input length should be"] in "Range of input length should be [1, 129024]";
+    "Lambda, Nebius and others in front of vLLM": ["token limit exceeded"] in "Input token limit exceeded";
+};
+
+/// A refusal with one of these is about how much is asked in a time, also where it speaks of tokens.
+const RATE: [&str; 7] = [
+    "tokens per min",
+    "rate limit",
+    "rate_limit",
+    "too many requests",
+    "throttl",
+    "requests per",
+    "quota",
+];
+
+/// Whether a refusal is about how much is asked in a time. Groq answers 413 to it.
+fn is_rate_limit(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    RATE.iter().any(|words| said.contains(words))
+}
+
+/// Whether a refusal is one of length.
+pub(super) fn is_too_long(status: StatusCode, said: &str) -> bool {
+    if !matches!(status.as_u16(), 400 | 413 | 422 | 500) || is_rate_limit(said) {
+        return false;
+    }
+    let said = said.to_ascii_lowercase();
+    let has = |wording: &Wording| wording.words.iter().all(|word| said.contains(word));
+    status == StatusCode::PAYLOAD_TOO_LARGE || WORDINGS.iter().any(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wording_is_found_in_its_example_and_under_each_status_that_servers_use() {
+        for wording in WORDINGS {
+            let said = wording.example.to_ascii_lowercase();
+            let missing: Vec<_> = wording
+                .words
+                .iter()
+                .filter(|word| !said.contains(**word))
+                .collect();
+            assert!(missing.is_empty(), "{}: {missing:?}", wording.source);
+            for status in [400, 413, 422, 500] {
+                let status = StatusCode::from_u16(status).unwrap();
+                assert!(
+                    is_too_long(status, wording.example),
+                    "{}: {status}",
+                    wording.source
+                );
+            }
+            for status in [401, 403, 404, 429, 503, 529] {
+                let status = StatusCode::from_u16(status).unwrap();
+                assert!(
+                    !is_too_long(status, wording.example),
+                    "{}: {status}",
+                    wording.source
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_of_rate_is_none_of_length() {
+        for said in [
+            "Request too large for model `llama-4` in organization `o` service tier `on_demand` on tokens per minute (TPM): \
+             Limit 6000, Requested 12011, please reduce your message size and try again.",
+            "Throttling error: Too many tokens, please wait before trying again.",
+            "Rate limit exceeded: too many tokens",
+            "Quota exceeded for input token count",
+        ] {
+            for status in [400, 413, 500] {
+                assert!(
+                    !is_too_long(StatusCode::from_u16(status).unwrap(), said),
+                    "{said}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn another_refusal_is_none_of_length() {
+        for said in [
+            "Invalid 'prompt_cache_key': string too long. Expected a string with maximum length 64, but got a string with \
+             length 70 instead.",
+            "max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens",
+            "tools.0.name: String should have at most 128 characters",
+            "context_management: Extra inputs are not permitted",
+            "the server had an error",
+            "",
+        ] {
+            for status in [400, 422, 500] {
+                assert!(
+                    !is_too_long(StatusCode::from_u16(status).unwrap(), said),
+                    "{said}"
+                );
+            }
+        }
+    }
+}
