@@ -385,6 +385,12 @@ pub(crate) const CASES: &[Case] = &[
                 r#"{"command": "cat .sortie/output/stdout-*.txt > all; wc -l < all; sed -n 2500p all"}"#,
                 &["5000\nLine 2500\n"],
             ),
+            call(
+                "search_files",
+                r#"{"regex": "^Line 2500$", "path": ".sortie/output", "include_ignored": true}"#,
+                &[":2500: Line 2500\n"],
+            ),
+            without(call("list_files", "{}", &["all"]), &["stdout-"]),
         ],
     ),
     case(
