@@ -76,6 +76,13 @@ pub(crate) enum Cut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
+impl Hold {
+    /// The money that is set aside.
+    pub(crate) fn amount(&self) -> Micros {
+        micros(self.amount)
+    }
+}
+
 impl BudgetSpec {
     /// What the compute time from `started` to `now` costs: rounded up to the micro, at most `max_cost`.
     pub fn compute(&self, now: Instant) -> Micros {

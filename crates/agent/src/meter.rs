@@ -74,6 +74,7 @@ impl<'a> Meter<'a> {
         estimated: u64,
     ) -> Result<Held<'a, 'm>, Exhausted> {
         let hold = self.budget().hold(Instant::now(), prices, ask)?;
+        tracing::debug!(step, held_micros = %hold.amount().get(), max_tokens = hold.max_tokens, "held money for a model call");
         Ok(Held {
             max_tokens: hold.max_tokens,
             cut: hold.cut,

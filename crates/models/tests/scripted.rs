@@ -31,6 +31,7 @@ const SHELL: ToolDefinition<'static> = ToolDefinition {
 fn script() -> [model::Turn; 3] {
     [
         model::Turn::says(["Let me ", "look."])
+            .thinks("Where are they?")
             .and_calls("shell", json!({"command": "ls ä"}))
             .and_calls("shell", json!({}))
             .using(20, 9),

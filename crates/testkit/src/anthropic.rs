@@ -5,10 +5,13 @@ use std::{io, sync::Arc};
 
 use axum::{Router, extract::State, response::Response, routing::post};
 use bytes::Bytes;
+use http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::{
-    model::{Script, Streaming, Turn, named},
+    model::{Stop, Turn, named},
+    rules::{self, Counted, Rules, output_tokens},
+    script::{Answer, Driver, Script, Streaming},
     serve::Serving,
 };
 
@@ -19,10 +22,24 @@ pub struct ScriptedAnthropic {
     script: Arc<Script>,
 }
 
+impl Drop for ScriptedAnthropic {
+    fn drop(&mut self) {
+        self.script.check_at_drop();
+    }
+}
+
 impl ScriptedAnthropic {
     /// Starts a server that gives these answers, one per request; a request beyond them is answered with 500.
     pub async fn start(script: impl IntoIterator<Item = Turn>) -> io::Result<Self> {
-        let script = Script::new(script);
+        Self::serve(Script::new(script)).await
+    }
+
+    /// Starts a server whose answers are made of the requests.
+    pub async fn driven(driver: Driver) -> io::Result<Self> {
+        Self::serve(Script::driven(driver)).await
+    }
+
+    async fn serve(script: Arc<Script>) -> io::Result<Self> {
         let router = Router::new()
             .route("/v1/messages", post(message))
             .with_state(Arc::clone(&script));
@@ -42,15 +59,35 @@ impl ScriptedAnthropic {
         self.script.requests()
     }
 
+    /// The size of all requests so far, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.script.bytes()
+    }
+
+    /// The rules of the provider that requests have broken. A server that is dropped with some fails its test.
+    pub fn broken_rules(&self) -> Vec<String> {
+        self.script.broken_rules()
+    }
+
+    /// How many thinking blocks were left out because of a change before them, as the request had asked.
+    pub fn dropped_thinking(&self) -> u32 {
+        self.script.rules().dropped
+    }
+
     /// How many answers nobody has asked for yet.
     pub fn left(&self) -> usize {
         self.script.left()
     }
 }
 
-async fn message(State(script): State<Arc<Script>>, body: Bytes) -> Response {
-    match script.next(&body, Streaming::InBody).await {
-        Ok(turn) => turn.stream(events(&turn).iter().map(named).collect()),
+async fn message(State(script): State<Arc<Script>>, headers: HeaderMap, body: Bytes) -> Response {
+    let beta = headers
+        .get("anthropic-beta")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let check = |rules: &mut Rules, request: &Value| rules::anthropic::check(rules, request, beta);
+    match script.next(&body, Streaming::InBody, &check).await {
+        Ok(answer) => answer.turn.stream(events(&answer).iter().map(named).collect()),
         Err(refusal) => {
             let kind = match refusal.status.as_u16() {
                 400 => "invalid_request_error",
@@ -65,8 +102,15 @@ async fn message(State(script): State<Arc<Script>>, body: Bytes) -> Response {
     }
 }
 
-fn events(turn: &Turn) -> Vec<Value> {
+fn events(answer: &Answer) -> Vec<Value> {
+    let turn = &answer.turn;
     let mut blocks = Vec::new();
+    if let Some(thinking) = &turn.thinking {
+        let start = json!({"type": "thinking", "thinking": "", "signature": ""});
+        let thought = json!({"type": "thinking_delta", "thinking": thinking});
+        let signed = json!({"type": "signature_delta", "signature": answer.seen.signature});
+        blocks.push((start, vec![thought, signed]));
+    }
     if !turn.text.is_empty() {
         let deltas = turn
             .text
@@ -74,24 +118,32 @@ fn events(turn: &Turn) -> Vec<Value> {
             .map(|text| json!({"type": "text_delta", "text": text}));
         blocks.push((json!({"type": "text", "text": ""}), deltas.collect::<Vec<_>>()));
     }
-    for (index, (tool, arguments)) in turn.tool_calls.iter().enumerate() {
-        let start = json!({"type": "tool_use", "id": format!("toolu_{index}"), "name": tool, "input": {}});
+    for ((tool, arguments), number) in turn.tool_calls.iter().zip(answer.first_call..) {
+        let start = json!({"type": "tool_use", "id": format!("toolu_{number}"), "name": tool, "input": {}});
         // The arguments come in two halves, as the real server sends them.
         let arguments = arguments.to_string();
         let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
         let part = |json: &str| json!({"type": "input_json_delta", "partial_json": json});
         blocks.push((start, vec![part(head), part(tail)]));
     }
-    let stop = if turn.tool_calls.is_empty() {
-        "end_turn"
-    } else {
-        "tool_use"
+    let stop = match turn.stop {
+        Stop::Whole if turn.tool_calls.is_empty() => "end_turn",
+        Stop::Whole => "tool_use",
+        Stop::CutOff => "max_tokens",
+        Stop::Refusal => "refusal",
     };
-    let message = json!({
+    let counted = Counted::of(turn, &answer.seen);
+    let mut message = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": [],
         "stop_reason": null, "stop_sequence": null,
-        "usage": {"input_tokens": turn.usage.input, "output_tokens": 1},
+        "usage": {
+            "input_tokens": counted.input, "output_tokens": 1,
+            "cache_read_input_tokens": counted.cache_read, "cache_creation_input_tokens": counted.cache_write,
+        },
     });
+    if let (false, Some(message)) = (answer.seen.dropped.is_empty(), message.as_object_mut()) {
+        message.insert("input_transformations".to_owned(), json!(answer.seen.dropped));
+    }
     let mut events = vec![
         json!({"type": "message_start", "message": message}),
         json!({"type": "ping"}),
@@ -106,7 +158,7 @@ fn events(turn: &Turn) -> Vec<Value> {
     }
     events.push(json!({
         "type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": null},
-        "usage": {"output_tokens": turn.usage.output},
+        "usage": {"output_tokens": output_tokens(turn)},
     }));
     events.push(json!({"type": "message_stop"}));
     events

@@ -5,12 +5,14 @@
 use std::{io, sync::Arc};
 
 use axum::{Router, extract::State, response::Response, routing::post};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    http::StatusCode,
-    model::{Refusal, Script, Streaming, Turn, data},
+    model::{Stop, Turn, data},
+    rules::{self, Counted, output_tokens},
+    script::{Answer, Script, Streaming},
     serve::Serving,
 };
 
@@ -19,6 +21,12 @@ use crate::{
 pub struct ScriptedGemini {
     server: Serving,
     script: Arc<Script>,
+}
+
+impl Drop for ScriptedGemini {
+    fn drop(&mut self) {
+        self.script.check_at_drop();
+    }
 }
 
 impl ScriptedGemini {
@@ -44,6 +52,11 @@ impl ScriptedGemini {
         self.script.requests()
     }
 
+    /// The rules of the provider that requests have broken. A server that is dropped with some fails its test.
+    pub fn broken_rules(&self) -> Vec<String> {
+        self.script.broken_rules()
+    }
+
     /// How many answers nobody has asked for yet.
     pub fn left(&self) -> usize {
         self.script.left()
@@ -51,59 +64,55 @@ impl ScriptedGemini {
 }
 
 async fn generate(State(script): State<Arc<Script>>, body: Bytes) -> Response {
-    let answer = match script.next(&body, Streaming::InPath).await {
-        Ok(_) if lacks_a_signature(&body) => Err(Refusal {
-            status: StatusCode::BAD_REQUEST,
-            message: "a function call is missing its thought signature",
-            retry_after: None,
-        }),
-        answer => answer,
-    };
-    match answer {
-        Ok(turn) => turn.stream(chunks(&turn).iter().map(data).collect()),
+    match script.next(&body, Streaming::InPath, &rules::gemini::check).await {
+        Ok(answer) => {
+            if !answer.turn.tool_calls.is_empty() {
+                let id = format!("fc_{}", answer.first_call);
+                script.rules().require(id, signature(answer.first_call));
+            }
+            answer.turn.stream(chunks(&answer).iter().map(data).collect())
+        }
         Err(refusal) => {
-            let error = json!({"code": refusal.status.as_u16(), "message": refusal.message});
+            let error = json!({
+                "code": refusal.status.as_u16(), "message": refusal.message,
+                "status": if refusal.status.as_u16() == 400 { "INVALID_ARGUMENT" } else { "UNKNOWN" },
+            });
             refusal.answer(&json!({ "error": error }))
         }
     }
 }
 
-/// Whether the first call of a message has no signature.
-fn lacks_a_signature(body: &[u8]) -> bool {
-    let request: Value = serde_json::from_slice(body).unwrap_or_default();
-    let messages = request.get("contents").and_then(Value::as_array);
-    messages.into_iter().flatten().any(|message| {
-        let parts = message.get("parts").and_then(Value::as_array);
-        let first = parts
-            .into_iter()
-            .flatten()
-            .find(|part| part.get("functionCall").is_some());
-        first.is_some_and(|part| part.get("thoughtSignature").is_none())
-    })
+/// The signature of the answer whose first call has this number.
+fn signature(first_call: u64) -> String {
+    BASE64_STANDARD.encode(format!("signature {first_call}"))
 }
 
-fn chunks(turn: &Turn) -> Vec<Value> {
+fn chunks(answer: &Answer) -> Vec<Value> {
+    let turn = &answer.turn;
     let texts = turn.text.iter().map(|text| json!({ "text": text }));
-    let calls = turn
-        .tool_calls
-        .iter()
-        .enumerate()
-        .map(|(index, (tool, arguments))| {
-            let mut part =
-                json!({"functionCall": {"id": format!("fc_{index}"), "name": tool, "args": arguments}});
-            // The first of several calls carries the signature of all.
-            if let (0, Some(fields)) = (index, part.as_object_mut()) {
-                fields.insert("thoughtSignature".to_owned(), json!("c2lnbmF0dXJl"));
-            }
-            part
-        });
+    let calls = turn.tool_calls.iter().zip(answer.first_call..);
+    let calls = calls.map(|((tool, arguments), number)| {
+        let mut part =
+            json!({"functionCall": {"id": format!("fc_{number}"), "name": tool, "args": arguments}});
+        // The first of several calls carries the signature of all.
+        if let (true, Some(fields)) = (number == answer.first_call, part.as_object_mut()) {
+            fields.insert("thoughtSignature".to_owned(), signature(number).into());
+        }
+        part
+    });
     let piece =
         |part: Value| json!({"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]});
     let mut chunks: Vec<Value> = texts.chain(calls).map(piece).collect();
+    let reason = match turn.stop {
+        Stop::Whole => "STOP",
+        Stop::CutOff => "MAX_TOKENS",
+        Stop::Refusal => "SAFETY",
+    };
+    let (counted, output) = (Counted::of(turn, &answer.seen), output_tokens(turn));
     chunks.push(json!({
-        "candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP", "index": 0}],
-        "usageMetadata": {"promptTokenCount": turn.usage.input, "candidatesTokenCount": turn.usage.output,
-            "totalTokenCount": turn.usage.input + turn.usage.output},
+        "candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": reason, "index": 0}],
+        "usageMetadata": {"promptTokenCount": counted.all(), "cachedContentTokenCount": counted.cache_read,
+            "candidatesTokenCount": output, "totalTokenCount": counted.all() + output},
     }));
     chunks
 }
@@ -131,7 +140,8 @@ mod tests {
             .post(path, &json!({"contents": [{"role": "model", "parts": [call]}]}))
             .await?;
         assert_eq!(refused.status, 400);
-        assert_eq!((model.requests().len(), model.left()), (2, 0));
+        assert_eq!((model.requests().len(), model.left()), (2, 1));
+        assert_eq!(model.broken_rules().len(), 1);
         Ok(())
     }
 }

@@ -1,12 +1,7 @@
 //! A model server that speaks OpenAI's Chat Completions and Responses protocols, streaming, and says what a script
 //! tells it: each request takes the next answer. It keeps every request for the test to look at.
 
-use std::{
-    collections::VecDeque,
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{
@@ -20,19 +15,39 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 
-use crate::{client::PATIENCE, responses, serve::Serving};
+pub use crate::script::Driver;
+use crate::{
+    client::PATIENCE,
+    responses,
+    rules::{self, Counted, output_tokens},
+    script::{Answer, Refusal, Script, Streaming},
+    serve::Serving,
+};
 
 /// One scripted answer.
 #[derive(Clone, Debug)]
 pub struct Turn {
     pub(crate) text: Vec<String>,
+    pub(crate) thinking: Option<String>,
     pub(crate) tool_calls: Vec<(String, Value)>,
-    pub(crate) usage: Usage,
-    delay: Duration,
-    held: bool,
-    fault: Option<Fault>,
+    pub(crate) stop: Stop,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) delay: Duration,
+    pub(crate) held: bool,
+    pub(crate) fault: Option<Fault>,
+}
+
+/// Why an answer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It is whole.
+    Whole,
+    /// It has reached the limit of its tokens.
+    CutOff,
+    /// The model refuses.
+    Refusal,
 }
 
 /// What the provider says it counted.
@@ -45,7 +60,7 @@ pub struct Usage {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub(crate) enum Fault {
     /// A failure instead of a stream, with `Retry-After` in seconds if any.
     Status(StatusCode, Option<u32>),
     /// The connection breaks after so many chunks.
@@ -57,8 +72,10 @@ impl Turn {
     pub fn says<S: Into<String>>(deltas: impl IntoIterator<Item = S>) -> Self {
         Self {
             text: deltas.into_iter().map(Into::into).collect(),
+            thinking: None,
             tool_calls: Vec::new(),
-            usage: Usage { input: 10, output: 5 },
+            stop: Stop::Whole,
+            usage: None,
             delay: Duration::ZERO,
             held: false,
             fault: None,
@@ -85,10 +102,31 @@ impl Turn {
         self
     }
 
-    /// The provider reports this usage.
+    /// The model thinks before it says anything. Chat Completions shows none of it.
+    #[must_use]
+    pub fn thinks(mut self, thinking: &str) -> Self {
+        self.thinking = Some(thinking.to_owned());
+        self
+    }
+
+    /// The answer ends at the limit of its tokens.
+    #[must_use]
+    pub fn cut_off(mut self) -> Self {
+        self.stop = Stop::CutOff;
+        self
+    }
+
+    /// The model refuses to answer.
+    #[must_use]
+    pub fn refuses(mut self) -> Self {
+        self.stop = Stop::Refusal;
+        self
+    }
+
+    /// The provider reports this usage, and nothing of a cache. Without it the real bytes are counted.
     #[must_use]
     pub fn using(mut self, input: u64, output: u64) -> Self {
-        self.usage = Usage { input, output };
+        self.usage = Some(Usage { input, output });
         self
     }
 
@@ -112,44 +150,48 @@ impl Turn {
         self.fault = Some(Fault::CutAfter(chunks));
         self
     }
+}
 
-    fn chunks(&self) -> Vec<Value> {
-        let mut deltas = vec![json!({"role": "assistant", "content": ""})];
-        deltas.extend(self.text.iter().map(|text| json!({"content": text})));
-        for (index, (tool, arguments)) in self.tool_calls.iter().enumerate() {
-            let call = |function: Value| json!({"tool_calls": [{"index": index, "function": function}]});
-            deltas.push(json!({"tool_calls": [{
-                "index": index, "id": format!("call_{index}"), "type": "function",
-                "function": {"name": tool, "arguments": ""},
-            }]}));
-            // The arguments come in two halves, as real servers send them.
-            let arguments = arguments.to_string();
-            let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
-            deltas.push(call(json!({"arguments": head})));
-            deltas.push(call(json!({"arguments": tail})));
-        }
-        let reason = if self.tool_calls.is_empty() {
-            "stop"
-        } else {
-            "tool_calls"
-        };
-        let mut choices: Vec<Value> = deltas
-            .into_iter()
-            .map(|delta| json!([{"index": 0, "delta": delta, "finish_reason": null}]))
-            .collect();
-        choices.push(json!([{"index": 0, "delta": {}, "finish_reason": reason}]));
-        let usage = json!({
-            "prompt_tokens": self.usage.input,
-            "completion_tokens": self.usage.output,
-            "total_tokens": self.usage.input + self.usage.output,
-        });
-        let mut chunks: Vec<Value> = choices
-            .iter()
-            .map(|choices| chunk(choices, &Value::Null))
-            .collect();
-        chunks.push(chunk(&json!([]), &usage));
-        chunks
+fn chunks(answer: &Answer) -> Vec<Value> {
+    let turn = &answer.turn;
+    let mut deltas = vec![json!({"role": "assistant", "content": ""})];
+    deltas.extend(turn.text.iter().map(|text| json!({"content": text})));
+    for ((index, (tool, arguments)), number) in turn.tool_calls.iter().enumerate().zip(answer.first_call..) {
+        let call = |function: Value| json!({"tool_calls": [{"index": index, "function": function}]});
+        deltas.push(json!({"tool_calls": [{
+            "index": index, "id": format!("call_{number}"), "type": "function",
+            "function": {"name": tool, "arguments": ""},
+        }]}));
+        // The arguments come in two halves, as real servers send them.
+        let arguments = arguments.to_string();
+        let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
+        deltas.push(call(json!({"arguments": head})));
+        deltas.push(call(json!({"arguments": tail})));
     }
+    let reason = match turn.stop {
+        Stop::Whole if turn.tool_calls.is_empty() => "stop",
+        Stop::Whole => "tool_calls",
+        Stop::CutOff => "length",
+        Stop::Refusal => "content_filter",
+    };
+    let mut choices: Vec<Value> = deltas
+        .into_iter()
+        .map(|delta| json!([{"index": 0, "delta": delta, "finish_reason": null}]))
+        .collect();
+    choices.push(json!([{"index": 0, "delta": {}, "finish_reason": reason}]));
+    let (counted, output) = (Counted::of(turn, &answer.seen), output_tokens(turn));
+    let usage = json!({
+        "prompt_tokens": counted.all(),
+        "prompt_tokens_details": {"cached_tokens": counted.cache_read},
+        "completion_tokens": output,
+        "total_tokens": counted.all() + output,
+    });
+    let mut chunks: Vec<Value> = choices
+        .iter()
+        .map(|choices| chunk(choices, &Value::Null))
+        .collect();
+    chunks.push(chunk(&json!([]), &usage));
+    chunks
 }
 
 fn chunk(choices: &Value, usage: &Value) -> Value {
@@ -166,92 +208,24 @@ pub struct ScriptedModel {
     script: Arc<Script>,
 }
 
-/// Where a request says that it wants a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Streaming {
-    /// In `stream` of its body; one that does not is refused.
-    InBody,
-    /// In its address.
-    InPath,
-}
-
-/// A script, and what was asked.
-#[derive(Debug, Default)]
-pub(crate) struct Script {
-    turns: Mutex<VecDeque<Turn>>,
-    requests: watch::Sender<Vec<Value>>,
-    released: watch::Sender<bool>,
-}
-
-/// What a request is refused with.
-pub(crate) struct Refusal {
-    pub(crate) status: StatusCode,
-    pub(crate) message: &'static str,
-    pub(crate) retry_after: Option<u32>,
-}
-
-impl Script {
-    pub(crate) fn new(turns: impl IntoIterator<Item = Turn>) -> Arc<Self> {
-        Arc::new(Self {
-            turns: Mutex::new(turns.into_iter().collect()),
-            ..Self::default()
-        })
-    }
-
-    /// The bodies of the requests so far.
-    pub(crate) fn requests(&self) -> Vec<Value> {
-        self.requests.borrow().clone()
-    }
-
-    /// How many answers nobody has asked for yet.
-    pub(crate) fn left(&self) -> usize {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// Keeps a request and takes the next answer, once its delay is over.
-    pub(crate) async fn next(&self, body: &[u8], streaming: Streaming) -> Result<Turn, Refusal> {
-        let refusal = |status, message, retry_after| Refusal {
-            status,
-            message,
-            retry_after,
-        };
-        let Ok(request) = serde_json::from_slice::<Value>(body) else {
-            return Err(refusal(StatusCode::BAD_REQUEST, "the body is not JSON", None));
-        };
-        let streams = request.get("stream").is_some_and(|streams| streams == true);
-        self.requests.send_modify(|requests| requests.push(request));
-        if streaming == Streaming::InBody && !streams {
-            return Err(refusal(StatusCode::BAD_REQUEST, "this server only streams", None));
-        }
-        let next = self
-            .turns
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front();
-        let Some(turn) = next else {
-            return Err(refusal(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the script is over",
-                None,
-            ));
-        };
-        tokio::time::sleep(turn.delay).await;
-        if turn.held {
-            let mut released = self.released.subscribe();
-            // Never closed: the sender is ours.
-            drop(released.wait_for(|released| *released).await);
-        }
-        match turn.fault {
-            Some(Fault::Status(status, retry_after)) => Err(refusal(status, "as scripted", retry_after)),
-            Some(Fault::CutAfter(_)) | None => Ok(turn),
-        }
+impl Drop for ScriptedModel {
+    fn drop(&mut self) {
+        self.script.check_at_drop();
     }
 }
 
 impl ScriptedModel {
     /// Starts a server that gives these answers, one per request; a request beyond them is answered with 500.
     pub async fn start(script: impl IntoIterator<Item = Turn>) -> io::Result<Self> {
-        let script = Script::new(script);
+        Self::serve(Script::new(script)).await
+    }
+
+    /// Starts a server whose answers are made of the requests.
+    pub async fn driven(driver: Driver) -> io::Result<Self> {
+        Self::serve(Script::driven(driver)).await
+    }
+
+    async fn serve(script: Arc<Script>) -> io::Result<Self> {
         let router = Router::new()
             .route("/v1/chat/completions", post(complete))
             .route("/v1/responses", post(respond))
@@ -285,6 +259,16 @@ impl ScriptedModel {
         self.script.released.send_replace(true);
     }
 
+    /// The size of all requests so far, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.script.bytes()
+    }
+
+    /// The rules of the provider that requests have broken. A server that is dropped with some fails its test.
+    pub fn broken_rules(&self) -> Vec<String> {
+        self.script.broken_rules()
+    }
+
     /// How many answers nobody has asked for yet.
     pub fn left(&self) -> usize {
         self.script.left()
@@ -292,25 +276,39 @@ impl ScriptedModel {
 }
 
 async fn complete(State(script): State<Arc<Script>>, body: Bytes) -> Response {
-    match script.next(&body, Streaming::InBody).await {
-        Ok(turn) => {
-            let mut events: Vec<String> = turn.chunks().iter().map(data).collect();
+    match script.next(&body, Streaming::InBody, &rules::chat::check).await {
+        Ok(answer) => {
+            let mut events: Vec<String> = chunks(&answer).iter().map(data).collect();
             events.push("data: [DONE]\n\n".to_owned());
-            turn.stream(events)
+            answer.turn.stream(events)
         }
         Err(refusal) => refused(&refusal),
     }
 }
 
 async fn respond(State(script): State<Arc<Script>>, body: Bytes) -> Response {
-    match script.next(&body, Streaming::InBody).await {
-        Ok(turn) => turn.stream(responses::events(&turn).iter().map(named).collect()),
+    match script
+        .next(&body, Streaming::InBody, &rules::responses::check)
+        .await
+    {
+        Ok(answer) => {
+            let (events, required) = responses::events(&answer);
+            for (call, piece) in required {
+                script.rules().require(call, piece);
+            }
+            answer.turn.stream(events.iter().map(named).collect())
+        }
         Err(refusal) => refused(&refusal),
     }
 }
 
 fn refused(refusal: &Refusal) -> Response {
-    let error = json!({"message": refusal.message, "type": "scripted", "code": refusal.status.as_u16()});
+    let kind = if refusal.status == StatusCode::BAD_REQUEST {
+        "invalid_request_error"
+    } else {
+        "scripted"
+    };
+    let error = json!({"message": refusal.message, "type": kind, "code": refusal.status.as_u16()});
     refusal.answer(&json!({ "error": error }))
 }
 
@@ -323,18 +321,6 @@ pub(crate) fn named(event: &Value) -> String {
 /// An event without a name.
 pub(crate) fn data(value: &Value) -> String {
     format!("data: {value}\n\n")
-}
-
-impl Refusal {
-    /// The answer with this body.
-    pub(crate) fn answer(&self, body: &Value) -> Response {
-        let content_type = [(header::CONTENT_TYPE, "application/json")];
-        let mut response = (self.status, content_type, body.to_string()).into_response();
-        if let Some(seconds) = self.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-        }
-        response
-    }
 }
 
 impl Turn {

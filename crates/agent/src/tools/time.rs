@@ -43,7 +43,7 @@ impl CommandTime {
     }
 
     /// The longest that a command may take now: what is left less 30 s, and a quarter of it where that is little.
-    pub(super) fn most(&self) -> Duration {
+    pub(crate) fn most(&self) -> Duration {
         match self.kind {
             Kind::Program => self.longest,
             Kind::Language => {

@@ -11,8 +11,8 @@ use sortie_api::{Micros, model::ModelPrices};
 use tokio::time::Instant;
 
 use crate::support::{
-    Does, Line, Pretended, Recorder, Scripted, calls, failed, micros, prints, run_in, says, shell, spec,
-    succeeded, untouched, workspace,
+    Does, Line, Pretended, Recorder, Scripted, calls, failed, micros, prints, run_agent, run_in, says, shell,
+    spec, succeeded, untouched, workspace,
 };
 
 /// Three and fifteen dollars a million tokens.
@@ -195,7 +195,7 @@ async fn a_cancelled_call_is_charged_for_what_was_seen() {
     let (mut workspace, _root) = workspace(&untouched());
     let recorder = Recorder::default();
     {
-        let run = sortie_agent::run(budgeted(1_000_000, 0), &model, &mut workspace, &recorder);
+        let run = run_agent(budgeted(1_000_000, 0), &model, &mut workspace, &recorder);
         tokio::time::timeout(Duration::from_secs(1), run)
             .await
             .unwrap_err();

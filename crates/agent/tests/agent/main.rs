@@ -13,6 +13,8 @@ mod replies;
 #[cfg(test)]
 mod resume;
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
 mod runbook;
 #[cfg(test)]
 mod secrets;

@@ -19,8 +19,8 @@ use sortie_api::model::{ModelInfo, ModelPrices};
 use sortie_sandbox::{Backend, Limits};
 
 use crate::support::{
-    Pretended, Probe, Recorder, Scripted, call, calls, failed, micros, prints, raw, reply, run_in, says,
-    shell, spec, succeeded, untouched, with_schema, workspace,
+    Pretended, Probe, Recorder, Ruled, Scripted, call, calls, failed, micros, prints, raw, reply, run_agent,
+    run_in, run_ruled, says, shell, spec, succeeded, untouched, with_schema, workspace,
 };
 
 /// Tools with each effect, shared by the attempts at a run.
@@ -202,7 +202,9 @@ async fn attempt(
     let model = Follower::new(script, journal.as_deref().map_or(0, said), window);
     let recorder = crash_at.map_or_else(Recorder::default, Recorder::refusing_entries_from);
     let (mut workspace, _root) = workspace(&untouched());
-    let outcome = sortie_agent::run(with(probes, journal), &model, &mut workspace, &recorder).await;
+    // What an attempt has learned of the provider's counting is not journaled.
+    let ruled = Ruled::counting(&model as &dyn Model, None);
+    let outcome = run_ruled(with(probes, journal), &ruled, &mut workspace, &recorder).await;
     workspace.close().await.unwrap();
     let shown = model.shown.lock().unwrap().clone();
     Ran {
@@ -449,7 +451,7 @@ async fn a_directory_that_was_kept_is_taken_over_with_its_input() {
         ..spec("Go.")
     };
     let recorder = Recorder::refusing_from(3);
-    failed(&sortie_agent::run(go(None), &model, &mut first, &recorder).await);
+    failed(&run_agent(go(None), &model, &mut first, &recorder).await);
     let (remains, stopped) = first.stop().await;
     stopped.unwrap();
     drop(remains);
@@ -467,7 +469,7 @@ async fn a_directory_that_was_kept_is_taken_over_with_its_input() {
     ]);
     let model = Scripted::new(vec![look.into(), says("ok").into()]);
     let recorder = Recorder::default();
-    let outcome = sortie_agent::run(go(Some(journal)), &model, &mut second, &recorder).await;
+    let outcome = run_agent(go(Some(journal)), &model, &mut second, &recorder).await;
     assert_eq!(succeeded(&outcome), "ok");
     assert_eq!(model.asked()[1].last, "by the first|changed by the agent");
     assert!(model.asked()[0].first_message.contains("`input.json`"));

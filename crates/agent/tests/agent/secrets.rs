@@ -12,8 +12,8 @@ use sortie_agent::{
 };
 
 use crate::support::{
-    Line, Pretended, Probe, Recorder, Scripted, call, failed, prints, reply, run_in, says, shell, spec,
-    succeeded, untouched, workspace,
+    Line, Pretended, Probe, Recorder, Scripted, call, failed, prints, reply, run_agent, run_in, says, shell,
+    spec, succeeded, untouched, workspace,
 };
 
 const TOKEN: &str = "sk-T0ken/of+the=owner";
@@ -181,7 +181,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let outcome = runtime.block_on(async {
             let (mut workspace, _root) = workspace(&untouched());
-            let outcome = sortie_agent::run(with_token(), &model, &mut workspace, &recorder).await;
+            let outcome = run_agent(with_token(), &model, &mut workspace, &recorder).await;
             workspace.close().await.unwrap();
             outcome
         });

@@ -13,8 +13,8 @@ use sortie_agent::{
 use sortie_api::model::ModelPrices;
 
 use crate::support::{
-    Line, Probe, Recorder, Scripted, call, failed, micros, reply, run_in, says, spec, succeeded, untouched,
-    workspace,
+    Line, Probe, Recorder, Scripted, call, failed, micros, reply, run_agent, run_in, says, spec, succeeded,
+    untouched, workspace,
 };
 
 #[derive(Clone, Debug)]
@@ -149,7 +149,7 @@ proptest! {
             run.budget.spent = micros(spent);
             let budget = run.budget;
             let (mut workspace, _root) = workspace(&untouched());
-            let work = sortie_agent::run(run, &model, &mut workspace, &recorder);
+            let work = run_agent(run, &model, &mut workspace, &recorder);
             let ended = tokio::time::timeout(Duration::from_secs(cancel_after), work).await.ok();
             let compute = budget.compute(tokio::time::Instant::now()).get();
             workspace.close().await.unwrap();
@@ -220,7 +220,7 @@ async fn a_priced_call_that_is_given_up_costs_its_price() {
     };
     let recorder = Recorder::default();
     let (mut workspace, _root) = workspace(&untouched());
-    let work = sortie_agent::run(run, &model, &mut workspace, &recorder);
+    let work = run_agent(run, &model, &mut workspace, &recorder);
     tokio::time::timeout(Duration::from_secs(5), work)
         .await
         .unwrap_err();

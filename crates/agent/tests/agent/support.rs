@@ -1,6 +1,8 @@
 //! A run in a test: what it is asked, what its model says, what its commands do, and what was recorded.
 
 mod probe;
+mod rules;
+mod running;
 
 use std::{
     collections::VecDeque,
@@ -15,7 +17,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Source, Stopped, Whose, Workspace,
+    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Stopped, Whose, Workspace,
     journal::{Entry, What},
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, ToolUse, Turn, Usage},
     schema::Schema,
@@ -26,12 +28,16 @@ use sortie_api::{
 };
 use sortie_sandbox::{
     AtTimeout, Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped,
-    Process, ProcessEnd, RelPath, Released, Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
+    Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-pub(crate) use self::probe::Probe;
+pub(crate) use self::{
+    probe::Probe,
+    rules::{Cache, Counting, Ruled, thinks},
+    running::{run_agent, run_in, run_ruled},
+};
 
 pub(crate) fn micros(amount: u64) -> Micros {
     Micros::new(amount).unwrap()
@@ -430,37 +436,10 @@ pub(crate) fn untouched() -> Arc<Pretended> {
     Pretended::new(&[], |command| panic!("ran {command}"))
 }
 
-/// Runs an agent and closes its workspace; nothing of it may be left.
-pub(crate) async fn run_in(
-    spec: RunSpec,
-    model: &dyn Model,
-    backend: &Arc<Pretended>,
-    files: &[(&str, &str)],
-) -> (Outcome, Recorder) {
-    let recorder = Recorder::default();
-    let (mut workspace, root) = workspace(backend);
-    if !files.is_empty() {
-        let files = files.iter().map(|(path, text)| {
-            (
-                RelPath::new(path).unwrap(),
-                Source::Bytes(text.as_bytes().to_vec()),
-            )
-        });
-        workspace.lay(files.collect()).await.unwrap();
-    }
-    let outcome = sortie_agent::run(spec, model, &mut workspace, &recorder).await;
-    workspace.close().await.unwrap();
-    assert_eq!(
-        std::fs::read_dir(root.path()).unwrap().count(),
-        0,
-        "something is left"
-    );
-    (outcome, recorder)
-}
-
 /// A model that says what it was told to say, and remembers what it was asked.
 pub(crate) struct Scripted {
     pub(crate) info: ModelInfo,
+    pub(crate) binds_thinking: bool,
     script: Mutex<VecDeque<Line>>,
     pub(crate) asked: Mutex<Vec<Asked>>,
     transcripts: Mutex<Vec<Vec<Turn>>>,
@@ -528,6 +507,7 @@ impl Scripted {
         };
         Self {
             info,
+            binds_thinking: false,
             script: Mutex::new(script.into()),
             asked: Mutex::default(),
             transcripts: Mutex::default(),
@@ -547,6 +527,10 @@ impl Scripted {
 impl Model for Scripted {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn binds_thinking(&self) -> bool {
+        self.binds_thinking
     }
 
     fn call<'a>(

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, os::unix::fs::symlink, path::Path};
 
-use crate::support::{Recorder, Scripted, calls, says, spec, untouched, workspace};
+use crate::support::{Recorder, Scripted, calls, run_agent, says, spec, untouched, workspace};
 use serde_json::{Value, json};
 
 /// What each of the calls tells the model, in a directory that `prepare` has filled.
@@ -17,7 +17,7 @@ async fn told(prepare: impl FnOnce(&Path), asked: &[(&str, Value)]) -> Vec<Strin
         .collect();
     script.push(says("done").into());
     let model = Scripted::new(script);
-    let _ = sortie_agent::run(spec("Go."), &model, &mut workspace, &Recorder::default()).await;
+    let _ = run_agent(spec("Go."), &model, &mut workspace, &Recorder::default()).await;
     workspace.close().await.unwrap();
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
     model

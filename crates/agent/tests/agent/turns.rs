@@ -10,8 +10,8 @@ use sortie_agent::{
 use sortie_sandbox::{ExitKind, StreamOutput};
 
 use crate::support::{
-    Does, Line, Pretended, Recorder, Scripted, calls, failed, prints, raw, run_in, says, shell, spec,
-    succeeded, untouched, with_schema, workspace,
+    Does, Line, Pretended, Recorder, Scripted, calls, failed, prints, raw, run_agent, run_in, says, shell,
+    spec, succeeded, untouched, with_schema, workspace,
 };
 
 #[tokio::test]
@@ -450,7 +450,7 @@ async fn a_run_whose_events_nobody_takes_stops_before_the_next_effect() {
     let backend = untouched();
     let (mut workspace, _root) = workspace(&backend);
     let recorder = Recorder::refusing_from(1);
-    let outcome = sortie_agent::run(spec("Go."), &model, &mut workspace, &recorder).await;
+    let outcome = run_agent(spec("Go."), &model, &mut workspace, &recorder).await;
     assert_eq!(failed(&outcome), "the run is no longer this worker's");
     assert_eq!(recorder.kinds(), ["model_call"]);
     workspace.close().await.unwrap();
@@ -467,10 +467,10 @@ async fn a_dropped_run_leaves_a_workspace_that_closes() {
     let (mut workspace, root) = workspace(&backend);
     let recorder = Recorder::default();
     {
-        let run = sortie_agent::run(spec("Go."), &model, &mut workspace, &recorder);
-        tokio::pin!(run);
+        let work = run_agent(spec("Go."), &model, &mut workspace, &recorder);
+        tokio::pin!(work);
         while begun.try_recv().is_err() {
-            tokio::select! { _ = &mut run => panic!("ended"), () = tokio::task::yield_now() => {} }
+            tokio::select! { _ = &mut work => panic!("ended"), () = tokio::task::yield_now() => {} }
         }
     }
     workspace.close().await.unwrap();

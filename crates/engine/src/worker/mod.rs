@@ -7,6 +7,7 @@ mod dispatch;
 mod files;
 mod finish;
 mod outputs;
+mod pictures;
 mod places;
 mod programs;
 mod recorder;

@@ -17,6 +17,7 @@ use super::{
     files,
     finish::{Ended, final_events},
     outputs::{Collecting, Outputs, collect},
+    pictures::pictures,
     programs::Programs,
     recorder::{Opening, Recorder, numbered},
     resume::{Files, Ground, Resumption, hand_over_mark, pick_up},
@@ -469,7 +470,9 @@ async fn prepare(
         }
         None => None,
     };
-    let files = files::lay(worker, claim.org, request.files.unwrap_or_default(), ground).await?;
+    let files = request.files.unwrap_or_default();
+    let media = pictures(worker, claim.org, &files, &*model).await?;
+    let files = files::lay(worker, claim.org, files, ground).await?;
     let redactor = Arc::new(Redactor::default());
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {
@@ -516,7 +519,7 @@ async fn prepare(
         fallback,
         files,
         environment: worker.programs.environment(worker, claim, &*model, shell).await,
-        media: Vec::new(),
+        media,
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
         redactor,

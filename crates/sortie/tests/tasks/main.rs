@@ -1,0 +1,47 @@
+//! Typical tasks through the real binary, with a model that makes the mistakes that models make. It reads what it is
+//! told and goes on from there, so that better tools take fewer turns. The figures of each task have limits, and stand
+//! in a table of `docs/MODELS.md`.
+#![cfg(test)]
+
+mod code;
+mod data;
+mod limits;
+mod rig;
+mod seen;
+mod shell;
+mod stages;
+mod table;
+
+use anyhow::{Result, ensure};
+use sortie_testkit::Checked;
+
+use self::rig::{Rig, Task};
+
+fn tasks() -> Vec<Task> {
+    [code::tasks(), data::tasks(), shell::tasks(), limits::tasks()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+#[tokio::test]
+async fn every_task_ends_as_wished_within_its_figures_and_these_are_in_the_documentation() -> Checked {
+    let rig = Rig::start(tasks()).await?;
+    let ended = rig.run().await?;
+    let shown = table::rows(&ended);
+    println!("{shown}");
+    let faults: Vec<String> = ended.iter().flat_map(rig::Ended::faults).collect();
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    let documented = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/MODELS.md"))?;
+    compare(&documented, &shown)
+}
+
+fn compare(documented: &str, measured: &str) -> Result<()> {
+    let differences = table::differences(documented, measured);
+    ensure!(
+        differences.is_empty(),
+        "docs/MODELS.md is out of step with this table:\n{measured}\n{}",
+        differences.join("\n")
+    );
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! A request of Anthropic's protocol as the model of a task reads it.
+
+use serde_json::Value;
+
+/// What the model sees in one call.
+pub(crate) struct Seen<'a> {
+    request: &'a Value,
+    newest: Option<&'a Value>,
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn of(request: &'a Value) -> Self {
+        let newest = request["messages"]
+            .as_array()
+            .and_then(|messages| messages.last());
+        Self { request, newest }
+    }
+
+    /// Messages of the model so far.
+    pub(crate) fn turns(&self) -> usize {
+        let messages = self.request["messages"].as_array().into_iter().flatten();
+        messages.filter(|message| message["role"] == "assistant").count()
+    }
+
+    /// The text of the newest message: results of tools, notes of the engine.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(message) = self.newest {
+            gather(&message["content"], &mut text);
+        }
+        text
+    }
+
+    pub(crate) fn has(&self, part: &str) -> bool {
+        self.text().to_lowercase().contains(&part.to_lowercase())
+    }
+
+    /// Whether a result of the newest message failed.
+    pub(crate) fn failed(&self) -> bool {
+        self.blocks().any(|block| block["is_error"] == true)
+    }
+
+    /// Whether the newest message shows a picture.
+    pub(crate) fn shows_a_picture(&self) -> bool {
+        let inside = |block: &Value| {
+            let content = block["content"].as_array().into_iter().flatten();
+            block["type"] == "image" || content.into_iter().any(|piece| piece["type"] == "image")
+        };
+        self.blocks().any(inside)
+    }
+
+    /// Whether the call is for the final answer: no tool may be called, or the newest message asks for it.
+    pub(crate) fn must_answer(&self) -> bool {
+        let text = self.text();
+        let end = text
+            .get(text.floor_char_boundary(text.len().saturating_sub(600))..)
+            .unwrap_or_default();
+        self.request["tool_choice"]["type"] == "none" || ASKED.iter().any(|words| end.contains(words))
+    }
+
+    /// Whether the engine wants a summary of the conversation instead of the next step.
+    pub(crate) fn is_summary(&self) -> bool {
+        self.request
+            .get("tools")
+            .is_none_or(|tools| tools.as_array().is_some_and(Vec::is_empty))
+    }
+
+    /// The working directory, where the newest message names it: the first one, or the output of `pwd`.
+    pub(crate) fn directory(&self) -> Option<String> {
+        let text = self.text();
+        let named = text.lines().find_map(|line| {
+            let (_, behind) = line.split_once("orking directory")?;
+            behind.find('/').and_then(|at| behind.get(at..))
+        });
+        let printed = || {
+            text.lines()
+                .find(|line| line.starts_with('/') && !line.contains(' '))
+        };
+        let path = named.or_else(printed)?;
+        let end = path
+            .find(|c: char| c.is_whitespace() || "`,;\")".contains(c))
+            .unwrap_or(path.len());
+        Some(path.get(..end)?.trim_end_matches(['.', '/']).to_owned())
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = &'a Value> {
+        self.newest
+            .and_then(|message| message["content"].as_array())
+            .into_iter()
+            .flatten()
+    }
+}
+
+/// Words with which the engine asks for the final answer.
+const ASKED: [&str; 2] = ["answer now", "final answer"];
+
+fn gather(content: &Value, text: &mut String) {
+    match content {
+        Value::String(piece) => {
+            text.push_str(piece);
+            text.push('\n');
+        }
+        Value::Array(pieces) => pieces.iter().for_each(|piece| gather(piece, text)),
+        Value::Object(block) => {
+            for field in ["text", "content"] {
+                if let Some(inner) = block.get(field) {
+                    gather(inner, text);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

@@ -1,0 +1,130 @@
+//! Commands that do not end, print too much, or come again and again.
+
+use serde_json::json;
+use sortie_testkit::model::Turn;
+
+use crate::{
+    rig::{Limits, Task, nothing_else, run},
+    stages::{shell, stage, staged},
+};
+
+pub(crate) fn tasks() -> Vec<Task> {
+    vec![follow_a_log(), ten_megabytes(), server(), same_call()]
+}
+
+/// `tail -f`, which never ends.
+fn follow_a_log() -> Task {
+    let log: String = (0..500)
+        .map(|n| format!("2026-11-20 12:00:{:02} request {n}\n", n % 60))
+        .collect();
+    let mut request = run(
+        "What is the newest request in server.log?",
+        &[("server.log", &log)],
+    );
+    request["timeout_seconds"] = 20.into();
+    let stages = vec![
+        stage([shell("tail -f server.log")]).until(|_| true),
+        stage([shell("tail -n 3 server.log")]).until(|seen| seen.has("request 499")),
+    ];
+    Task {
+        name: "follow-a-log",
+        request,
+        model: staged(stages, "The newest request is 499."),
+        so_far: "The newest request is 499, as far as the log was printed.",
+        limits: Limits {
+            turns: 4,
+            kilobytes: 80,
+            spent: 120,
+            held: 3_000,
+        },
+        answer: "The newest request is 499",
+        check: nothing_else,
+    }
+}
+
+/// A command that prints ten megabytes, of which the end matters.
+fn ten_megabytes() -> Task {
+    let print = "python3 -c \"for n in range(160000): print('step', n, 'of the long calculation: all is as it was before')\n\
+        print('RESULT 4711')\nfor n in range(40000): print('clean-up', n, 'of the long calculation: nothing to do here')\"";
+    let kept = format!("{print} > all.txt; grep RESULT all.txt");
+    let stages = vec![stage([shell(print), shell(&kept)]).until(|seen| seen.has("RESULT 4711"))];
+    Task {
+        name: "ten-megabytes",
+        request: run("Run the long calculation and give its result.", &[]),
+        model: staged(stages, "The result is 4711."),
+        so_far: "The calculation has run.",
+        limits: Limits {
+            turns: 4,
+            kilobytes: 150,
+            spent: 200,
+            held: 3_000,
+        },
+        answer: "The result is 4711",
+        check: nothing_else,
+    }
+}
+
+/// A server in the foreground.
+fn server() -> Task {
+    let mut request = run(
+        "Serve index.html with python and check that it answers.",
+        &[("index.html", "<p>hello</p>")],
+    );
+    request["timeout_seconds"] = 20.into();
+    let fetch = "python3 -c \"import urllib.request as u; print(u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:8123/index.html').read())\"";
+    let background =
+        format!("(python3 -m http.server 8123 --bind 127.0.0.1 >server.log 2>&1 &) ; sleep 1; {fetch}");
+    let stages = vec![
+        stage([shell("python3 -m http.server 8123 --bind 127.0.0.1")]).until(|_| true),
+        stage([shell(fetch), shell(&background)]).until(|seen| seen.has("hello")),
+    ];
+    Task {
+        name: "server-in-the-foreground",
+        request,
+        model: staged(stages, "It answers with hello."),
+        so_far: "The server was started.",
+        limits: Limits {
+            turns: 5,
+            kilobytes: 90,
+            spent: 120,
+            held: 3_000,
+        },
+        answer: "It answers with hello",
+        check: nothing_else,
+    }
+}
+
+/// The same failing call again and again, until the engine says something of it.
+fn same_call() -> Task {
+    let mut calls = 0;
+    Task {
+        name: "same-call-again",
+        request: run(
+            "Print the file report.txt.",
+            &[("reports/report.txt", "All is well.\n")],
+        ),
+        model: Box::new(move |seen| {
+            calls += 1;
+            if seen.has("All is well") {
+                return Turn::says(["All is well."]);
+            }
+            if calls > 40 {
+                return Turn::says(["I gave up."]);
+            }
+            // A sentence about the repetition brings it to look elsewhere.
+            if calls > 1 && (seen.has("same call") || seen.has("again") || seen.has("repeat")) {
+                return Turn::calls("shell", json!({"command": "find . -name report.txt | xargs cat"}));
+            }
+            Turn::calls("shell", json!({"command": "cat report.txt"}))
+        }),
+        so_far: "The file could not be found.",
+        limits: Limits {
+            turns: 8,
+            kilobytes: 150,
+            spent: 200,
+            held: 3_000,
+        },
+        answer: "All is well",
+        check: nothing_else,
+    }
+}

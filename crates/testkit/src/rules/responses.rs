@@ -1,0 +1,70 @@
+//! `OpenAI`'s Responses: calls and their outputs, and reasoning that comes back in front of its call.
+
+use serde_json::Value;
+
+use super::{Rules, Seen, items, text};
+
+/// Checks and counts a request.
+pub(crate) fn check(rules: &mut Rules, request: &Value) -> Result<Seen, String> {
+    let input = items(request, "input");
+    let mut open: Vec<&str> = Vec::new();
+    let mut reasoning: Option<&Value> = None;
+    for item in input {
+        let kind = text(item, "type");
+        let id = text(item, "call_id");
+        match kind {
+            "function_call" => {
+                came_back(rules, id, reasoning)?;
+                open.push(id);
+            }
+            "function_call_output" => {
+                let Some(place) = open.iter().position(|call| *call == id) else {
+                    return Err(format!(
+                        "No tool call found for function call output with call_id {id}."
+                    ));
+                };
+                open.remove(place);
+            }
+            "reasoning" if text(item, "encrypted_content").is_empty() => {
+                return Err(format!(
+                    "Item with id '{}' not found. Items are not persisted when `store` is set to false.",
+                    text(item, "id")
+                ));
+            }
+            _ => {}
+        }
+        match kind {
+            "reasoning" => reasoning = Some(item),
+            // Calls of one answer share the reasoning in front of the first.
+            "function_call" => {}
+            _ => reasoning = None,
+        }
+    }
+    if let Some(id) = open.first() {
+        return Err(format!("No tool output found for function call {id}."));
+    }
+    let part = |field: &str| request.get(field).unwrap_or(&Value::Null);
+    Ok(Seen {
+        counted: rules.count(&[part("tools"), part("instructions"), part("input")]),
+        ..Seen::default()
+    })
+}
+
+/// Checks the reasoning in front of a call: it is that of the answer, unchanged.
+fn came_back(rules: &Rules, call: &str, reasoning: Option<&Value>) -> Result<(), String> {
+    let Some(required) = rules.required.get(call) else {
+        return Ok(());
+    };
+    let Some(reasoning) = reasoning else {
+        return Err(format!(
+            "Item '{call}' of type 'function_call' was provided without its required 'reasoning' item."
+        ));
+    };
+    if text(reasoning, "encrypted_content") == required {
+        return Ok(());
+    }
+    Err(format!(
+        "The encrypted content for item {} could not be verified.",
+        text(reasoning, "id")
+    ))
+}
