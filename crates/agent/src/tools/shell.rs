@@ -94,7 +94,7 @@ impl Tool for Shell {
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
             let arguments: Arguments = arguments_of(&self.definition(), &raw)?;
-            check(&arguments)?;
+            check(&arguments.command)?;
             let files = context.files()?;
             let mut workspace = files.workspace.lock().await;
             let output = match files.command_time.kind {
@@ -106,10 +106,10 @@ impl Tool for Shell {
     }
 }
 
-fn check(arguments: &Arguments) -> Result<(), ToolError> {
-    let refused = if arguments.command.len() > COMMAND_BYTES {
+fn check(command: &str) -> Result<(), ToolError> {
+    let refused = if command.len() > COMMAND_BYTES {
         "command: longer than 131071 bytes; write it to a file and run that"
-    } else if arguments.command.contains('\0') {
+    } else if command.contains('\0') {
         "command: must not contain U+0000"
     } else {
         return Ok(());
@@ -180,7 +180,7 @@ async fn as_a_model(
             notes.push(goes_on(job, log.as_deref()));
             streams.are_among(log.as_deref());
         }
-        None => streams.keep(workspace).await?,
+        None => streams.keep(workspace).await,
     }
     if exit == ExitKind::TimedOut {
         notes.push("it was not made a job, because too many run: end one with `jobs`".to_owned());
@@ -297,8 +297,8 @@ impl Streams {
             }
         };
         Self([
-            one("stdout.txt", stdout, stored_stdout),
-            one("stderr.txt", stderr, stored_stderr),
+            one("stdout", stdout, stored_stdout),
+            one("stderr", stderr, stored_stderr),
         ])
     }
 
@@ -318,21 +318,16 @@ impl Streams {
     }
 
     /// Keeps those that are not shown whole in files of the run.
-    async fn keep(&mut self, workspace: &mut Workspace) -> Result<(), ToolError> {
-        let mut number = None;
+    async fn keep(&mut self, workspace: &mut Workspace) {
         for one in self.0.iter_mut().filter(|one| one.view.is_partial()) {
             let Some(source) = one.source.take() else {
                 continue;
-            };
-            let number = match number {
-                Some(number) => number,
-                None => *number.insert(workspace.output_number().await?),
             };
             let bytes = match &source {
                 Source::Bytes(_) => one.bytes,
                 Source::File(_) => one.bytes.min(FILE_BYTES),
             };
-            let path = workspace.keep_output((number, one.name), source, bytes).await;
+            let path = workspace.keep_output(one.name, source, bytes).await;
             one.kept = path.map(|path| Kept {
                 path,
                 extent: if bytes < one.bytes {
@@ -342,7 +337,6 @@ impl Streams {
                 },
             });
         }
-        Ok(())
     }
 
     fn texts(self) -> [String; 2] {

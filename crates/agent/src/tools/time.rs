@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::model::Kind;
+use crate::{RunSpec, model::Kind};
 
 /// The time of a command that names none.
 const DEFAULT: Duration = Duration::from_mins(2);
@@ -25,6 +25,15 @@ pub(crate) struct CommandTime {
 }
 
 impl CommandTime {
+    /// The time for commands of a run whose model is of this kind.
+    pub(crate) const fn of(run: &RunSpec, kind: Kind) -> Self {
+        Self {
+            kind,
+            longest: run.command_timeout,
+            deadline: run.deadline,
+        }
+    }
+
     /// What is left of the run's time.
     pub(super) fn left(&self) -> Duration {
         match self.deadline {

@@ -6,6 +6,7 @@ mod budget;
 mod endings;
 #[cfg(test)]
 mod files;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod replies;

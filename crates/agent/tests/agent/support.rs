@@ -1,5 +1,6 @@
 //! A run in a test: what it is asked, what its model says, what its commands do, and what was recorded.
 
+mod going_on;
 mod probe;
 mod rules;
 mod running;
@@ -28,7 +29,7 @@ use sortie_api::{
 };
 use sortie_sandbox::{
     AtTimeout, Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped,
-    Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
+    Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -235,10 +236,8 @@ pub(crate) enum Does {
     End(ExitKind, &'static str, &'static str),
     /// It writes much to standard output.
     Print(StreamOutput),
-    /// It outlasts its time: it is released, where it may be, and ends like this.
-    Outlast(Result<ExitKind, &'static str>),
-    /// It outlasts its time and never ends.
-    OutlastAll,
+    /// It outlasts its time: it is released, where it may be, and ends like this, if it does.
+    Outlast(Option<Result<ExitKind, &'static str>>),
     /// It never ends.
     Hang,
     /// The sandbox dies.
@@ -330,15 +329,11 @@ impl Sandbox for PretendedSandbox {
             let (exit, stdout, stderr) = match does {
                 Does::End(exit, stdout, stderr) => (exit, stream(stdout), stream(stderr)),
                 Does::Print(stdout) => (ExitKind::Code(0), stdout, stream("")),
-                Does::Outlast(_) | Does::OutlastAll if at_timeout == AtTimeout::Kill => {
+                Does::Outlast(_) if at_timeout == AtTimeout::Kill => {
                     (ExitKind::TimedOut, stream("so far\n"), stream(""))
                 }
                 Does::Outlast(end) => {
-                    released = Some(going_on(Some(end)));
-                    (ExitKind::Running, stream("so far\n"), stream(""))
-                }
-                Does::OutlastAll => {
-                    released = Some(going_on(None));
+                    released = Some(going_on::released(end));
                     (ExitKind::Running, stream("so far\n"), stream(""))
                 }
                 Does::Hang => std::future::pending().await,
@@ -369,41 +364,6 @@ impl Sandbox for PretendedSandbox {
 
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(async { Ok(()) })
-    }
-}
-
-/// A released command that says one line more and ends like this, if it does.
-fn going_on(end: Option<Result<ExitKind, &'static str>>) -> Released {
-    Released {
-        stdout: Box::new(std::io::Cursor::new(b"and on\n")),
-        stderr: Box::new(tokio::io::empty()),
-        process: Box::new(PretendedProcess(end)),
-    }
-}
-
-struct PretendedProcess(Option<Result<ExitKind, &'static str>>);
-
-impl Process for PretendedProcess {
-    fn wait(&mut self) -> BoxFuture<'_, Result<ProcessEnd, Error>> {
-        Box::pin(async {
-            match self.0 {
-                None => std::future::pending().await,
-                Some(Ok(exit)) => Ok(ProcessEnd {
-                    exit,
-                    stderr: Vec::new(),
-                }),
-                Some(Err(why)) => Err(Error::Lost(why.to_owned())),
-            }
-        })
-    }
-
-    fn kill(self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>> {
-        Box::pin(async {
-            Ok(ProcessEnd {
-                exit: ExitKind::Signal(9),
-                stderr: Vec::new(),
-            })
-        })
     }
 }
 
