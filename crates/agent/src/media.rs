@@ -11,7 +11,7 @@ pub(crate) const MEDIA_BYTES: u64 = 5 * 1024 * 1024 / 4 * 3;
 /// The most pixels of a side that providers take.
 const SIDE_PIXELS: u32 = 8_000;
 
-/// What a file holds, by its first bytes.
+/// Kind of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Png,
@@ -84,7 +84,7 @@ pub fn media_of(bytes: &[u8], path: &str) -> Option<Media> {
     examined(bytes, path)?.ok()
 }
 
-/// The same with the reason why providers refuse it. `None` where the bytes are no picture and no document.
+/// A picture or document, or the reason why providers refuse it; `None` where the bytes are neither.
 pub(crate) fn examined(bytes: &[u8], path: &str) -> Option<Result<Media, String>> {
     let kind = Kind::of(bytes)?;
     let pixels = kind.pixels(bytes);

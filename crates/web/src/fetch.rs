@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use sortie_agent::{
     Tool, ToolContent,
     model::ToolDefinition,
-    tool::{Context, Effect, Order, ToolError, arguments},
+    tool::{Context, Effect, Order, ToolError, arguments_of},
 };
 use sortie_net::{BodyEnd, Policy, read_head};
 use tokio::{task::spawn_blocking, time::timeout};
@@ -94,7 +94,7 @@ impl Tool for WebFetch {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let Arguments { url, start } = arguments(&raw)?;
+            let Arguments { url, start } = arguments_of(&self.definition(), &raw)?;
             let url = parse_url(&url)?;
             let fetched = timeout(TIME, self.fetch(url)).await;
             let fetched =

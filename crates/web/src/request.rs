@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use sortie_agent::{
     Tool, ToolContent,
     model::ToolDefinition,
-    tool::{Context, Effect, Order, ToolError, arguments},
+    tool::{Context, Effect, Order, ToolError, arguments_of},
 };
 use sortie_net::{BodyEnd, BodyHead, Policy, read_head};
 use tokio::time::timeout;
@@ -170,7 +170,7 @@ impl Tool for HttpRequest {
     }
 
     fn effect(&self, raw: &RawValue) -> Effect {
-        match arguments::<Arguments>(raw) {
+        match arguments_of::<Arguments>(&self.definition(), raw) {
             Ok(arguments) if arguments.method.is_safe() || arguments.idempotency_key.is_some() => {
                 Effect::Nothing
             }
@@ -184,7 +184,7 @@ impl Tool for HttpRequest {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments(&raw)?;
+            let arguments: Arguments = arguments_of(&self.definition(), &raw)?;
             let asked = Asked {
                 method: arguments.method.method(),
                 url: parse_url(&arguments.url)?,

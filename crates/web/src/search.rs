@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use sortie_agent::{
     Tool, ToolContent,
     model::ToolDefinition,
-    tool::{Context, Effect, Order, ToolError, arguments},
+    tool::{Context, Effect, Order, ToolError, arguments_of},
 };
 use sortie_api::{Credential, Micros};
 use sortie_net::{EngineClient, Policy, Timeouts, read_body};
@@ -206,7 +206,7 @@ impl Tool for WebSearch {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let Arguments { query, count } = arguments(&raw)?;
+            let Arguments { query, count } = arguments_of(&self.definition(), &raw)?;
             if query.trim().is_empty() || query.chars().count() > QUERY_CHARS {
                 return Err(not_sent(format!(
                     "query: must be 1 to {QUERY_CHARS} characters long"

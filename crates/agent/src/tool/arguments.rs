@@ -1,13 +1,16 @@
-//! The arguments of a built-in tool, read by their meaning: models write fields under the names of other tools, numbers
-//! as strings, `null` for what they leave out, and the whole wrapped once more.
+//! Arguments of a tool, read by their meaning. Models write fields under the names of other tools, numbers as strings and
+//! `null` for what they leave out, and wrap the whole once more.
 //!
-//! The tool's own JSON Schema says what is wanted. What cannot be read is refused in one message that names each field,
-//! its type and an example.
+//! The tool's own JSON Schema says what is wanted. Other arguments are refused in one message that names each field, its
+//! type and an example.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 
 use super::{
     ToolError,
@@ -44,7 +47,9 @@ pub fn arguments_of<T: DeserializeOwned>(
     form.translate(&mut given);
     form.rename(&mut given);
     let read = form.read(given).map_err(|problems| refused(&problems))?;
-    serde_json::from_value(Value::Object(read)).map_err(|_| refused(&["the arguments do not fit".to_owned()]))
+    to_raw_value(&read)
+        .and_then(|read| serde_json::from_str(read.get()))
+        .map_err(|_| refused(&["the arguments do not fit".to_owned()]))
 }
 
 /// Fields as the model sent them.
@@ -64,6 +69,8 @@ struct Field {
     #[serde(rename = "type", default)]
     kind: Kind,
     minimum: Option<u64>,
+    #[serde(rename = "enum", default)]
+    values: Vec<Value>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -73,6 +80,7 @@ enum Kind {
     Integer,
     Boolean,
     Array,
+    Object,
     #[default]
     #[serde(other)]
     Other,
@@ -192,6 +200,29 @@ impl Form {
             }
         }
         self.limit(given);
+        self.folder_of_command(given);
+    }
+
+    /// A folder that a command is to run in.
+    fn folder_of_command(&self, given: &mut Given) {
+        if !self.has("command") {
+            return;
+        }
+        let folder = given.keys().find(|key| {
+            matches!(
+                folded(key).as_str(),
+                "workdir" | "workingdirectory" | "cwd" | "directory"
+            )
+        });
+        let Some(folder) = folder.cloned() else { return };
+        let read = |given: &Given, field: &str| given.get(field).and_then(|value| text(field, value.get()));
+        if let (Some(place), Some(command)) = (read(given, &folder), read(given, "command"))
+            && let Some(place) = command_line(&[place])
+            && let Ok(line) = to_raw_value(&format!("cd -- {place} || exit\n{command}"))
+        {
+            given.remove(&folder);
+            given.insert("command".to_owned(), line);
+        }
     }
 
     /// A number of lines instead of the last one.
@@ -218,7 +249,7 @@ impl Form {
     }
 
     /// The fields in their types, or all that is wrong with them.
-    fn read(&self, given: Given) -> Result<Map<String, Value>, Vec<String>> {
+    fn read(&self, given: Given) -> Result<Given, Vec<String>> {
         let mut problems = Vec::new();
         for required in &self.required {
             if !given.contains_key(required)
@@ -227,19 +258,19 @@ impl Form {
                 problems.push(format!("{required} is missing; it must be {}", field.wanted()));
             }
         }
-        let mut read = Map::new();
+        let mut read = Given::new();
         for (name, value) in given {
             let Some(field) = self.properties.get(&name) else {
                 problems.push(self.unknown(&name));
                 continue;
             };
-            match field.read(&name, value.get()) {
-                Some(value) => drop(read.insert(name, value)),
-                None => problems.push(format!(
-                    "{name} must be {}; it is {}",
-                    field.wanted(),
-                    type_of(value.get())
-                )),
+            match field.read(&name, value) {
+                Ok(value) => drop(read.insert(name, value)),
+                Err(value) => problems.push(match type_of(value.get()) {
+                    "a number" => format!("{name} must be {}", field.wanted()),
+                    _ if !field.values.is_empty() => format!("{name} must be {}", field.wanted()),
+                    other => format!("{name} must be {}; it is {other}", field.wanted()),
+                }),
             }
         }
         if problems.is_empty() {
@@ -299,39 +330,72 @@ impl Form {
 impl Field {
     fn wanted(&self) -> String {
         match (self.kind, self.minimum) {
+            _ if !self.values.is_empty() => {
+                let values: Vec<String> = self.values.iter().map(Value::to_string).collect();
+                format!("one of {}", values.join(", "))
+            }
             (Kind::String, _) => "a string".to_owned(),
             (Kind::Integer, None) => "a whole number".to_owned(),
             (Kind::Integer, Some(least)) => format!("a whole number from {least}"),
             (Kind::Boolean, _) => "true or false".to_owned(),
             (Kind::Array, _) => "a list".to_owned(),
+            (Kind::Object, _) => "an object".to_owned(),
             (Kind::Other, _) => "of the type in the tool's description".to_owned(),
         }
     }
 
-    /// The value in the field's type; `None` where it has no such meaning.
-    fn read(&self, name: &str, raw: &str) -> Option<Value> {
-        match self.kind {
-            Kind::String => text(name, raw).map(Value::String),
+    /// The value in the field's type; `None` where it has no such meaning. A value of the right type stays as it was sent.
+    fn read(&self, name: &str, value: Box<RawValue>) -> Result<Box<RawValue>, Box<RawValue>> {
+        let raw = value.get();
+        let first = raw.as_bytes().first();
+        let read = match self.kind {
+            Kind::String if self.values.is_empty() && first == Some(&b'"') => return Ok(value),
+            Kind::String => text(name, raw)
+                .and_then(|text| self.named(text))
+                .map(Value::String),
             Kind::Integer => {
                 // A first line of 0 is that of a tool which counts from 0.
-                let value = whole(raw)?;
-                let value = if name == "start_line" { value.max(1) } else { value };
-                self.minimum
-                    .is_none_or(|least| value >= least)
-                    .then(|| Value::from(value))
+                let number = whole(raw).map(|number| {
+                    if name == "start_line" {
+                        number.max(1)
+                    } else {
+                        number
+                    }
+                });
+                number
+                    .filter(|number| self.minimum.is_none_or(|least| *number >= least))
+                    .map(Value::from)
             }
             Kind::Boolean => truth(raw).map(Value::Bool),
-            Kind::Array => match serde_json::from_str(raw).ok()? {
-                list @ Value::Array(_) => Some(list),
-                Value::String(text) if text.trim_start().starts_with('[') => serde_json::from_str(&text).ok(),
-                one @ (Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::String(_)
-                | Value::Object(_)) => Some(Value::Array(vec![one])),
-            },
-            Kind::Other => serde_json::from_str(raw).ok(),
+            Kind::Array if first == Some(&b'[') => return Ok(value),
+            Kind::Object if first == Some(&b'{') => return Ok(value),
+            Kind::Array | Kind::Object => {
+                let open = if self.kind == Kind::Array { '[' } else { '{' };
+                // The value itself within a string, or one value where a list is wanted.
+                let inner = serde_json::from_str::<String>(raw).ok();
+                if let Some(inner) = inner.filter(|inner| inner.trim_start().starts_with(open)) {
+                    return RawValue::from_string(inner).map_err(|_| value);
+                }
+                let one = (self.kind == Kind::Array).then(|| format!("[{raw}]"));
+                return one.and_then(|one| RawValue::from_string(one).ok()).ok_or(value);
+            }
+            Kind::Other => return Ok(value),
+        };
+        match read.and_then(|read| to_raw_value(&read).ok()) {
+            Some(read) => Ok(read),
+            None => Err(value),
         }
+    }
+
+    /// The text as one of the field's values, where it has a choice of them.
+    fn named(&self, text: String) -> Option<String> {
+        if self.values.is_empty() {
+            return Some(text);
+        }
+        let mut values = self.values.iter().filter_map(Value::as_str);
+        values
+            .find(|value| value.eq_ignore_ascii_case(text.trim()))
+            .map(str::to_owned)
     }
 }
 
@@ -342,6 +406,7 @@ impl Kind {
             Self::Integer => "whole number",
             Self::Boolean => "true or false",
             Self::Array => "list",
+            Self::Object => "object",
             Self::Other => "JSON",
         }
     }

@@ -1,4 +1,4 @@
-//! Names that models know from other tools: of the built-in tools, and of their fields.
+//! Names of tools and of fields that models know from other agents.
 
 /// Built-in tools, and the names under which models call them by habit, folded by [`folded`].
 const TOOLS: &[(&str, &[&str])] = &[
@@ -148,9 +148,12 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
         "timeout_seconds",
         &["timeout", "timeouts", "timeoutsec", "timeoutsecs"],
     ),
+    ("wait_seconds", &["wait", "waits", "timeout"]),
     ("background", &["runinbackground", "isbackground"]),
-    ("job", &["jobid", "bashid", "shellid", "taskid", "sessionid"]),
-    ("wait_seconds", &["wait", "waits"]),
+    (
+        "job",
+        &["id", "jobid", "bashid", "shellid", "taskid", "sessionid"],
+    ),
     (
         "start_line",
         &["start", "offset", "from", "fromline", "firstline", "linestart"],
@@ -187,12 +190,14 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
     ("ignore_case", &["i", "caseinsensitive", "ignorecasing"]),
     ("context", &["contextlines", "linesofcontext"]),
     ("files_only", &["l", "fileswithmatches", "namesonly"]),
+    ("url", &["uri", "link", "href", "address"]),
+    ("query", &["q", "searchterm", "searchquery"]),
     ("max_depth", &["depth", "levels"]),
     ("include_ignored", &["noignore", "all", "hidden", "includehidden"]),
 ];
 
 /// Fields of other tools that change nothing about what a call does: reasons, labels, ratings.
-const REMARKS: [&str; 14] = [
+const REMARKS: [&str; 20] = [
     "description",
     "explanation",
     "reason",
@@ -207,9 +212,15 @@ const REMARKS: [&str; 14] = [
     "securityrisk",
     "n",
     "toolname",
+    "login",
+    "tty",
+    "yieldtimems",
+    "maxoutputtokens",
+    "sandboxpermissions",
+    "withescalatedpermissions",
 ];
 
-/// A name without what models write in different ways: case, `_`, `-` and blanks.
+/// A name in lower case without `_`, `-`, `.` and blanks, which models write in different ways.
 pub(super) fn folded(name: &str) -> String {
     name.chars()
         .filter(|c| !matches!(c, '_' | '-' | ' ' | '.'))
@@ -231,8 +242,7 @@ pub(super) fn is_remark(field: &str) -> bool {
     REMARKS.contains(&folded(field).as_str())
 }
 
-/// The least number of letters to insert, delete or replace that makes `a` from `b`, in either case. Only the first 64
-/// letters count.
+/// Levenshtein distance of two names, without regard to case. Only the first 64 letters count.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
     let letters = |text: &str| -> Vec<char> { text.chars().take(64).flat_map(char::to_lowercase).collect() };
     let (a, b) = (letters(a), letters(b));

@@ -1,13 +1,15 @@
 //! `edit_file`: one piece of a text file replaced by another.
 //!
-//! The old text is looked for in passes, each of which leaves more aside: nothing, white space at the ends of lines,
-//! indentation, typography, runs of blank lines; then the same without what models put around a piece that they copy. The
-//! first pass that finds it decides: at one place it is replaced, at several nothing is changed. Parts of the new text that
-//! are as in the old one stay as the file has them.
+//! The old text is looked for in passes. The first is exact. The others ignore white space at the ends of lines, then
+//! indentation, typography and runs of blank lines. After that the passes are tried without line numbers, fences and
+//! doubled escapes, which models copy along. The first pass that finds the text decides: one place is replaced, several
+//! places change nothing. Parts of the new text that are equal to the old one keep the form that they have in the file.
 
 mod folded;
 mod lines;
 mod near;
+mod pieces;
+mod place;
 mod variants;
 
 use std::{fmt::Write as _, ops::Range};
@@ -18,9 +20,10 @@ use serde_json::value::RawValue;
 use sortie_sandbox::FileError;
 
 use self::{
-    folded::{Fold, Folded},
-    lines::{Leniency, Place, places},
+    folded::Fold,
+    lines::Leniency,
     near::{LINE_BYTES, closest},
+    place::{MOST, Place, Wanted},
     variants::variants,
 };
 use super::{
@@ -111,7 +114,7 @@ fn edit(files: &RunFiles<'_>, arguments: &Arguments) -> Result<ToolContent, Tool
 #[derive(Debug, PartialEq, Eq)]
 struct Edited {
     content: String,
-    /// Where and how it was changed; `None` for a file that was created.
+    /// Lines of the change and the way it was found; `None` for a file that was created.
     how: Option<String>,
 }
 
@@ -141,16 +144,19 @@ fn edited(content: Option<&str>, arguments: &Arguments) -> Result<Edited, String
         return Err("old_text and new_text are the same".to_owned());
     }
     let content = content.unwrap_or_default();
+    let wanted = if *replace_all { Wanted::All } else { Wanted::Single };
     for variant in variants(old_text, new_text) {
         for pass in PASSES {
-            let places = pass.places(content, &variant.old, &variant.new);
+            let places = pass.places(content, (&variant.old, &variant.new), wanted)?;
             if places.is_empty() {
                 continue;
             }
             let numbers = lines_at(content, places.iter().map(|place| place.at.start));
-            if places.len() > 1 && !replace_all {
+            if places.len() > 1 && wanted == Wanted::Single {
+                let more = if places.len() == MOST { "at least " } else { "" };
                 return Err(format!(
-                    "old_text occurs {} times{}, at {}; take in more lines around the one you mean, or set replace_all",
+                    "old_text occurs {more}{} times{}, at {}; take in more lines around the one you mean, or set \
+                     replace_all",
                     places.len(),
                     remark(" (", &[variant.remark, pass.remark()], ")"),
                     named(&numbers)
@@ -173,7 +179,7 @@ fn edited(content: Option<&str>, arguments: &Arguments) -> Result<Edited, String
     Err(format!("old_text does not occur{}", closest(content, old_text)))
 }
 
-/// One way to look for the old text.
+/// A way to look for the old text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
     Folded(Fold),
@@ -192,14 +198,14 @@ const PASSES: [Pass; 7] = [
 ];
 
 impl Pass {
-    fn places(self, content: &str, old: &str, new: &str) -> Vec<Place> {
+    fn places(self, content: &str, texts: (&str, &str), wanted: Wanted) -> Result<Vec<Place>, String> {
         match self {
-            Self::Folded(fold) => folded_places(content, old, new, fold),
-            Self::Lines(leniency) => places(content, old, new, leniency),
+            Self::Folded(fold) => pieces::places(content, texts, fold, wanted),
+            Self::Lines(leniency) => lines::places(content, texts, leniency, wanted),
         }
     }
 
-    /// What was left aside; empty where that does not matter.
+    /// Differences that were left aside, for the model; empty where they do not matter.
     fn remark(self) -> &'static str {
         match self {
             Self::Folded(Fold::Exact | Fold::LineBreaks) => "",
@@ -212,159 +218,12 @@ impl Pass {
     }
 }
 
-/// All places of `old`, also those that overlap.
-fn folded_places(content: &str, old: &str, new: &str, fold: Fold) -> Vec<Place> {
-    let search = Search {
-        content,
-        new,
-        file: Folded::new(content, fold),
-        wanted: Folded::new(old, fold),
-        given: Folded::new(new, fold),
-        windows: all_windows(content),
-    };
-    if fold != Fold::Exact && search.wanted.text.trim().is_empty() {
-        return Vec::new();
-    }
-    // White space that was folded away at the end of the old text stands for the end of a line.
-    let ends_line = fold >= Fold::LineEnds && old.ends_with([' ', '\t']);
-    let found = search.found(ends_line);
-    if !found.is_empty() {
-        return found.into_iter().map(|here| search.replaced(here)).collect();
-    }
-    // The file has no line break at its end, and the old text has one.
-    match old.strip_suffix('\n') {
-        Some(wanted) if !content.ends_with('\n') && !wanted.trim().is_empty() => {
-            let wanted = wanted.strip_suffix('\r').unwrap_or(wanted);
-            let new = new.strip_suffix('\n').unwrap_or(new);
-            let mut places = folded_places(content, wanted, new, fold);
-            places.retain(|place| place.at.end == content.len());
-            places
-        }
-        Some(_) | None => Vec::new(),
-    }
-}
-
-/// One folded search.
-struct Search<'t> {
-    content: &'t str,
-    new: &'t str,
-    file: Folded,
-    wanted: Folded,
-    given: Folded,
-    /// Whether all line breaks of the file are those of Windows.
-    windows: bool,
-}
-
-impl Search<'_> {
-    /// The places of the old text in the folded file, also those that overlap.
-    fn found(&self, ends_line: bool) -> Vec<Range<usize>> {
-        let (file, wanted) = (&self.file, self.wanted.text.as_str());
-        let mut found = Vec::new();
-        let mut from = 0;
-        while let Some(at) = file.text.get(from..).and_then(|rest| rest.find(wanted)) {
-            let begin = from + at;
-            let end = begin + wanted.len();
-            let behind = file.text.get(end..).unwrap_or_default();
-            let whole = file.begins_at(begin) && file.begins_at(end);
-            if whole && (!ends_line || behind.is_empty() || behind.starts_with('\n')) {
-                found.push(begin..end);
-            }
-            let next = file.text.get(begin..).and_then(|rest| rest.chars().next());
-            from = begin + next.map_or(1, char::len_utf8);
-        }
-        found
-    }
-
-    /// The text for one place: what the new text has as the old one stays as the file has it.
-    fn replaced(&self, here: Range<usize>) -> Place {
-        let Self { content, file, .. } = self;
-        // White space that was folded away at the end of a line goes with a change before it.
-        let end_of = |end: usize| {
-            let at = file.source(end..end).end;
-            let rest = content.get(at..).unwrap_or_default();
-            match file.text.get(end..).unwrap_or_default().as_bytes().first() {
-                Some(b'\n') if !file.is_exact() => {
-                    at + rest.len() - rest.trim_start_matches([' ', '\t']).len()
-                }
-                Some(_) | None => at,
-            }
-        };
-        let at = file.source(here.clone()).start..end_of(here.end);
-        let windows = self.windows || content.get(at.clone()).is_some_and(|here| here.contains("\r\n"));
-        let (before, behind) = if file.is_exact() {
-            (0, 0)
-        } else {
-            self.common(&here)
-        };
-        let changed = file.source(here.start + before..here.end).start..end_of(here.end - behind);
-        let middle = self.given.source(before..self.given.text.len() - behind);
-        let middle = self.new.get(middle).unwrap_or_default();
-        let mut with = content
-            .get(at.start..changed.start)
-            .unwrap_or_default()
-            .to_owned();
-        if windows {
-            with.push_str(&middle.replace("\r\n", "\n").replace('\n', "\r\n"));
-        } else {
-            with.push_str(middle);
-        }
-        with.push_str(content.get(changed.end..at.end).unwrap_or_default());
-        Place { at, with: Some(with) }
-    }
-
-    /// How many bytes the old and the new text have in common at their beginnings and at their ends. A character that was
-    /// folded into several counts whole or not at all.
-    fn common(&self, here: &Range<usize>) -> (usize, usize) {
-        let (old, new) = (&self.wanted, &self.given);
-        let same = |(a, b): (char, char)| (a == b).then(|| a.len_utf8());
-        let longest = |lengths: Vec<usize>, whole: &dyn Fn(usize) -> bool| {
-            let mut length: usize = lengths.iter().sum();
-            for last in lengths.into_iter().rev() {
-                if whole(length) {
-                    break;
-                }
-                length -= last;
-            }
-            length
-        };
-        let lengths = old.text.chars().zip(new.text.chars()).map_while(same).collect();
-        let before = longest(lengths, &|at| {
-            old.begins_at(at) && new.begins_at(at) && self.file.begins_at(here.start + at)
-        });
-        let (old_rest, new_rest) = (
-            old.text.get(before..).unwrap_or_default(),
-            new.text.get(before..).unwrap_or_default(),
-        );
-        let lengths = old_rest
-            .chars()
-            .rev()
-            .zip(new_rest.chars().rev())
-            .map_while(same)
-            .collect();
-        let behind = longest(lengths, &|at| {
-            old.begins_at(old.text.len() - at)
-                && new.begins_at(new.text.len() - at)
-                && self.file.begins_at(here.end - at)
-        });
-        (before, behind)
-    }
-}
-
-/// Whether all line breaks are those of Windows.
-fn all_windows(content: &str) -> bool {
-    content.contains("\r\n") && !content.replace("\r\n", "").contains('\n')
-}
-
-/// The file with all places replaced.
+/// The file with its places replaced.
 fn applied(content: &str, places: Vec<Place>, pass: Pass, variant: &'static str) -> Result<Edited, String> {
     let mut out = String::with_capacity(content.len());
     let mut pieces: Vec<Range<usize>> = Vec::new();
     let mut from = 0;
     for Place { at, with } in places {
-        // Of places that overlap, the first counts.
-        if at.start < from {
-            continue;
-        }
         let Some(with) = with else {
             let lines = lines_at(content, std::iter::once(at.start));
             return Err(format!(

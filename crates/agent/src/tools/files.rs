@@ -1,7 +1,7 @@
 //! The files of a run as its file tools see them: paths as models write them, errors as models read them.
 //!
-//! The tools reach the working directory and nothing else. Commands print its absolute path, so that is understood as
-//! well, as are `~/` and `file://`. `.`, `..` and empty segments are resolved by their text: no link is ever followed.
+//! The tools reach the working directory and nothing else. They accept its absolute path, which commands print, and the
+//! forms `~/` and `file://`. The segments `.` and `..` and empty ones are resolved by their text: no link is followed.
 
 use std::path::Path;
 
@@ -69,7 +69,7 @@ impl<'w> RunFiles<'w> {
             let rest = Path::new(&absolute).strip_prefix(folder).ok()?;
             rest.to_str().map(str::to_owned)
         };
-        // Where the way to the directory goes through a link, commands may print either path.
+        // Commands may print either path where a link leads to the directory.
         let real = || std::fs::canonicalize(&self.paths.work).ok();
         within(&self.paths.work)
             .or_else(|| within(&real()?))
@@ -106,7 +106,7 @@ impl<'w> RunFiles<'w> {
         ToolError::ToModel(told)
     }
 
-    /// The same of a folder, `None` for the working directory.
+    /// A failure of a folder; `None` is the working directory.
     pub(super) fn about_folder(&self, folder: Option<&RelPath>, error: &FileError) -> ToolError {
         match folder {
             Some(folder) => self.about(folder, error),

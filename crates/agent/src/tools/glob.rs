@@ -36,30 +36,35 @@ impl Glob {
     }
 }
 
-/// Whose patterns are read.
+/// Kind of patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Those of the tools: with `{a,b}`.
+    /// Patterns of the tools: with `{a,b}`.
     Names,
-    /// Those of `.gitignore`: with `\` before a character that stands for itself.
+    /// Patterns of `.gitignore`: with `\` before a character that stands for itself.
     GitIgnore,
 }
 
-/// The regular expression of a pattern, or what is wrong with it.
+/// Translates a pattern to a regular expression, or says what is wrong with it.
 pub(super) fn translate(pattern: &str, dialect: Dialect) -> Result<String, String> {
     let mut regex = "^".to_owned();
     let mut braces = 0_u32;
     let mut rest = pattern;
     while let Some(c) = rest.chars().next() {
+        let before = pattern.get(..pattern.len() - rest.len()).unwrap_or_default();
+        let begins_segment = before.is_empty() || before.ends_with('/');
         rest = rest.get(c.len_utf8()..).unwrap_or_default();
         match c {
             '*' => {
-                if let Some(after) = rest.strip_prefix("*/") {
+                // Git takes two stars for one where they are not a segment of their own.
+                let segment = dialect == Dialect::Names || begins_segment;
+                if let Some(after) = rest.strip_prefix("*/").filter(|_| segment) {
                     rest = after;
                     regex.push_str("(?:[^/]*/)*");
                 } else if let Some(after) = rest.strip_prefix('*') {
                     rest = after;
-                    regex.push_str(".*");
+                    let across = segment && (dialect == Dialect::Names || after.is_empty());
+                    regex.push_str(if across { ".*" } else { "[^/]*" });
                 } else {
                     regex.push_str("[^/]*");
                 }

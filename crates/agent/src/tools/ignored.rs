@@ -1,4 +1,5 @@
-//! What listings and searches leave out: `.git`, and what the files `.gitignore` and `.ignore` name, by git's rules.
+//! Entries that listings and searches leave out: `.git`, and what the files `.gitignore` and `.ignore` name, by git's
+//! rules.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +10,23 @@ use super::glob::{Dialect, translate};
 
 /// The largest file of rules that is read, in bytes.
 const RULES_BYTES: u64 = 64 * 1024;
-/// How much is read of all files of rules of one walk, in bytes.
+/// Bytes that one walk reads of all its files of rules.
 const ALL_RULES_BYTES: usize = 1024 * 1024;
-/// How much memory the compiled rules of one file may take, in bytes.
+/// Memory that the compiled rules of one file may take, in bytes.
 const COMPILED_BYTES: usize = 4 * 1024 * 1024;
 /// The files of rules, the weaker one first.
 const FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// Decides about the entries of one walk, in its order: a folder before what lies in it.
+/// Decides which entries a walk keeps. It must be asked about a folder before what lies in it.
 pub(super) struct Ignored<'w> {
     workdir: &'w Workdir,
     /// The rules of the folders from the working directory down to the one that is walked, the innermost last.
     rules: Vec<Rules>,
-    /// How much may still be read of files of rules, in bytes.
+    /// Bytes that may still be read of files of rules.
     unread: usize,
-    /// What was left out at its top: a folder counts once.
+    /// Number of entries that were left out. A folder counts once.
     left_out: usize,
-    /// Which files of rules left something out.
+    /// Files of rules that left something out, and `.git`.
     because: BTreeSet<&'static str>,
 }
 
@@ -47,8 +48,8 @@ struct Rule {
 }
 
 impl<'w> Ignored<'w> {
-    /// For a walk that begins at `start`, or at the working directory. The folders above hold rules as well; what is named
-    /// as the start is never left out.
+    /// Prepares a walk that begins at `start`, or at the working directory. Rules of the folders above hold as well. The
+    /// start itself is never left out.
     pub(super) fn new(workdir: &'w Workdir, start: Option<&RelPath>) -> Self {
         let mut ignored = Self {
             workdir,
@@ -178,8 +179,8 @@ impl Rules {
     }
 }
 
-/// One line of a file of rules: its regular expression and its kind. `None` for a comment, an empty line and a pattern that
-/// cannot be understood.
+/// Reads a line of a file of rules: its regular expression and its kind. `None` for a comment, an empty line and a pattern
+/// that cannot be understood.
 fn rule(line: &str) -> Option<(String, Rule)> {
     let mut pattern = line.trim_end_matches('\r');
     // Blanks at the end count only behind a backslash.
@@ -256,6 +257,9 @@ mod tests {
             (r"\!file", "!file", false, true),
             ("file   ", "file", false, true),
             ("file\r\nother", "file", false, true),
+            ("a**b", "axb", false, true),
+            ("a**b", "a/b", false, false),
+            ("a**/b", "a/x/b", false, false),
             ("{a,b}", "a", false, false),
             ("{a,b}", "{a,b}", false, true),
             ("a[0-9]", "a7", false, true),

@@ -26,9 +26,9 @@ use crate::{
     workspace::WorkspaceError,
 };
 
-/// How much of a file is looked at for its kind, in bytes.
+/// Bytes of a file that are looked at for its kind.
 const HEAD_BYTES: usize = 64 * 1024;
-/// How long the text of a document may take.
+/// Longest time that reading the text of a document may take.
 const DOCUMENT_TIME: Duration = Duration::from_secs(30);
 
 pub(super) struct ReadFile;
@@ -110,13 +110,13 @@ struct Wanted {
     lines: Lines,
     /// Whether each line begins with its number.
     numbered: bool,
-    /// How much fits, in bytes.
+    /// Bytes that fit.
     limit: usize,
 }
 
 type Lines = std::ops::RangeInclusive<u64>;
 
-/// What a file holds.
+/// Content of a file.
 enum Found {
     Text(String),
     Picture(Media),
@@ -260,7 +260,7 @@ fn excerpt(mut file: impl BufRead, wanted: &Wanted) -> std::io::Result<Excerpt> 
     Ok(Excerpt::Text(text::clean_bytes(kept)))
 }
 
-/// What fitted, back to the last whole line.
+/// The bytes that fitted, back to the last whole line.
 fn cut(mut kept: Vec<u8>, begun: usize, line: u64) -> String {
     let fits = kept.len();
     let note = if begun == 0 {

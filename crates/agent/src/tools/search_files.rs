@@ -28,13 +28,13 @@ use super::{
 };
 use crate::{content::ToolContent, model::ToolDefinition};
 
-/// How long a search takes at most.
+/// Longest time of a search.
 const TIME: Duration = Duration::from_secs(10);
 /// Entries that are looked at.
 const ENTRIES: usize = 50_000;
 /// The deepest level that is looked at.
 const DEPTH: usize = 64;
-/// How much is read of all files together, in bytes.
+/// Bytes that a search reads of all files together.
 const READ_BYTES: u64 = 512 * 1024 * 1024;
 /// Matching lines that are shown.
 const MATCHES: usize = 200;
@@ -181,7 +181,7 @@ struct Search<'a> {
     /// Lines that are shown before and after a match.
     context: usize,
     files_only: bool,
-    /// How much was read, in bytes.
+    /// Bytes that were read.
     read: u64,
     /// Matching lines.
     matches: u64,

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod budget;
 #[cfg(test)]
+mod cassettes;
+#[cfg(test)]
 mod endings;
 #[cfg(test)]
 mod files;

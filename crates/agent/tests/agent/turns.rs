@@ -102,7 +102,7 @@ async fn mistakes_of_the_model_are_told_to_it() {
     };
     let model = Scripted::new(vec![
         calls(&[("launch", json!({}))]).into(),
-        calls(&[("shell", json!({"program": "ls"}))]).into(),
+        calls(&[("shell", json!({"line": "ls"}))]).into(),
         calls(&[("shell", json!({"command": "ls", "timeout_seconds": 0}))]).into(),
         broken.into(),
         calls(&[("read_file", json!({"path": "../etc/passwd"}))]).into(),
@@ -121,12 +121,12 @@ async fn mistakes_of_the_model_are_told_to_it() {
         "there is no tool `launch`; there are: shell, jobs, read_file, write_file, edit_file, list_files, search_files"
     );
     assert!(
-        told[1].starts_with("shell: command is missing") && told[1].contains("there is no field program"),
+        told[1].starts_with("shell: command is missing; it must be a string; there is no field line. Fields: command (string), "),
         "{}",
         told[1]
     );
     assert!(
-        told[2].starts_with("shell: timeout_seconds must be a whole number from 1;"),
+        told[2].starts_with("shell: timeout_seconds must be a whole number from 1. Fields: "),
         "{}",
         told[2]
     );

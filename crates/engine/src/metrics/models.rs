@@ -15,7 +15,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use sortie_agent::{
-    Model,
+    Media, Model,
     model::{Deltas, ErrorKind, Kind, ModelError, Reply, Request},
 };
 use sortie_api::{event::ModelCall, model::ModelInfo};
@@ -196,6 +196,14 @@ impl Model for Measured {
 
     fn tool_output_bytes(&self) -> usize {
         self.model.tool_output_bytes()
+    }
+
+    fn binds_thinking(&self) -> bool {
+        self.model.binds_thinking()
+    }
+
+    fn media_tokens(&self, media: &Media) -> Option<u64> {
+        self.model.media_tokens(media)
     }
 
     fn call<'a>(

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use prometheus_client::encoding::text::encode;
 use sortie_agent::{
-    Model,
-    model::{Content, Deltas, ErrorKind, ModelError, Reply, Request, StopReason, Task, ToolUse, Usage},
+    Media, Model,
+    model::{Content, Deltas, ErrorKind, Kind, ModelError, Reply, Request, StopReason, Task, ToolUse, Usage},
 };
 use sortie_api::model::{ModelInfo, ModelPrices};
 
@@ -121,6 +121,22 @@ impl Model for Scripted {
         &self.0
     }
 
+    fn kind(&self) -> Kind {
+        Kind::Program
+    }
+
+    fn tool_output_bytes(&self) -> usize {
+        7
+    }
+
+    fn binds_thinking(&self) -> bool {
+        true
+    }
+
+    fn media_tokens(&self, _media: &Media) -> Option<u64> {
+        Some(8)
+    }
+
     fn call<'a>(
         &'a self,
         _: Request<'a>,
@@ -154,9 +170,8 @@ impl Deltas for Nowhere {
     fn text(&self, _: &str) {}
 }
 
-#[tokio::test]
-async fn model_calls_count_by_what_came_of_them() {
-    let info = ModelInfo {
+fn info() -> ModelInfo {
+    ModelInfo {
         id: "m".to_owned(),
         provider: "p".to_owned(),
         name: "M".to_owned(),
@@ -164,7 +179,30 @@ async fn model_calls_count_by_what_came_of_them() {
         max_output_tokens: 1,
         prices: ModelPrices::default(),
         capabilities: Vec::new(),
+    }
+}
+
+#[test]
+fn a_model_whose_calls_are_counted_says_of_itself_what_it_has_said_before() {
+    let media = Media {
+        media_type: "image/png".to_owned(),
+        data: String::new(),
+        label: String::new(),
+        pixels: None,
+        tokens: 0,
     };
+    let model: Arc<dyn Model> = Arc::new(Scripted(info(), None));
+    let counted = measured(vec![model], &Metrics::default().models).remove(0);
+    assert_eq!((counted.kind(), counted.tool_output_bytes()), (Kind::Program, 7));
+    assert_eq!(
+        (counted.binds_thinking(), counted.media_tokens(&media)),
+        (true, Some(8))
+    );
+}
+
+#[tokio::test]
+async fn model_calls_count_by_what_came_of_them() {
+    let info = info();
     let metrics = Metrics::default();
     let request = Request {
         system: "",

@@ -269,8 +269,8 @@ impl Workdir {
         list::list(self.dir.as_fd(), path, (max_depth, max_entries), |_| true)
     }
 
-    /// As [`list`](Self::list), with only the entries that `keep` keeps. A folder that it leaves out is not entered. Each
-    /// folder is asked about before what lies in it.
+    /// Lists as [`list`](Self::list) does, but only the entries for which `keep` is true. Other folders are not entered.
+    /// `keep` is asked about a folder before what lies in it.
     pub fn list_kept(
         &self,
         path: Option<&RelPath>,

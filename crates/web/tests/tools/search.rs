@@ -153,7 +153,7 @@ async fn only_a_search_that_was_not_sent_says_so() {
     for wrong in [
         json!({"query": " "}),
         json!({"query": "x", "count": 21}),
-        json!({"q": "x"}),
+        json!({"words": "x"}),
     ] {
         let unsent = outcome(&failing, wrong).await;
         assert!(matches!(unsent, Err(ToolError::NotSent(_))), "{unsent:?}");

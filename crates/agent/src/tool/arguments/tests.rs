@@ -26,6 +26,12 @@ const SEARCH: ToolDefinition<'static> = ToolDefinition {
     parameters: r#"{"type":"object","properties":{"regex":{"type":"string"},"path":{"type":"string"},"pattern":{"type":"string"},"ignore_case":{"type":"boolean"},"context":{"type":"integer"},"files_only":{"type":"boolean"}},"required":["regex"]}"#,
 };
 
+const REQUEST: ToolDefinition<'static> = ToolDefinition {
+    name: "http_request",
+    description: "",
+    parameters: r#"{"type":"object","properties":{"url":{"type":"string"},"method":{"type":"string","enum":["GET","POST"]},"headers":{"type":"object"},"json":{}},"required":["url"]}"#,
+};
+
 fn read(tool: &ToolDefinition<'_>, sent: &Value) -> Result<Value, String> {
     let raw = RawValue::from_string(sent.to_string()).unwrap();
     arguments_of(tool, &raw).map_err(|error| match error {
@@ -62,6 +68,11 @@ fn fields_are_known_by_the_names_of_other_tools() {
             &SHELL,
             json!({"command": "ls", "timeout": 30}),
             json!({"command": "ls", "timeout_seconds": 30}),
+        ),
+        (
+            &SHELL,
+            json!({"command": ["make", "all"], "workdir": "/work/a b"}),
+            json!({"command": "cd -- '/work/a b' || exit\nmake all"}),
         ),
         (
             &READ,
@@ -122,6 +133,11 @@ fn values_are_read_by_their_meaning() {
             json!({"path": "a", "old_text": "1", "new_text": "2.5", "replace_all": false}),
         ),
         (
+            &REQUEST,
+            json!({"uri": "u", "method": "post", "headers": "{\"a\": \"b\"}"}),
+            json!({"url": "u", "method": "POST", "headers": {"a": "b"}}),
+        ),
+        (
             &SHELL,
             json!({"command": "ls", "names": "a"}),
             json!({"command": "ls", "names": ["a"]}),
@@ -134,7 +150,11 @@ fn values_are_read_by_their_meaning() {
     ] {
         assert_eq!(read(tool, &sent), Ok(meant), "{sent}");
     }
-    // A number is written as it was sent, however long.
+    // A value of any type stays as it was sent, and a number that stands for a string as it was written.
+    let raw =
+        RawValue::from_string(r#"{"url":"u","json":{"b":12345678901234567890123,"a":1.10}}"#.to_owned());
+    let read: BTreeMap<String, Box<RawValue>> = arguments_of(&REQUEST, &raw.unwrap()).unwrap();
+    assert_eq!(read["json"].get(), r#"{"b":12345678901234567890123,"a":1.10}"#);
     let raw = RawValue::from_string(
         r#"{"path":"a","old_text":12345678901234567890123,"new_text":1.10}"#.to_owned(),
     );
@@ -173,7 +193,17 @@ fn a_refusal_names_the_field_the_type_and_an_example() {
         (
             &READ,
             json!({"path": "a", "start_line": -3}),
-            "read_file: start_line must be a whole number from 1; it is a number. ",
+            "read_file: start_line must be a whole number from 1. ",
+        ),
+        (
+            &REQUEST,
+            json!({"url": "u", "method": "TRACE"}),
+            "http_request: method must be one of \"GET\", \"POST\". ",
+        ),
+        (
+            &REQUEST,
+            json!({"url": "u", "headers": "a: b"}),
+            "http_request: headers must be an object; it is a string. ",
         ),
         (
             &READ,
@@ -187,8 +217,8 @@ fn a_refusal_names_the_field_the_type_and_an_example() {
         ),
         (
             &SHELL,
-            json!({"command": "ls", "workdir": "/work/src"}),
-            "shell: there is no field workdir. ",
+            json!({"command": "ls", "with_escalated_rights": true}),
+            "shell: there is no field with_escalated_rights. ",
         ),
         (
             &EDIT,

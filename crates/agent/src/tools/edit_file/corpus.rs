@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::*;
 
-/// One attempt.
+/// A call, and the file that is wished for.
 struct Attempt {
     what: &'static str,
     /// `None` for a file that is missing.
@@ -32,7 +32,7 @@ fn attempt(what: &'static str, file: &'static str, call: Value, wished: Wished) 
     }
 }
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum Came {
     AsWished,

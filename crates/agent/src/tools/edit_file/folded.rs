@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Which differences are folded away; each includes those before it.
+/// Differences that are folded away. Each variant includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fold {
     /// None.
@@ -99,7 +99,7 @@ impl Folded {
     }
 }
 
-/// What a character is without its typography; `"\0"` for one that has none.
+/// The plain form of a typographic character; `"\0"` for any other.
 fn plain(c: char) -> &'static str {
     match c {
         '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}' => "-",

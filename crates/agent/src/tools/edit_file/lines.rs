@@ -1,10 +1,16 @@
 //! Whole lines that are the same but for their indentation, and new lines indented as those of the file are.
 
-use std::ops::Range;
+use std::collections::HashMap;
 
-use super::folded::plain_line;
+use super::{
+    folded::plain_line,
+    place::{self, MOST, Place, Wanted},
+};
 
-/// What lines are compared without.
+/// Lines of the file that are tried as a part of a place.
+const ANCHORS: usize = 10_000;
+
+/// Differences that are ignored when lines are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leniency {
     /// Indentation.
@@ -13,14 +19,6 @@ pub(super) enum Leniency {
     Typography,
     /// Indentation, typography and how many blank lines follow each other.
     BlankLines,
-}
-
-/// One place where the old lines stand in the file, and the text that takes it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) at: Range<usize>,
-    /// `None` where the indentation of the new lines cannot be told.
-    pub(super) with: Option<String>,
 }
 
 /// A line, or several blank ones that count as one.
@@ -33,7 +31,7 @@ struct Item<'t> {
 #[derive(Clone, Copy)]
 struct Line<'t> {
     text: &'t str,
-    /// Where it begins in its text.
+    /// First byte of the line in its text.
     at: usize,
 }
 
@@ -48,50 +46,96 @@ impl<'t> Line<'t> {
     }
 }
 
-/// All places of `old` in `content`.
-pub(super) fn places(content: &str, old: &str, new: &str, leniency: Leniency) -> Vec<Place> {
+/// Finds the places of the lines of `old` in `content`.
+pub(super) fn places(
+    content: &str,
+    (old, new): (&str, &str),
+    leniency: Leniency,
+    wanted: Wanted,
+) -> Result<Vec<Place>, String> {
     let (file, old_lines, new_lines) = (lines_of(content), lines_of(old), lines_of(new));
-    let (file, mut wanted) = (items(&file, leniency), items(&old_lines, leniency));
-    let mut given = items(&new_lines, leniency);
+    let (file, mut old_items) = (items(&file, leniency), items(&old_lines, leniency));
+    let mut new_items = items(&new_lines, leniency);
     if leniency == Leniency::BlankLines {
-        trim_blank(&mut wanted, &mut given);
+        trim_blank(&mut old_items, &mut new_items);
     }
-    if wanted.iter().all(|item| item.key.is_empty()) {
+    let found = found(&file, &old_items, wanted);
+    let here = |begin: &usize| file.get(*begin..begin + old_items.len()).unwrap_or_default();
+    let at = |begin: &usize| {
+        let (first, last) = ends(here(begin));
+        first..last
+    };
+    place::filled(&found, wanted, at, |begin| {
+        let range = at(begin);
+        let rest = content.get(range.end..).unwrap_or_default();
+        let line_break = ["\r\n", "\n"]
+            .into_iter()
+            .find(|line_break| rest.starts_with(line_break));
+        // Whole lines: the line break behind them stays, but for lines that are taken out.
+        let takes_break = old.ends_with('\n') && new.is_empty();
+        let adds_break = !old.ends_with('\n') && new.ends_with('\n') && leniency != Leniency::BlankLines;
+        let taken = line_break.filter(|_| takes_break).map_or(0, str::len);
+        let line_break = if content.contains("\r\n") { "\r\n" } else { "\n" };
+        let with = replaced(here(begin), &old_items, &new_items).map(|lines| {
+            let mut with = lines.join(line_break);
+            if adds_break {
+                with.push_str(line_break);
+            }
+            with
+        });
+        Place {
+            at: range.start..range.end + taken,
+            with,
+        }
+    })
+}
+
+/// The first item of each place of the old items. Places are looked for at the rarest of the old items.
+fn found(file: &[Item<'_>], old: &[Item<'_>], wanted: Wanted) -> Vec<usize> {
+    let mut counts: HashMap<&str, usize> = old.iter().map(|item| (item.key.as_str(), 0)).collect();
+    for item in file {
+        if let Some(count) = counts.get_mut(item.key.as_str()) {
+            *count += 1;
+        }
+    }
+    let rarest = old
+        .iter()
+        .enumerate()
+        .filter(|(_, item)| !item.key.is_empty())
+        .min_by_key(|(_, item)| counts.get(item.key.as_str()));
+    let Some((offset, rarest)) = rarest else {
         return Vec::new();
+    };
+    let mut found: Vec<usize> = Vec::new();
+    let anchors = file
+        .iter()
+        .enumerate()
+        .filter(|(_, item)| item.key == rarest.key)
+        .take(ANCHORS);
+    for (index, _) in anchors {
+        let Some(begin) = index.checked_sub(offset) else {
+            continue;
+        };
+        let overlaps = found.last().is_some_and(|last| begin < last + old.len());
+        if wanted == Wanted::All && overlaps {
+            continue;
+        }
+        let here = file.get(begin..begin + old.len()).unwrap_or_default();
+        if here.len() == old.len() && here.iter().zip(old).all(|(a, b)| a.key == b.key) {
+            found.push(begin);
+            if wanted == Wanted::Single && found.len() == MOST {
+                break;
+            }
+        }
     }
-    let breaks = (old.ends_with('\n'), new.is_empty() || new.ends_with('\n'));
-    file.windows(wanted.len())
-        .filter(|window| window.iter().zip(&wanted).all(|(a, b)| a.key == b.key))
-        .filter_map(|window| {
-            let first = window.first()?.lines.first()?;
-            let last = window.last()?.lines.last()?;
-            let lines = replaced(window, &wanted, &given);
-            let rest = content.get(last.end()..).unwrap_or_default();
-            let line_break = ["\r\n", "\n"]
-                .into_iter()
-                .find(|line_break| rest.starts_with(line_break));
-            let break_here = if content.contains("\r\n") { "\r\n" } else { "\n" };
-            // Whole lines: what stood before a line break stands before it again, but for lines that are taken out.
-            let takes_break = breaks.0 && new.is_empty();
-            let adds_break = !breaks.0 && breaks.1 && !new.is_empty() && leniency != Leniency::BlankLines;
-            let taken = if takes_break {
-                line_break.map_or(0, str::len)
-            } else {
-                0
-            };
-            let with = lines.map(|lines| {
-                let mut with = lines.join(break_here);
-                if adds_break {
-                    with.push_str(break_here);
-                }
-                with
-            });
-            Some(Place {
-                at: first.at..last.end() + taken,
-                with,
-            })
-        })
-        .collect()
+    found
+}
+
+/// The first byte of some items, and the one behind the last.
+fn ends(items: &[Item<'_>]) -> (usize, usize) {
+    let first = items.first().and_then(|item| item.lines.first());
+    let last = items.last().and_then(|item| item.lines.last());
+    (first.map_or(0, |line| line.at), last.map_or(0, Line::end))
 }
 
 /// The lines of a text without their line breaks. A line break at the end begins no line.
@@ -185,7 +229,7 @@ fn replaced(here: &[Item<'_>], old: &[Item<'_>], new: &[Item<'_>]) -> Option<Vec
     Some(lines)
 }
 
-/// How an item is indented against the first line with text of its own side: a line that only moves is a change.
+/// Indentation of the first line with text, and of this item. Where they differ between old and new, the line has moved.
 fn relative<'t>(item: &Item<'t>, all: &[Item<'t>]) -> Option<(&'t str, &'t str)> {
     let line = item.lines.first().filter(|line| !line.text.trim().is_empty())?;
     let first = all
@@ -195,7 +239,7 @@ fn relative<'t>(item: &Item<'t>, all: &[Item<'t>]) -> Option<(&'t str, &'t str)>
     Some((first.indent(), line.indent()))
 }
 
-/// How the indentation of the old lines becomes that of the file.
+/// Translation of the indentation of the old lines to that of the file.
 struct Indents<'t> {
     /// Old indentation and that of the file, for each line with text.
     pairs: Vec<(&'t str, &'t str)>,
@@ -237,7 +281,7 @@ impl<'t> Indents<'t> {
             .or_else(|| self.scaled(indent, old_kind?, file_kind?))
     }
 
-    /// All lines of the file stand deeper by the same, or less deep.
+    /// Translates where every line of the file is indented by the same amount more, or less.
     fn moved(&self, indent: &str) -> Option<String> {
         let (first_old, first_file) = self.pairs.first()?;
         if self.pairs.len() == 1 && self.differ_in_kind(indent) {
@@ -268,7 +312,7 @@ impl<'t> Indents<'t> {
         kind(file).is_none()
     }
 
-    /// Each level of the old lines is one of the file, which has other characters or more of them.
+    /// Translates where a level has other characters in the file, or more of them.
     fn scaled(&self, indent: &str, old_kind: Option<char>, file_kind: Option<char>) -> Option<String> {
         let old_kind = match (old_kind, kind([indent].into_iter())?) {
             (Some(old), Some(own)) if old != own => return None,

@@ -4,7 +4,7 @@ use crate::text;
 
 /// Lines that are looked through for the closest one.
 const LINES_COMPARED: usize = 50_000;
-/// How much of a line is compared and quoted, in bytes.
+/// Bytes of a line that are compared and quoted.
 pub(super) const LINE_BYTES: usize = 200;
 
 /// The end of a refusal: where something like the beginning of `old` stands.

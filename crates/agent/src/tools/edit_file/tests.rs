@@ -1,8 +1,8 @@
-//! What an edit does to a file, and what it says.
+//! Edits of single texts: the file after them, and the answer.
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{folded::Folded, *};
 
 fn arguments(old_text: &str, new_text: &str, replace_all: bool) -> Arguments {
     Arguments {
@@ -105,6 +105,24 @@ fn a_text_that_is_not_unique_is_named_with_its_lines() {
 }
 
 #[test]
+fn no_edit_takes_more_memory_than_its_bounds() {
+    let file = "a".repeat(100_000);
+    let told = edited(Some(&file), &arguments("a", &"b".repeat(1_000), true)).unwrap_err();
+    assert_eq!(told, "the new text would take more than 16777216 bytes");
+    let told = changed(&file, &"a".repeat(10), "b").unwrap_err();
+    assert!(
+        told.starts_with("old_text occurs at least 1000 times, at line"),
+        "{told}"
+    );
+    let lines = "  a\n".repeat(100_000);
+    let told = changed(&lines, &"a\n".repeat(10), "b\n").unwrap_err();
+    assert!(
+        told.starts_with("old_text occurs at least 1000 times (but for indentation), at lines 1, 2"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_text_that_is_not_there_leads_to_what_is_like_it() {
     let file = "fn main() {\n    let total = sum(&values);\n    println!(\"{total}\");\n}\n";
     assert_eq!(
@@ -196,6 +214,25 @@ proptest! {
             let middle = &there[before.len()..there.len() - after.len()];
             let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
             prop_assert_eq!(words(middle), words(&new));
+        }
+    }
+
+    /// Texts without white space and typography: what every edit must keep.
+    #[test]
+    fn an_edit_replaces_the_old_text_by_the_new_one_and_nothing_else(
+        content in "([ab.]|\u{2026}|\u{201c}|\u{200b}|[ \t]|\u{a0}|\r?\n){0,24}",
+        old in "[ab.\" \t\n]{1,8}", new in "[abc.\" \t\n]{0,8}",
+    ) {
+        let bare = |text: &str| -> String {
+            let plain = Folded::new(text, Fold::Typography).text;
+            plain.chars().filter(|c| !c.is_whitespace()).collect()
+        };
+        if let Ok(there) = changed(&content, &old, &new) {
+            let (content, old, new, there) = (bare(&content), bare(&old), bare(&new), bare(&there));
+            let mut places = (0..=content.len()).filter(|at| content[*at..].starts_with(&old));
+            prop_assert!(places.any(|at| {
+                format!("{}{new}{}", &content[..at], &content[at + old.len()..]) == there
+            }), "{there:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What models put around a piece of a file when they copy it: line numbers, a fence, escapes written twice.
+//! Additions that models copy along with a piece of a file: line numbers, a fence, doubled escapes.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ pub(super) struct Variant<'t> {
     pub(super) remark: &'static str,
 }
 
-/// All readings of the texts, that as they were given first.
+/// Readings of the texts. The first is the texts as they were given.
 pub(super) fn variants<'t>(old: &'t str, new: &'t str) -> impl Iterator<Item = Variant<'t>> {
     let made = |(old, new): (String, String), remark| Variant {
         old: Cow::Owned(old),
@@ -51,7 +51,7 @@ fn unnumbered(old: &str, new: &str) -> Option<(String, String)> {
     Some((old, new))
 }
 
-/// What stands between a number and its line.
+/// Separator between a number and its line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Tab,
@@ -72,7 +72,7 @@ fn without_numbers(text: &str) -> Option<(String, Vec<u64>)> {
         numbers.push(number);
         lines.push(rest);
     }
-    // One blank belongs to the sign before it where all lines have one.
+    // A blank that every line has belongs to the separator.
     let spaced = matches!(form?, Form::Bar | Form::Colon)
         && lines.iter().all(|line| line.is_empty() || line.starts_with(' '));
     if spaced {

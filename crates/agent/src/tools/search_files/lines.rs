@@ -4,9 +4,9 @@ use std::io::{self, BufRead};
 
 use crate::text;
 
-/// How much of a line is searched, in bytes.
+/// Bytes of a line that are searched.
 const LINE_BYTES: usize = 64 * 1024;
-/// How much of a line is shown, in bytes.
+/// Bytes of a line that are shown.
 const SHOWN_BYTES: usize = 300;
 
 /// Reads a line, of which at most [`LINE_BYTES`] are kept; returns its whole length.
