@@ -262,7 +262,7 @@ impl Workspace {
             jobs,
             ..
         } = *open;
-        // Whoever writes logs stops before the directory is looked at.
+        // The tasks that write logs stop before the directory is looked at.
         drop(jobs);
         let closed = match sandbox {
             Some(sandbox) => sandbox

@@ -19,16 +19,16 @@ use super::Source;
 
 /// The folder of the files.
 const FOLDER: &str = ".sortie/output";
-/// Tells git, and what heeds its files, to pass over all of it.
+/// Tells git, and programs that read its files, to leave out the folder.
 const IGNORE: (&str, &[u8]) = (".sortie/.gitignore", b"*\n");
-/// The most that all files hold together, in bytes, where the disk limit of the run is not smaller.
+/// Maximum size of all files together, in bytes.
 const TOTAL_BYTES: u64 = 64 << 20;
-/// The part of the disk limit that they may hold.
+/// The files may take one part in this many of the run's disk limit.
 const SHARE_OF_DISK: u64 = 8;
 /// Entries that are looked through for files of an earlier attempt.
 const LISTED: usize = 10_000;
 
-/// Which files there are, and how much more they may hold.
+/// The next number of a job, and the room for more files.
 #[derive(Debug)]
 pub(super) struct Outputs {
     next: u32,
@@ -36,7 +36,7 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// Looks for those of an earlier attempt at the run.
+    /// Looks for files of an earlier attempt at the run.
     pub(super) fn find(workdir: &Workdir, limits: &Limits) -> Self {
         let mut outputs = Self {
             next: 1,

@@ -1,4 +1,4 @@
-//! The time of commands, and what becomes of those that outlast it.
+//! Times of commands, and commands that outlast them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::support::{Does, Line, Pretended, Scripted, calls, prints, run_in, says, shell, spec};
 
-/// What a model is told of these calls, one a turn, in a run that has so many seconds left; and the commands that ran.
+/// Makes these calls, one a turn, in a run that has so many seconds left. Returns the results and the commands that ran.
 async fn told(
     left: u64,
     asked: &[(&str, Value)],

@@ -1,5 +1,5 @@
-//! What the calls of a model are told, in a table. Where another agent's tests name the situation, they are named; the
-//! calls and the wished results are ours. Those terminals keep one session and take keystrokes: here each call is a new
+//! Calls of a model and their wished results, in a table. A case that another agent's tests have names them; the calls and
+//! the results are ours. Those terminals keep one session and take keystrokes: here each call is a new
 //! shell without input, and what has no end becomes a job.
 
 /// A row of the table.
@@ -12,14 +12,14 @@ pub(crate) struct Case {
     pub(crate) calls: &'static [Call],
 }
 
-/// One call.
+/// A call.
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) tool: &'static str,
     pub(crate) arguments: &'static str,
     /// Parts of the result, in order.
     pub(crate) told: &'static [&'static str],
-    /// What the result must not hold.
+    /// Texts that the result must not hold.
     pub(crate) not: &'static [&'static str],
 }
 
