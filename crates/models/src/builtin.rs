@@ -6,7 +6,7 @@
 //!
 //! Each line names the page that was checked and its date. "Pricing" is the price list of the provider:
 //! platform.claude.com/docs/en/about-claude/pricing, developers.openai.com/api/docs/pricing and
-//! ai.google.dev/gemini-api/docs/pricing, read on 2026-11-22 through the price table of LiteLLM 1.106.2, which cites them.
+//! ai.google.dev/gemini-api/docs/pricing, read on 2026-11-22 through the price table of `LiteLLM` 1.106.2, which cites them.
 //! Windows and abilities (`vision`: pictures, `documents`: PDF) are from there as well, and from the model's own page.
 
 use sortie_api::{

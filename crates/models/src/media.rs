@@ -136,24 +136,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::test_server::{chart, report};
 
     fn picture(width: u32, height: u32) -> Media {
         Media {
-            media_type: "image/png".to_owned(),
-            data: "iVBORw0KGgo=".to_owned(),
-            label: "chart.png".to_owned(),
             pixels: Some((width, height)),
-            tokens: 0,
+            ..chart()
         }
     }
 
     fn document(content: &[u8]) -> Media {
         Media {
-            media_type: "application/pdf".to_owned(),
             data: STANDARD.encode(content),
-            label: "report.pdf".to_owned(),
-            pixels: None,
-            tokens: 0,
+            ..report()
         }
     }
 

@@ -6,7 +6,10 @@ use std::{
 };
 
 use serde_json::Value;
-use sortie_agent::model::{Deltas, Request, Task, ToolUse};
+use sortie_agent::{
+    Media,
+    model::{Deltas, Request, Task, ToolUse},
+};
 use sortie_api::{
     Credential, Micros,
     model::{ModelInfo, ModelPrices},
@@ -348,4 +351,26 @@ pub(crate) fn decode<D: crate::answer::Decoder>(
     }
     let usage = decoder.usage();
     decoder.finish().map_err(|failure| (failure, usage))
+}
+
+/// A picture of 20 by 10 pixels.
+pub(crate) fn chart() -> Media {
+    Media {
+        media_type: "image/png".to_owned(),
+        data: "aWNo".to_owned(),
+        label: "chart.png: 20 x 10 pixels".to_owned(),
+        pixels: Some((20, 10)),
+        tokens: 0,
+    }
+}
+
+/// A document.
+pub(crate) fn report() -> Media {
+    Media {
+        media_type: "application/pdf".to_owned(),
+        data: "cGRm".to_owned(),
+        label: "report.pdf: 1 page".to_owned(),
+        pixels: None,
+        ..chart()
+    }
 }

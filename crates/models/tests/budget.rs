@@ -4,6 +4,12 @@
 //! The model of the simulation works until it is asked for its answer. It counts tokens as its tokenizer does, thinks
 //! before each call, and its provider caches the prefix of the request before, or does not.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::format_push_string,
+    reason = "a test fails by panicking, and its table is short"
+)]
+
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},

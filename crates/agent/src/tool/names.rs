@@ -24,7 +24,17 @@ const TOOLS: &[(&str, &[&str])] = &[
             "containerexec",
         ],
     ),
-    ("jobs", &["job", "listjobs", "joboutput", "bashoutput"]),
+    (
+        "jobs",
+        &[
+            "job",
+            "bashoutput",
+            "joboutput",
+            "shelloutput",
+            "taskoutput",
+            "listjobs",
+        ],
+    ),
     (
         "read_file",
         &[
@@ -138,9 +148,12 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
         "timeout_seconds",
         &["timeout", "timeouts", "timeoutsec", "timeoutsecs"],
     ),
-    ("wait_seconds", &["wait", "timeout"]),
+    ("wait_seconds", &["wait", "waits", "timeout"]),
     ("background", &["runinbackground", "isbackground"]),
-    ("job", &["id", "jobid", "shellid", "bashid"]),
+    (
+        "job",
+        &["id", "jobid", "bashid", "shellid", "taskid", "sessionid"],
+    ),
     (
         "start_line",
         &["start", "offset", "from", "fromline", "firstline", "linestart"],
@@ -261,6 +274,7 @@ mod tests {
             ("container.exec", Some("shell")),
             ("functions.shell", Some("shell")),
             ("str_replace", Some("edit_file")),
+            ("BashOutput", Some("jobs")),
             ("Read", Some("read_file")),
             ("readFile", Some("read_file")),
             ("Grep", Some("search_files")),

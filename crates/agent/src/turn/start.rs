@@ -7,6 +7,7 @@ use super::{Agent, Stop};
 use crate::{
     RunSpec, Shell, Sink, Workspace,
     answer::Answer,
+    compact::compact_object,
     journal::{Ended, Journal, What},
     meter::Meter,
     model::{Model, Task, ToolDefinition},
@@ -48,7 +49,8 @@ impl Parts<'_> {
         } = *self;
         let input_file = input_file(spec, workspace);
         let toolbox = toolbox(spec)?;
-        let definitions: Vec<_> = toolbox.iter().map(|tool| tool.definition()).collect();
+        let schemas = schemas(&toolbox);
+        let definitions = definitions(&toolbox, &schemas);
         let workdir = workspace.shown_path();
         let workspace = Mutex::new(workspace);
         let scribe = Scribe::new(sink, meter);
@@ -59,7 +61,7 @@ impl Parts<'_> {
             files: Some(Files {
                 workspace: &workspace,
                 input_file,
-                command_time: self.command_time(),
+                command_time: CommandTime::of(spec, model.kind()),
             }),
             redactor: Some(&spec.redactor),
         };
@@ -116,14 +118,6 @@ impl Parts<'_> {
         }
         meter.tell();
         agent.work(point.open).await
-    }
-
-    fn command_time(&self) -> CommandTime {
-        CommandTime {
-            kind: self.model.kind(),
-            longest: self.spec.command_timeout,
-            deadline: self.spec.deadline,
-        }
     }
 
     fn caller<'c>(&'c self, task: Task<'c>, tools: &'c [ToolDefinition<'c>]) -> Caller<'c> {
@@ -217,9 +211,52 @@ fn toolbox(spec: &RunSpec) -> Result<Vec<&dyn Tool>, Stop> {
     Ok(toolbox)
 }
 
+/// The schema of each tool on one line: white space is read and billed like other text. A schema that is no object stays
+/// as it is.
+fn schemas(toolbox: &[&dyn Tool]) -> Vec<Option<Box<RawValue>>> {
+    let compacted = |tool: &&dyn Tool| compact_object(tool.definition().parameters).ok();
+    toolbox.iter().map(compacted).collect()
+}
+
+/// The tools as the model is told of them, with these schemas.
+fn definitions<'a>(
+    toolbox: &'a [&'a dyn Tool],
+    schemas: &'a [Option<Box<RawValue>>],
+) -> Vec<ToolDefinition<'a>> {
+    let definition = |(tool, schema): (&'a &'a dyn Tool, &'a Option<Box<RawValue>>)| {
+        let plain = tool.definition();
+        ToolDefinition {
+            parameters: schema.as_ref().map_or(plain.parameters, |schema| schema.get()),
+            ..plain
+        }
+    };
+    toolbox.iter().zip(schemas).map(definition).collect()
+}
+
 /// What is laid as `input.json` once there is a working directory.
 fn input_file<'a>(spec: &'a RunSpec, workspace: &Workspace) -> Option<&'a RawValue> {
     let input = spec.input.as_deref()?;
     let wanted = spec.shell == Shell::Allowed || input.get().len() > INPUT_FILE_FROM_BYTES;
     (wanted && workspace.takes_input_file()).then_some(input)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::Egress;
+
+    #[test]
+    fn schemas_go_out_on_one_line_with_the_same_meaning() {
+        let toolbox = tools::toolbox(Shell::Allowed, Egress::Open).to_vec();
+        let schemas = schemas(&toolbox);
+        for (tool, sent) in toolbox.iter().zip(definitions(&toolbox, &schemas)) {
+            let plain = tool.definition();
+            let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+            assert_eq!(value(sent.parameters), value(plain.parameters));
+            assert!(!sent.parameters.contains('\n'), "{}", sent.name);
+            assert!(sent.parameters.len() <= plain.parameters.len(), "{}", sent.name);
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod cassettes;
 mod endings;
 #[cfg(test)]
 mod files;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod replies;

@@ -1,5 +1,6 @@
 //! A run in a test: what it is asked, what its model says, what its commands do, and what was recorded.
 
+mod going_on;
 mod pretended;
 mod probe;
 mod rules;

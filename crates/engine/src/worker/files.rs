@@ -70,13 +70,13 @@ async fn sizes(
         found.map_err(|error| format!("the run's files cannot be found: {}", Error::from(error)))?
     };
     let mut ids = saved.iter();
-    let size = |file: &RunFile| match &file.file {
-        None => Some(file.content.as_ref().map_or(0, |content| content.len() as u64)),
-        Some(_) => {
-            let id = ids.next()?;
-            let row = rows.iter().find(|row| row.file.id == *id)?;
-            u64::try_from(row.file.size).ok()
+    let size = |file: &RunFile| {
+        if file.file.is_none() {
+            return Some(file.content.as_ref().map_or(0, |content| content.len() as u64));
         }
+        let id = ids.next()?;
+        let row = rows.iter().find(|row| row.file.id == *id)?;
+        u64::try_from(row.file.size).ok()
     };
     let sizes: Vec<_> = files.iter().map(|(_, file)| file).map(size).collect();
     let paths = files.iter().map(|(_, file)| file.path.clone());

@@ -201,7 +201,7 @@ fn contents<'a>(entry: &Entry, request: &Request<'a>) -> Vec<Message<'a>> {
     }];
     for turn in request.transcript {
         let (role, parts) = match turn {
-            Turn::Assistant(pieces) => (Role::Model, said(pieces)),
+            Turn::Assistant(pieces) => (Role::Model, said(entry, pieces)),
             Turn::ToolResults(results) => (Role::User, outcomes(entry, results)),
             Turn::User(told) => (Role::User, vec![text(Cow::Borrowed(told))]),
         };
@@ -214,8 +214,12 @@ fn contents<'a>(entry: &Entry, request: &Request<'a>) -> Vec<Message<'a>> {
     messages
 }
 
+/// Stands for a signature where the calls came from another model: since Gemini 3 the API refuses a step whose first call
+/// has none ("Thought signatures", ai.google.dev/gemini-api/docs/thought-signatures, read on 2026-11-22).
+const FOREIGN: &str = "skip_thought_signature_validator";
+
 /// What the model said, each part with the signature that it came with.
-fn said(pieces: &[Content]) -> Vec<Part<'_>> {
+fn said<'a>(entry: &Entry, pieces: &'a [Content]) -> Vec<Part<'a>> {
     let mut parts = Vec::new();
     let mut signature = None;
     for piece in pieces {
@@ -249,6 +253,13 @@ fn said(pieces: &[Content]) -> Vec<Part<'_>> {
             thought_signature: part.thought_signature.or_else(|| signature.take()),
             ..part
         });
+    }
+    let first = parts.iter_mut().find(|part| part.function_call.is_some());
+    if let Some(first) = first
+        && entry.can("thinking")
+        && thinking::is_since_3(&entry.upstream)
+    {
+        first.thought_signature.get_or_insert_with(|| FOREIGN.to_owned());
     }
     parts
 }

@@ -1,5 +1,5 @@
 //! Levels of effort by model. Sources, as of 2026-11-22: OpenAI's guide "Reasoning models" and its model pages, and the
-//! levels that the LiteLLM price table names for each.
+//! levels that the `LiteLLM` price table names for each.
 
 use sortie_api::Effort;
 

@@ -2,7 +2,7 @@
 //!
 //! There is no standard for it: most answer 400, some 413, 422 or 500, and the sentence is each one's own. The table was
 //! gathered on 2026-11-22 from the documentation and the source of the servers themselves and from the lists that pi
-//! (`overflow.ts`), opencode (`provider/error.ts`), LiteLLM (`exception_mapping_utils.py`) and cline keep.
+//! (`overflow.ts`), opencode (`provider/error.ts`), `LiteLLM` (`exception_mapping_utils.py`) and cline keep.
 
 use http::StatusCode;
 

@@ -223,6 +223,12 @@ fn refused() -> Vec<(Value, &'static str)> {
             with("max_cost_micros", json!(0)),
             "max_cost_micros: must be from 1",
         ),
+    ]
+}
+
+/// The same of a workflow's tags and schemas.
+fn refused_tags_and_schemas() -> Vec<(Value, &'static str)> {
+    vec![
         (with("tags", json!(["a", "a"])), "tags[1]: "),
         (with("input_schema", json!({"type": "nothing"})), "input_schema: "),
         (
@@ -239,7 +245,7 @@ fn refused() -> Vec<(Value, &'static str)> {
 #[tokio::test]
 async fn what_breaks_a_rule_by_itself_is_refused_when_it_is_saved() {
     let rig = Rig::start().await;
-    for (body, told) in refused() {
+    for (body, told) in refused().into_iter().chain(refused_tags_and_schemas()) {
         let answer = put(&rig.member, "daily", &body).await;
         let sentence = refusal(&answer);
         assert!(

@@ -11,9 +11,11 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use sortie_sandbox::{
-    AtTimeout, Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Piped, Process,
-    ProcessEnd, Released, Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
+    AtTimeout, Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Piped, Sandbox,
+    Spec, StreamOutput, Usage as SandboxUsage, Workdir,
 };
+
+use super::going_on;
 
 /// What a command does in the sandbox that pretends.
 pub(crate) enum Does {
@@ -21,10 +23,8 @@ pub(crate) enum Does {
     End(ExitKind, &'static str, &'static str),
     /// It writes much to standard output.
     Print(StreamOutput),
-    /// It outlasts its time: it is released, where it may be, and ends like this.
-    Outlast(Result<ExitKind, &'static str>),
-    /// It outlasts its time and never ends.
-    OutlastAll,
+    /// It outlasts its time: it is released, where it may be, and ends like this, if it does.
+    Outlast(Option<Result<ExitKind, &'static str>>),
     /// It never ends.
     Hang,
     /// The sandbox dies.
@@ -116,15 +116,11 @@ impl Sandbox for PretendedSandbox {
             let (exit, stdout, stderr) = match does {
                 Does::End(exit, stdout, stderr) => (exit, stream(stdout), stream(stderr)),
                 Does::Print(stdout) => (ExitKind::Code(0), stdout, stream("")),
-                Does::Outlast(_) | Does::OutlastAll if at_timeout == AtTimeout::Kill => {
+                Does::Outlast(_) if at_timeout == AtTimeout::Kill => {
                     (ExitKind::TimedOut, stream("so far\n"), stream(""))
                 }
                 Does::Outlast(end) => {
-                    released = Some(going_on(Some(end)));
-                    (ExitKind::Running, stream("so far\n"), stream(""))
-                }
-                Does::OutlastAll => {
-                    released = Some(going_on(None));
+                    released = Some(going_on::released(end));
                     (ExitKind::Running, stream("so far\n"), stream(""))
                 }
                 Does::Hang => std::future::pending().await,
@@ -155,41 +151,6 @@ impl Sandbox for PretendedSandbox {
 
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(async { Ok(()) })
-    }
-}
-
-/// A released command that says one line more and ends like this, if it does.
-fn going_on(end: Option<Result<ExitKind, &'static str>>) -> Released {
-    Released {
-        stdout: Box::new(std::io::Cursor::new(b"and on\n")),
-        stderr: Box::new(tokio::io::empty()),
-        process: Box::new(PretendedProcess(end)),
-    }
-}
-
-struct PretendedProcess(Option<Result<ExitKind, &'static str>>);
-
-impl Process for PretendedProcess {
-    fn wait(&mut self) -> BoxFuture<'_, Result<ProcessEnd, Error>> {
-        Box::pin(async {
-            match self.0 {
-                None => std::future::pending().await,
-                Some(Ok(exit)) => Ok(ProcessEnd {
-                    exit,
-                    stderr: Vec::new(),
-                }),
-                Some(Err(why)) => Err(Error::Lost(why.to_owned())),
-            }
-        })
-    }
-
-    fn kill(self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>> {
-        Box::pin(async {
-            Ok(ProcessEnd {
-                exit: ExitKind::Signal(9),
-                stderr: Vec::new(),
-            })
-        })
     }
 }
 

@@ -7,6 +7,7 @@ use sortie_agent::{
 use sortie_api::Effort;
 
 use super::*;
+use crate::test_server::chart;
 
 const SHELL: ToolDefinition<'static> = ToolDefinition {
     name: "shell",
@@ -73,13 +74,10 @@ fn a_call_without_tools_keeps_the_tools_and_forbids_their_use() {
     assert_eq!(choice(&[], ToolUse::Never), (None, false));
 }
 
-fn chart(media_type: &str) -> Media {
+fn picture(media_type: &str) -> Media {
     Media {
         media_type: media_type.to_owned(),
-        data: "aWNo".to_owned(),
-        label: "chart: 20 x 10 pixels".to_owned(),
-        pixels: Some((20, 10)),
-        tokens: 0,
+        ..chart()
     }
 }
 
@@ -115,24 +113,25 @@ fn sent(name: &str, capabilities: &[&str], media: Media) -> Value {
 #[test]
 fn files_stand_in_the_outcomes_of_calls_or_behind_them() {
     let inline = json!({"inlineData": {"mimeType": "image/png", "data": "aWNo"}});
-    let label = json!({"text": "chart: 20 x 10 pixels"});
-    let outcome = json!({"id": "fc1", "name": "read_file", "response": {"output": "chart: 20 x 10 pixels"}});
+    let label = json!({"text": "chart.png: 20 x 10 pixels"});
+    let outcome =
+        json!({"id": "fc1", "name": "read_file", "response": {"output": "chart.png: 20 x 10 pixels"}});
     let mut with_file = outcome.clone();
     with_file["parts"] = json!([inline]);
 
-    let newer = sent("gemini-3.8-flash", &["vision"], chart("image/png"));
+    let newer = sent("gemini-3.8-flash", &["vision"], picture("image/png"));
     assert_eq!(newer[0]["parts"], json!([label, inline, {"text": "Say hello."}]));
     assert_eq!(newer[2]["parts"], json!([{"functionResponse": with_file}]));
 
-    let older = sent("gemini-2.5-flash", &["vision"], chart("image/png"));
+    let older = sent("gemini-2.5-flash", &["vision"], picture("image/png"));
     assert_eq!(
         older[2]["parts"],
         json!([{"functionResponse": outcome}, label, inline])
     );
 
     for unseen in [
-        sent("gemini-3.8-flash", &["tools"], chart("image/png")),
-        sent("gemini-3.8-flash", &["vision"], chart("image/gif")),
+        sent("gemini-3.8-flash", &["tools"], picture("image/png")),
+        sent("gemini-3.8-flash", &["vision"], picture("image/gif")),
     ] {
         assert_eq!(unseen[0]["parts"], json!([label, {"text": "Say hello."}]));
         assert_eq!(unseen[2]["parts"], json!([{"functionResponse": outcome}]));
@@ -144,10 +143,47 @@ async fn the_worst_case_of_a_file_is_known_where_the_model_takes_it() {
     let server = Server::start([]).await;
     let tokens = |name: &str, media_type: &str| {
         let model = client(&server.provider, entry(name, &["vision", "documents"])).unwrap();
-        model.media_tokens(&chart(media_type))
+        model.media_tokens(&picture(media_type))
     };
     assert_eq!(tokens("gemini-3.8-flash", "image/png"), Some(2_256));
     assert_eq!(tokens("gemini-2.5-flash", "image/png"), Some(274));
     assert!(tokens("gemini-3.8-flash", "application/pdf").is_some());
     assert_eq!(tokens("gemini-3.8-flash", "image/gif"), None);
+}
+
+#[test]
+fn calls_of_another_model_go_out_with_what_stands_for_a_signature() {
+    let call = |id: &str| {
+        Content::ToolCall(ToolCall {
+            id: id.to_owned(),
+            name: "shell".to_owned(),
+            arguments: "{}".to_owned(),
+        })
+    };
+    let signed = RawValue::from_string(r#"{"thoughtSignature":"s"}"#.to_owned()).unwrap();
+    let transcript = [
+        Turn::Assistant(vec![Content::Text("Looking.".to_owned()), call("a"), call("b")]),
+        Turn::User("Go on.".to_owned()),
+        Turn::Assistant(vec![Content::Opaque(signed), call("c"), call("d")]),
+    ];
+    let request = Request {
+        transcript: &transcript,
+        ..hello()
+    };
+    let signatures = |name: &str, capabilities: &[&str]| {
+        let contents = body(name, capabilities, &request)["contents"].clone();
+        let parts = [&contents[1]["parts"], &contents[3]["parts"]];
+        let parts = parts.iter().flat_map(|parts| parts.as_array().unwrap());
+        let calls = parts.filter(|part| part.get("functionCall").is_some());
+        calls
+            .map(|part| part["thoughtSignature"].as_str().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let stand_in = "skip_thought_signature_validator";
+    assert_eq!(
+        signatures("gemini-3.8-flash", &["thinking"]),
+        [stand_in, "", "s", ""]
+    );
+    assert_eq!(signatures("gemini-2.5-pro", &["thinking"]), ["", "", "s", ""]);
+    assert_eq!(signatures("gemini-3.8-flash", &["tools"]), ["", "", "s", ""]);
 }

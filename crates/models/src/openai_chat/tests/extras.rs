@@ -4,26 +4,7 @@ use sortie_agent::{Media, model::ToolUse};
 use sortie_api::Effort;
 
 use super::*;
-
-fn chart() -> Media {
-    Media {
-        media_type: "image/png".to_owned(),
-        data: "aWNo".to_owned(),
-        label: "chart.png: 20 x 10 pixels".to_owned(),
-        pixels: Some((20, 10)),
-        tokens: 0,
-    }
-}
-
-fn report() -> Media {
-    Media {
-        media_type: "application/pdf".to_owned(),
-        data: "cGRm".to_owned(),
-        label: "report.pdf: 1 page".to_owned(),
-        pixels: None,
-        tokens: 0,
-    }
-}
+use crate::test_server::{chart, report};
 
 fn looked(id: &str, media: Media, note: Option<&str>) -> ToolResult {
     ToolResult {

@@ -27,6 +27,7 @@ use crate::{
 both_databases![
     a_run_costs_what_its_provider_counts,
     an_expensive_model_ends_the_run_within_its_budget,
+    the_effort_and_the_files_of_a_run_reach_its_model,
     the_cost_grows_while_the_run_runs,
 ];
 
@@ -74,7 +75,7 @@ async fn node_of_with(
         "default_model = \"scripted\"\n[providers.test]\napi = \"openai-chat\"\nbase_url = \"{base_url}\"\n\
          api_key = \"{KEY}\"\n[models.scripted]\nprovider = \"test\"\nupstream = \"up-stream\"\n\
          context_window = 100000\nmax_output_tokens = 4096\ninput_micros_per_mtok = 3000000\n\
-         output_micros_per_mtok = 15000000\ncapabilities = [\"tools\", \"structured_output\"]\n",
+         output_micros_per_mtok = 15000000\ncapabilities = [\"tools\", \"structured_output\", \"thinking\"]\neffort = \"low\"\n",
     )?;
     let file = config
         .path()
@@ -89,6 +90,28 @@ const KEY: &str = "sk-planted-7f3a91c2";
 
 fn micros(amount: u64) -> Micros {
     Micros::new(amount).unwrap_or_default()
+}
+
+async fn the_effort_and_the_files_of_a_run_reach_its_model(database: Database) -> Checked {
+    let rig = Scripted::start(database, [Turn::says(["One."]), Turn::says(["Two."])]).await?;
+    let client = rig.node.client()?;
+    let request = json!({"prompt": "Look.", "effort": "high", "fallback_model": "runbook",
+        "files": [{"path": "in/data.csv", "content": "a,b\n1,2\n"}]});
+    client.complete(&request).await?;
+    client.complete(&plain("Look.")).await?;
+    let requests = rig.model.requests();
+    let efforts: Vec<_> = requests
+        .iter()
+        .map(|sent| sent["reasoning_effort"].clone())
+        .collect();
+    // The second run names none: that of the model's settings counts.
+    assert_eq!(efforts, [json!("high"), json!("low")]);
+    let first = requests[0]["messages"][1]["content"].to_string();
+    ensure!(
+        first.contains("in/data.csv") && first.contains("8 bytes"),
+        "{first}"
+    );
+    Ok(())
 }
 
 async fn a_run_costs_what_its_provider_counts(database: Database) -> Checked {
