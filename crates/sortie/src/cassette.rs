@@ -40,10 +40,10 @@ const KEPT: [&str; 6] = [
     "resumed",
 ];
 
-/// Whether texts are kept.
+/// Treatment of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Texts {
-    /// As they are.
+    /// Texts stay.
     Kept,
     /// Each character but white space as an `x`, so that only lengths are left.
     Masked,
@@ -69,7 +69,7 @@ struct Header {
     tool_output_bytes: usize,
 }
 
-/// One answer of the model.
+/// An answer of the model.
 #[derive(Default, Serialize)]
 struct Say {
     step: u64,
@@ -89,7 +89,7 @@ struct Say {
     duration_ms: u64,
 }
 
-/// One line after the header.
+/// A line after the header.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
@@ -227,7 +227,7 @@ fn mask(value: &mut Value) {
     }
 }
 
-/// What has been read of a run's events.
+/// The lines made of a run's events so far.
 #[derive(Default)]
 struct Tape {
     lines: Vec<Line>,

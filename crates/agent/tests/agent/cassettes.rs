@@ -331,7 +331,7 @@ impl Tool for Recorded {
     }
 }
 
-/// What of a replay is not as it was recorded.
+/// Differences between a replay and its record.
 async fn differences(text: &str) -> Vec<String> {
     let mut cassette = read(text);
     let tools = Recorded::of(&mut cassette);

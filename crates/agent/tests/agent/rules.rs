@@ -61,7 +61,7 @@ fn results(ids: &[&str]) -> Turn {
     Turn::ToolResults(ids.iter().map(|id| result(id, "got")).collect())
 }
 
-/// What the test ends with where a fresh model is asked this.
+/// The words with which a test ends whose agent sends this to a fresh model; empty where it goes on.
 async fn broken(request: Request<'_>) -> String {
     let model = Scripted::new(vec![says("ok").into()]);
     broken_by(&Ruled::new(&model), request).await

@@ -1,4 +1,4 @@
-//! One node with a model for each task, and what its run has cost.
+//! A node with a model for each task, and the cost of each run.
 
 use std::{collections::HashMap, io::Write as _};
 
@@ -37,9 +37,9 @@ pub(crate) struct Task {
     /// The answer that the model gives where it is asked for one before it is done.
     pub(crate) so_far: &'static str,
     pub(crate) limits: Limits,
-    /// What must be in the answer.
+    /// A part that the answer must have.
     pub(crate) answer: &'static str,
-    /// What else must be true of the requests; an empty text where it is.
+    /// Checks the requests and events; returns an empty text or the fault.
     pub(crate) check: fn(&[Value], &[Event]) -> String,
     /// A service that the run calls, for as long as the task is there.
     pub(crate) _service: Option<Serving>,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What the model sees in one call.
+/// The request of one call, as the model sees it.
 pub(crate) struct Seen<'a> {
     request: &'a Value,
     newest: Option<&'a Value>,

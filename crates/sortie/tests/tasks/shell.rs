@@ -104,7 +104,7 @@ fn server() -> Task {
     }
 }
 
-/// The same failing call again and again, until the engine says something of it.
+/// A failing call that comes again and again, until the engine says something of it.
 fn same_call() -> Task {
     let mut calls = 0;
     Task {

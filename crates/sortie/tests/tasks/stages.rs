@@ -6,7 +6,7 @@ use sortie_testkit::model::Turn;
 
 use crate::{rig::Model, seen::Seen};
 
-/// One stage of a task.
+/// A stage of a task.
 pub(crate) struct Stage {
     tries: Vec<Vec<(&'static str, Value)>>,
     is_done: fn(&Seen<'_>) -> bool,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::rig::Ended;
 
-/// How far a figure of the documentation may be from the measured one, in percent. Bytes and money depend on the
+/// Tolerance of a figure in the documentation, in percent of the measured one. Bytes and money depend on the
 /// machine: its tools, its paths, how much a command prints.
 const TOLERANCE: f64 = 25.0;
 
