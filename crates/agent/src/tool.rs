@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use sortie_api::Micros;
 use tokio::sync::Mutex;
 
-pub use self::arguments::arguments_of;
+pub use self::{arguments::arguments_of, names::tool_named};
 use crate::{
     Redactor, Sink,
     content::{Media, ToolContent},

@@ -229,7 +229,7 @@ pub(super) fn folded(name: &str) -> String {
 }
 
 /// The built-in tool that a model means by `name`.
-pub(crate) fn tool_named(name: &str) -> Option<&'static str> {
+pub fn tool_named(name: &str) -> Option<&'static str> {
     let name = folded(name.strip_prefix("functions.").unwrap_or(name));
     TOOLS
         .iter()
