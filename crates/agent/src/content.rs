@@ -1,4 +1,4 @@
-//! What tools give back: text, a command in its parts, or a picture or document, each bounded in bytes.
+//! Results of tools: text, a command in its parts, or a picture or document, each bounded in bytes.
 //!
 //! A command's output is kept once, in parts: the model reads it as one text, the offline model reads its standard
 //! output alone.

@@ -51,8 +51,8 @@ pub async fn list_programs(mut workspace: Workspace) -> Result<Environment, Stri
         argv: vec!["sh".to_owned(), "-c".to_owned(), SCRIPT.to_owned()],
         timeout: TIME,
         at_timeout: AtTimeout::Kill,
-        store_bytes: 0,
         keep_bytes: OUTPUT_BYTES,
+        store_bytes: 0,
     };
     let finished = workspace.exec(None, command).await;
     let closed = workspace.close().await;

@@ -23,11 +23,6 @@ pub(crate) fn left_out(bytes: u64) -> String {
     format!("\n[… {bytes} bytes left out …]\n")
 }
 
-/// The number of a line as it stands before the line, with a tab behind it.
-pub(crate) fn line_number(line: impl std::fmt::Display) -> String {
-    format!("{line:>6}\t")
-}
-
 /// A number with a comma before each three digits.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -39,6 +34,11 @@ pub(crate) fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// The number of a line as it stands before the line, with a tab behind it.
+pub(crate) fn line_number(line: impl std::fmt::Display) -> String {
+    format!("{line:>6}\t")
 }
 
 /// The first part of `text`, at most `limit` bytes, ending between characters.

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use sortie_api::Micros;
 use tokio::sync::Mutex;
 
-pub use self::arguments::arguments_of;
+pub use self::{arguments::arguments_of, names::tool_named};
 use crate::{
     Redactor, Sink,
     content::{Media, ToolContent},
@@ -153,7 +153,7 @@ pub(crate) struct Files<'a> {
     pub(crate) workspace: &'a Mutex<&'a mut Workspace>,
     /// What is written to `input.json` when the directory is made.
     pub(crate) input_file: Option<&'a RawValue>,
-    /// How long commands may run.
+    /// The times of commands.
     pub(crate) command_time: CommandTime,
 }
 

@@ -262,7 +262,7 @@ impl Workspace {
             jobs,
             ..
         } = *open;
-        // Whoever writes logs stops before the directory is looked at.
+        // The tasks that write logs stop before the directory is looked at.
         drop(jobs);
         let closed = match sandbox {
             Some(sandbox) => sandbox
@@ -364,8 +364,8 @@ impl Workspace {
         released: Released,
         so_far: Vec<Source>,
     ) -> Result<(u32, Option<String>), WorkspaceError> {
-        let number = self.output_number().await?;
-        let path = outputs::path_of(number, "job.log");
+        let number = self.outputs().await?.0.number();
+        let path = outputs::log_path(number);
         let log = self.open_log(&path, so_far).await;
         let named = log.is_some().then(|| path.clone());
         let open = self.make().await.map_err(WorkspaceError::Directory)?;
@@ -378,7 +378,10 @@ impl Workspace {
     async fn open_log(&mut self, path: &str, so_far: Vec<Source>) -> Option<Log> {
         let limits = self.limits;
         let (outputs, directory) = self.outputs().await.ok()?;
-        outputs.take(jobs::LOG_BYTES)?;
+        if !outputs.have_room(jobs::LOG_BYTES) {
+            return None;
+        }
+        outputs.take(jobs::LOG_BYTES);
         let path = path.to_owned();
         let file = directory.run(move |workdir| outputs::make(workdir, &limits, &path, jobs::LOG_BYTES));
         let mut log = Log::new(file.await.ok()?.ok()?);
@@ -391,26 +394,22 @@ impl Workspace {
         Some(log)
     }
 
-    /// A number for the files of an output, or for a job.
-    pub(crate) async fn output_number(&mut self) -> Result<u32, WorkspaceError> {
-        Ok(self.outputs().await?.0.number())
-    }
-
     /// Keeps an output of so many bytes in a file of the run; its path. None where the run's outputs are too large, or
     /// where its directory does not allow it.
     pub(crate) async fn keep_output(
         &mut self,
-        (number, what): (u32, &str),
+        what: &'static str,
         source: Source,
         bytes: u64,
     ) -> Option<String> {
         let limits = self.limits;
         let (outputs, directory) = self.outputs().await.ok()?;
-        outputs.take(bytes)?;
-        let path = outputs::path_of(number, what);
-        let at = path.clone();
-        let stored = directory.run(move |workdir| outputs::store(workdir, &limits, (&at, bytes), source));
-        stored.await.ok()?.ok()?;
+        if !outputs.have_room(bytes) {
+            return None;
+        }
+        let stored = directory.run(move |workdir| outputs::store(workdir, &limits, (what, bytes), source));
+        let (path, new) = stored.await.ok()?.ok()?;
+        outputs.take(new);
         Some(path)
     }
 

@@ -1,4 +1,4 @@
-//! One command on its way: its streams are read while it runs. When its time is up it is killed or released, and it is
+//! A command on its way: its streams are read while it runs. When its time is up it is killed or released, and it is
 //! killed when nobody waits for it any more.
 
 use std::{
@@ -43,7 +43,7 @@ pub(crate) struct Job {
     pub(crate) store: u64,
 }
 
-/// What became of it.
+/// The outcome of a job.
 pub(crate) struct Landed {
     pub(crate) ended: Ended,
     pub(crate) stdout: StreamOutput,
@@ -59,7 +59,7 @@ pub(crate) enum Ended {
         broken: Option<Broken>,
     },
     TimedOut,
-    /// It runs on.
+    /// The command runs on.
     Released,
     /// Its time is up, and it did not end when told to; the sandbox was given up for that.
     Stuck,
@@ -215,7 +215,7 @@ async fn follow(
                     AtTimeout::Release => release(live, id).await.map(|ours| socket = Some(ours)),
                 };
                 if told || sent.is_err() {
-                    // It does not even do what it is told: hanging up ends it.
+                    // The launcher does not do what it is told: hanging up ends it.
                     return (Ended::Stuck, None);
                 }
                 told = true;

@@ -48,12 +48,12 @@ impl Capture {
         self.tail.extend(rest);
     }
 
-    /// How much was taken, in bytes.
+    /// Length of the stream so far, in bytes.
     pub const fn total_bytes(&self) -> u64 {
         self.total
     }
 
-    /// What was kept.
+    /// The kept parts.
     pub fn finish(self) -> StreamOutput {
         StreamOutput {
             head: self.head,

@@ -17,7 +17,7 @@ use tokio::io::AsyncWriteExt;
 pub(crate) struct Spill {
     folder: OwnedFd,
     keep: usize,
-    /// How many bytes it may still take.
+    /// Bytes that it may still take.
     left: u64,
     /// Taken and not yet written.
     waiting: Vec<u8>,
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// What is stored of a stream of these pieces.
+    /// Returns what is stored of a stream of these pieces.
     async fn stored(pieces: &[&[u8]], keep: usize, limit: u64) -> Option<Vec<u8>> {
         let folder = tempfile::tempdir().unwrap();
         let open = File::open(folder.path()).unwrap();

@@ -126,23 +126,23 @@ pub struct Spec {
 pub struct Command {
     /// Program and arguments. The program is looked up in the sandbox's `PATH`.
     pub argv: Vec<String>,
-    /// How long it may run.
+    /// Maximum running time.
     pub timeout: Duration,
-    /// What happens to it when it runs longer.
+    /// The action when it runs longer.
     pub at_timeout: AtTimeout,
     /// How much of each of its two streams is kept, in bytes: the first half and the last half of this.
     pub keep_bytes: usize,
-    /// How much of a stream longer than `keep_bytes` is stored besides, from its beginning, in bytes.
+    /// Length of the beginning that is stored besides, of a stream longer than `keep_bytes`, in bytes.
     pub store_bytes: u64,
 }
 
-/// What happens to a command that runs longer than its time.
+/// The action when the time of a command is up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtTimeout {
-    /// It is killed with everything it started.
+    /// The command is killed with everything it started.
     #[default]
     Kill,
-    /// It runs on beside later commands: [`Finished::released`].
+    /// The command runs on beside later commands: [`Finished::released`].
     Release,
 }
 
@@ -166,9 +166,9 @@ pub enum ExitKind {
     Code(i32),
     /// A signal ended it.
     Signal(i32),
-    /// It ran longer than its time and was killed.
+    /// The command ran longer than its time and was killed.
     TimedOut,
-    /// It runs on: its time is up and it was released.
+    /// The command runs on: its time is up and it was released.
     Running,
     /// The run's memory limit was reached.
     Memory,
@@ -199,11 +199,11 @@ pub struct Finished {
 /// Its streams go on where those of [`Finished`] end, and must be read, or the command blocks. Processes that it leaves in
 /// the background live on after its end. Dropping `process` kills it with everything in its session.
 pub struct Released {
-    /// What it writes to standard output from now on.
+    /// Standard output from now on.
     pub stdout: Box<dyn AsyncRead + Send + Sync + Unpin>,
-    /// What it writes to standard error from now on.
+    /// Standard error from now on.
     pub stderr: Box<dyn AsyncRead + Send + Sync + Unpin>,
-    /// Its life. [`ProcessEnd::stderr`] is empty.
+    /// The life of the command. [`ProcessEnd::stderr`] is empty.
     pub process: Box<dyn Process>,
 }
 

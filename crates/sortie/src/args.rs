@@ -4,6 +4,7 @@ mod administration;
 pub(crate) mod artifacts;
 mod budgets;
 mod connections;
+pub(crate) mod export;
 mod files;
 mod name;
 mod operations;
@@ -289,6 +290,8 @@ pub(crate) enum RunsCommand {
     },
     /// Start a run again with the definition that it used
     Replay(Box<ReplayArgs>),
+    /// Write a run that has ended as a cassette: JSON lines that replay it offline
+    Export(export::ExportArgs),
     /// List the attempts to deliver a run's callback
     Deliveries {
         run: RunId,

@@ -6,6 +6,7 @@
 
 mod archive;
 mod args;
+mod cassette;
 mod client;
 mod commands;
 mod config;

@@ -146,6 +146,12 @@ impl Transcript {
                 data.spent_micros, data.limit_micros
             )),
             kind::BUDGET_REACHED => self.warning(&format!("the budget of {} is spent", data.limit_micros)),
+            kind::ANSWER_REQUESTED => self.warning(match data.reason.as_str() {
+                "budget" => "the final answer is asked for: the budget is nearly used up",
+                "time" => "the final answer is asked for: the time is nearly over",
+                "repetition" => "the final answer is asked for: the same calls keep having the same results",
+                _ => "the final answer is asked for",
+            }),
             kind::RESUMED => self.warning(&format!(
                 "the worker was lost; the run goes on after step {} (attempt {})",
                 data.step, data.attempt
@@ -412,6 +418,10 @@ mod tests {
             of(
                 "connection_call",
                 &serde_json::json!({"connection": "crm", "method": "GET", "path": "/x", "bytes": 0, "duration_ms": 60_000}),
+            ),
+            of(
+                "answer_requested",
+                &serde_json::json!({"reason": "budget", "step": 5}),
             ),
             of("resumed", &serde_json::json!({"step": 3, "attempt": 2})),
             of("interrupted", &serde_json::json!({"reason": "worker_lost"})),

@@ -19,14 +19,14 @@ use crate::model::Turn;
 const BYTES_PER_TEN_TOKENS: u64 = 35;
 /// The shortest prefix that a provider keeps, in tokens. Real ones differ by model, from 512 to 4,096.
 pub(crate) const LEAST_CACHED: u64 = 1_024;
-/// What providers without marks round the cached prefix down to, in tokens.
+/// Step of the cached prefix at providers without marks, in tokens.
 const CACHE_STEP: u64 = 128;
 /// Requests of which such a provider has the prefix.
 const CACHED_REQUESTS: usize = 8;
 /// The weight of a picture or a document, in bytes: its base64 is no text.
 const MEDIA_BYTES: usize = 5_250;
 
-/// What a server remembers of its conversations.
+/// The memory that a server has of its conversations.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     /// Rules that were broken, each in the words of the refusal.
@@ -60,7 +60,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// All tokens of the request.
+    /// The sum of the three.
     pub(crate) fn all(self) -> u64 {
         self.input + self.cache_read + self.cache_write
     }

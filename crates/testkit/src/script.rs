@@ -19,7 +19,7 @@ use crate::{
     rules::{Rules, Seen},
 };
 
-/// Where a request says that it wants a stream.
+/// The place in which a request asks for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streaming {
     /// In `stream` of its body; one that does not is refused.
@@ -102,7 +102,7 @@ impl Script {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many answers nobody has asked for yet; zero for a driver.
+    /// The number of answers that nobody has asked for yet; zero for a driver.
     pub(crate) fn left(&self) -> usize {
         match &*self.source.lock().unwrap_or_else(PoisonError::into_inner) {
             Source::Queue(turns) => turns.len(),

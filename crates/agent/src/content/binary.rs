@@ -1,8 +1,8 @@
 //! Output that is no text: told from text by its bytes, and named by how it begins.
 
-/// How much of an output is looked at, in bytes.
+/// Length of the beginning that is looked at, in bytes.
 const SAMPLE: usize = 8 * 1024;
-/// Bytes that no text has, of which text may have this many by chance.
+/// Most bytes of a kind that no text has, in a sample that still counts as text.
 const BY_CHANCE: usize = 8;
 
 /// Beginnings of files that are no text.
@@ -25,7 +25,7 @@ const BEGINNINGS: [(&[u8], &str); 16] = [
     (b"\x80\x04\x95", "a Python pickle"),
 ];
 
-/// What an output is that begins like this, if it is no text.
+/// Names the kind of data that begins like this; `None` for text.
 pub(super) fn kind(beginning: &[u8]) -> Option<&'static str> {
     let sample = beginning.get(..SAMPLE).unwrap_or(beginning);
     let odd: usize = sample

@@ -1,4 +1,4 @@
-//! A command as its result shows it: how it ended, remarks on that, and its two streams.
+//! The result of a command: its end, notes on that, and its two streams.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -9,7 +9,7 @@ use sortie_sandbox::ExitKind;
 /// what was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandOutput {
-    /// How it ended.
+    /// The end of the command.
     #[serde(with = "StoredExit")]
     pub exit: ExitKind,
     /// Standard output.
@@ -23,7 +23,7 @@ pub struct CommandOutput {
     pub notes: Vec<String>,
 }
 
-/// The stored form of how a command ended.
+/// The stored form of the end of a command.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ExitKind", rename_all = "snake_case")]
 enum StoredExit {
@@ -36,12 +36,12 @@ enum StoredExit {
 }
 
 impl CommandOutput {
-    /// False when it exited with another status than 0, or was ended. A command that still runs has not failed.
+    /// Whether the command exited with status 0 or still runs.
     pub fn succeeded(&self) -> bool {
         matches!(self.exit, ExitKind::Code(0) | ExitKind::Running)
     }
 
-    /// How it ended, as the end of a sentence: `exited with status 1`.
+    /// Describes the end of the command, as the end of a sentence: `exited with status 1`.
     pub fn how(&self) -> String {
         match self.exit {
             ExitKind::TimedOut => format!("was stopped after {} s", self.timeout.as_secs_f64()),
@@ -71,14 +71,14 @@ impl CommandOutput {
         out
     }
 
-    /// How much memory it holds, in bytes.
+    /// Memory that the texts take, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         let notes: usize = self.notes.iter().map(String::len).sum();
         self.stdout.len() + self.stderr.len() + notes
     }
 }
 
-/// How a process ended whose time does not matter: `exited with status 1`.
+/// Describes the end of a process, as the end of a sentence: `exited with status 1`.
 pub(crate) fn ended(exit: ExitKind) -> String {
     match exit {
         ExitKind::Code(code) => format!("exited with status {code}"),

@@ -1,4 +1,4 @@
-//! The output of programs as plain text: without control sequences of terminals, and with each line as it stood last.
+//! Output of programs as plain text: no control sequences of terminals, and of each line its last state.
 
 use std::{borrow::Cow, iter::Peekable, str::Chars};
 
@@ -33,7 +33,7 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 /// The text so far, and the line that is being written.
 struct Line {
     out: String,
-    /// Where the line begins.
+    /// Offset of the line's first byte.
     start: usize,
     /// Whether the next character overwrites the line.
     returned: bool,

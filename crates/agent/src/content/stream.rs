@@ -1,5 +1,5 @@
-//! One stream of a command as its result shows it: plain text with head and tail kept in whole lines, and a line in
-//! place of what was left out, which names the file that holds all of it.
+//! Streams of commands in results: plain text, of which a long one keeps its head and its tail in whole lines. A line
+//! stands for the middle and names the file that holds it.
 
 use std::ops::RangeInclusive;
 
@@ -13,11 +13,11 @@ use crate::{Redactor, text};
 pub(crate) struct Kept {
     /// The path from the working directory.
     pub(crate) path: String,
-    /// How much of the output it holds.
+    /// The part of the output that the file holds.
     pub(crate) extent: Extent,
 }
 
-/// How much of an output a file holds.
+/// The part of an output that a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// The output, from its first line to its last.
@@ -28,14 +28,14 @@ pub(crate) enum Extent {
     First(u64),
 }
 
-/// One stream, not yet written out.
+/// A stream before the file that holds all of it is known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum View {
-    /// It fits.
+    /// The text fits.
     Whole(String),
-    /// Its middle does not fit.
+    /// The middle of the text does not fit.
     Cut(Cut),
-    /// It is no text.
+    /// Data that is no text.
     Binary { kind: &'static str, bytes: u64 },
 }
 
@@ -194,7 +194,7 @@ impl Cut {
     }
 }
 
-/// How many bytes at the end are the beginning of a character that goes on behind.
+/// Length of a torn character at the end, in bytes.
 fn torn_at_end(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last();
     last.map_or(0, |chunk| match std::str::from_utf8(chunk.invalid()) {
@@ -203,7 +203,7 @@ fn torn_at_end(bytes: &[u8]) -> usize {
     })
 }
 
-/// How many bytes at the start are the end of a character that began before.
+/// Length of a torn character at the start, in bytes.
 fn torn_at_start(bytes: &[u8]) -> usize {
     let inside = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80);
     inside.count()
@@ -227,7 +227,7 @@ fn whole_lines_of_tail(tail: &str) -> &str {
     }
 }
 
-/// One stream as text, byte for byte, with a line that says how much was left out of its middle: for programs.
+/// Text of a stream for programs: byte for byte, with a line that says how much of its middle was left out.
 pub(crate) fn stream_text(stream: StreamOutput) -> String {
     let StreamOutput {
         mut head,

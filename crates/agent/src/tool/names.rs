@@ -24,7 +24,17 @@ const TOOLS: &[(&str, &[&str])] = &[
             "containerexec",
         ],
     ),
-    ("jobs", &["job", "listjobs", "joboutput", "bashoutput"]),
+    (
+        "jobs",
+        &[
+            "job",
+            "bashoutput",
+            "joboutput",
+            "shelloutput",
+            "taskoutput",
+            "listjobs",
+        ],
+    ),
     (
         "read_file",
         &[
@@ -138,9 +148,12 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
         "timeout_seconds",
         &["timeout", "timeouts", "timeoutsec", "timeoutsecs"],
     ),
-    ("wait_seconds", &["wait", "timeout"]),
+    ("wait_seconds", &["wait", "waits", "timeout"]),
     ("background", &["runinbackground", "isbackground"]),
-    ("job", &["id", "jobid", "shellid", "bashid"]),
+    (
+        "job",
+        &["id", "jobid", "bashid", "shellid", "taskid", "sessionid"],
+    ),
     (
         "start_line",
         &["start", "offset", "from", "fromline", "firstline", "linestart"],
@@ -216,7 +229,7 @@ pub(super) fn folded(name: &str) -> String {
 }
 
 /// The built-in tool that a model means by `name`.
-pub(crate) fn tool_named(name: &str) -> Option<&'static str> {
+pub fn tool_named(name: &str) -> Option<&'static str> {
     let name = folded(name.strip_prefix("functions.").unwrap_or(name));
     TOOLS
         .iter()
@@ -261,6 +274,7 @@ mod tests {
             ("container.exec", Some("shell")),
             ("functions.shell", Some("shell")),
             ("str_replace", Some("edit_file")),
+            ("BashOutput", Some("jobs")),
             ("Read", Some("read_file")),
             ("readFile", Some("read_file")),
             ("Grep", Some("search_files")),

@@ -1,4 +1,4 @@
-//! `jobs`: what runs in the background of the sandbox: a list, what one has said, and its end.
+//! `jobs`: lists commands in the background of the sandbox, shows their output, and ends them.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     workspace::{Job, JobEnd, Jobs as AllJobs},
 };
 
-/// How much of a command line is shown, in bytes.
+/// Length of a command line in the list, in bytes.
 const COMMAND_BYTES: usize = 120;
 
 pub(super) struct Jobs;
@@ -86,7 +86,7 @@ impl Tool for Jobs {
     }
 }
 
-/// One line for each job.
+/// Lists the jobs, a line for each.
 async fn list(context: Context<'_>) -> Result<String, ToolError> {
     let workspace = context.files()?.workspace.lock().await;
     let mut lines = String::new();
@@ -117,7 +117,7 @@ async fn find(number: u32, context: Context<'_>) -> Result<Job, ToolError> {
     })
 }
 
-/// The status of a job, and what it has said since the last look.
+/// The status of a job, and its output since the last look.
 fn look(number: u32, job: &Job, context: Context<'_>) -> String {
     let mut out = format!("[job {number} {}]\n", status(job));
     let new = job.look();
@@ -160,7 +160,7 @@ fn status(job: &Job) -> String {
     }
 }
 
-/// How a job ended, as the end of a sentence.
+/// Describes the end of a job, as the end of a sentence.
 pub(super) fn how(end: &JobEnd) -> String {
     match end {
         JobEnd::Ended(exit) => ended(*exit),

@@ -185,8 +185,8 @@ async fn document(path: &RelPath, label: &str, context: Context<'_>) -> Result<T
         argv: argv.map(str::to_owned).to_vec(),
         timeout: DOCUMENT_TIME.min(files.command_time.most()),
         at_timeout: AtTimeout::Kill,
-        store_bytes: 0,
         keep_bytes: context.output_bytes,
+        store_bytes: 0,
     };
     let ran = files.workspace.lock().await.exec(files.input_file, command).await;
     let finished = match ran {

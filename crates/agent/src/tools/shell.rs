@@ -1,8 +1,8 @@
 //! `shell`: one command line in the run's sandbox.
 //!
 //! A command that a language model runs gets two minutes unless it names a time; one that takes longer, or is to run in
-//! the background, goes on as a job. What does not fit into the result is kept in files of the run. A command of a
-//! program, such as a runbook, may take the whole time of the run, and its output stays byte for byte.
+//! the background, goes on as a job. Output that does not fit into the result is kept in files of the run. A command of
+//! a program, such as a runbook, may take the whole time of the run, and its output stays byte for byte.
 
 use std::{fs::File, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
 
 /// The longest command line, in bytes: what Linux takes for one argument.
 const COMMAND_BYTES: usize = 128 * 1024 - 1;
-/// How long a command that is to run in the background is watched for: a mistake ends it at once.
+/// Time before a background command becomes a job: a mistake in its command line ends it sooner.
 const BACKGROUND: Duration = Duration::from_secs(1);
-/// How much more of a stream is kept than is shown: control sequences and progress bars go.
+/// Bytes of a stream that are kept for each byte that is shown: control sequences and progress bars are removed.
 const KEPT_FOR_SHOWN: usize = 4;
-/// How much of a long stream is kept in a file of the run, from its beginning, in bytes.
+/// Length of the beginning of a long stream that is kept in a file of the run, in bytes.
 const FILE_BYTES: u64 = 8 << 20;
 
 pub(super) struct Shell {
@@ -94,7 +94,7 @@ impl Tool for Shell {
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
             let arguments: Arguments = arguments_of(&self.definition(), &raw)?;
-            check(&arguments)?;
+            check(&arguments.command)?;
             let files = context.files()?;
             let mut workspace = files.workspace.lock().await;
             let output = match files.command_time.kind {
@@ -106,10 +106,10 @@ impl Tool for Shell {
     }
 }
 
-fn check(arguments: &Arguments) -> Result<(), ToolError> {
-    let refused = if arguments.command.len() > COMMAND_BYTES {
+fn check(command: &str) -> Result<(), ToolError> {
+    let refused = if command.len() > COMMAND_BYTES {
         "command: longer than 131071 bytes; write it to a file and run that"
-    } else if arguments.command.contains('\0') {
+    } else if command.contains('\0') {
         "command: must not contain U+0000"
     } else {
         return Ok(());
@@ -117,7 +117,7 @@ fn check(arguments: &Arguments) -> Result<(), ToolError> {
     Err(ToolError::ToModel(refused.to_owned()))
 }
 
-/// Runs a command that is killed when its time is up, and takes its output as it came.
+/// Runs a command for a program: it is killed when its time is up, and its output stays as it came.
 async fn as_a_program(
     arguments: &Arguments,
     context: Context<'_>,
@@ -143,7 +143,7 @@ async fn as_a_program(
     })
 }
 
-/// Runs a command that goes on as a job when its time is up, and keeps what does not fit into the result.
+/// Runs a command for a language model: it goes on as a job when its time is up, and long output is kept in files.
 async fn as_a_model(
     arguments: &Arguments,
     context: Context<'_>,
@@ -180,7 +180,7 @@ async fn as_a_model(
             notes.push(goes_on(job, log.as_deref()));
             streams.are_among(log.as_deref());
         }
-        None => streams.keep(workspace).await?,
+        None => streams.keep(workspace).await,
     }
     if exit == ExitKind::TimedOut {
         notes.push("it was not made a job, because too many run: end one with `jobs`".to_owned());
@@ -195,7 +195,7 @@ async fn as_a_model(
     })
 }
 
-/// Jobs that have ended and of which the model has not been told.
+/// Notes on jobs that have ended since the model was last told.
 fn news(workspace: &Workspace) -> Vec<String> {
     let ended = workspace.jobs().map(Jobs::news).unwrap_or_default();
     ended
@@ -263,13 +263,13 @@ async fn exec(
     }
 }
 
-/// The two streams of a command: what is shown of each, and what is kept of one that is not shown whole.
+/// The two streams of a command.
 struct Streams([One; 2]);
 
 struct One {
     view: View,
     name: &'static str,
-    /// All of it, or its beginning.
+    /// The whole stream, or its beginning.
     source: Option<Source>,
     bytes: u64,
     kept: Option<Kept>,
@@ -297,17 +297,17 @@ impl Streams {
             }
         };
         Self([
-            one("stdout.txt", stdout, stored_stdout),
-            one("stderr.txt", stderr, stored_stderr),
+            one("stdout", stdout, stored_stdout),
+            one("stderr", stderr, stored_stderr),
         ])
     }
 
-    /// What there is of both, for the log of a job.
+    /// The output of both so far, for the log of a job.
     fn sources(&mut self) -> Vec<Source> {
         self.0.iter_mut().filter_map(|one| one.source.take()).collect()
     }
 
-    /// What is not shown is in the log of a job.
+    /// Names the log of a job as the place of what is not shown.
     fn are_among(&mut self, log: Option<&str>) {
         for one in &mut self.0 {
             one.kept = log.map(|path| Kept {
@@ -317,22 +317,17 @@ impl Streams {
         }
     }
 
-    /// Keeps those that are not shown whole in files of the run.
-    async fn keep(&mut self, workspace: &mut Workspace) -> Result<(), ToolError> {
-        let mut number = None;
+    /// Keeps streams that are not shown whole in files of the run.
+    async fn keep(&mut self, workspace: &mut Workspace) {
         for one in self.0.iter_mut().filter(|one| one.view.is_partial()) {
             let Some(source) = one.source.take() else {
                 continue;
-            };
-            let number = match number {
-                Some(number) => number,
-                None => *number.insert(workspace.output_number().await?),
             };
             let bytes = match &source {
                 Source::Bytes(_) => one.bytes,
                 Source::File(_) => one.bytes.min(FILE_BYTES),
             };
-            let path = workspace.keep_output((number, one.name), source, bytes).await;
+            let path = workspace.keep_output(one.name, source, bytes).await;
             one.kept = path.map(|path| Kept {
                 path,
                 extent: if bytes < one.bytes {
@@ -342,7 +337,6 @@ impl Streams {
                 },
             });
         }
-        Ok(())
     }
 
     fn texts(self) -> [String; 2] {

@@ -1,22 +1,22 @@
-//! How long the commands of a run may take: a default for those that name no time, and the longest that any may take.
+//! Times of commands: the default for a command that names none, and the longest that any may take.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::model::Kind;
+use crate::{RunSpec, model::Kind};
 
 /// The time of a command that names none.
 const DEFAULT: Duration = Duration::from_mins(2);
-/// What no command takes of the run's time: the model needs some for its answer.
+/// Part of the run's time that no command takes: the model needs it for its answer.
 const FOR_THE_ANSWER: Duration = Duration::from_secs(30);
 /// The least time that a command has.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// How long the commands of a run may take.
+/// The times of a run's commands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandTime {
-    /// What decides on commands. A program may take the whole time of the run for one, which is killed after it.
+    /// The kind of the run's model. A command of a program may take the whole time of the run.
     pub(crate) kind: Kind,
     /// The longest that a command may take where no deadline is known.
     pub(crate) longest: Duration,
@@ -25,7 +25,16 @@ pub(crate) struct CommandTime {
 }
 
 impl CommandTime {
-    /// What is left of the run's time.
+    /// The time for commands of a run whose model is of this kind.
+    pub(crate) const fn of(run: &RunSpec, kind: Kind) -> Self {
+        Self {
+            kind,
+            longest: run.command_timeout,
+            deadline: run.deadline,
+        }
+    }
+
+    /// The time that is left of the run.
     pub(super) fn left(&self) -> Duration {
         match self.deadline {
             Some(deadline) => deadline.saturating_duration_since(Instant::now()),

@@ -61,7 +61,7 @@ impl Parts<'_> {
             files: Some(Files {
                 workspace: &workspace,
                 input_file,
-                command_time: self.command_time(),
+                command_time: CommandTime::of(spec, model.kind()),
             }),
             redactor: Some(&spec.redactor),
         };
@@ -118,14 +118,6 @@ impl Parts<'_> {
         }
         meter.tell();
         agent.work(point.open).await
-    }
-
-    fn command_time(&self) -> CommandTime {
-        CommandTime {
-            kind: self.model.kind(),
-            longest: self.spec.command_timeout,
-            deadline: self.spec.deadline,
-        }
     }
 
     fn caller<'c>(&'c self, task: Task<'c>, tools: &'c [ToolDefinition<'c>]) -> Caller<'c> {

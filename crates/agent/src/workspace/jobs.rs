@@ -1,5 +1,5 @@
-//! The jobs of a run: commands that go on in the background of its sandbox. Each writes into a log file of the run, whose
-//! size is bounded, and what it has said since the last look is kept for the next one.
+//! Jobs: commands that go on in the background of a run's sandbox. The output of each goes to a log file of bounded size,
+//! and its newest part is kept for the model's next look.
 //!
 //! A job is part of the sandbox: it ends with it, also when the run goes on after a restart of its worker.
 
@@ -25,11 +25,11 @@ use crate::text;
 const RUNNING: usize = 16;
 /// Jobs that are remembered at most; those that ended first are forgotten first.
 const REMEMBERED: usize = 64;
-/// The most that a log holds, in bytes. When it is full its older half goes.
+/// Maximum size of a log, in bytes. A full log loses its older half.
 pub(super) const LOG_BYTES: u64 = 4 << 20;
-/// How much of what a job has said since the last look is kept, in bytes.
+/// Length of the output since the last look that is kept, in bytes.
 const UNSEEN_BYTES: usize = 64 << 10;
-/// How much is read at once, in bytes.
+/// Length of a piece that is read at once, in bytes.
 const PIECE: usize = 64 << 10;
 /// The pause after a piece that was full: a job that floods its log is slowed down to some 13 MB/s.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -65,12 +65,12 @@ struct State {
     told: bool,
 }
 
-/// How a job ended.
+/// The end of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobEnd {
-    /// By itself, or for a limit.
+    /// The job ended by itself, or a limit was reached.
     Ended(ExitKind),
-    /// It was killed as it was to be.
+    /// The model ended it.
     Killed,
     /// The sandbox was lost.
     Lost,
@@ -86,7 +86,7 @@ impl Jobs {
         self.jobs.get(&number)
     }
 
-    /// All that are remembered, oldest first.
+    /// The jobs that are remembered, oldest first.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Job)> {
         self.jobs.iter().map(|(number, job)| (*number, job))
     }
@@ -126,7 +126,7 @@ impl Jobs {
         self.jobs.insert(number, job);
     }
 
-    /// Those that have ended and of which the model was not told.
+    /// Takes the ends of which the model was not told.
     pub(crate) fn news(&self) -> Vec<(u32, JobEnd)> {
         let untold = |(number, job): (u32, &Job)| {
             let mut state = job.shared.state();
@@ -138,23 +138,23 @@ impl Jobs {
 }
 
 impl Job {
-    /// How it ended, and how long it ran.
+    /// The end of the job, and the time that it ran.
     pub(crate) fn end(&self) -> Option<(JobEnd, Duration)> {
         let (end, at) = self.shared.state().end.clone()?;
         Some((end, at.duration_since(self.started)))
     }
 
-    /// How long it has been running, or ran.
+    /// The time since its start, up to its end.
     pub(crate) fn age(&self) -> Duration {
         self.end().map_or_else(|| self.started.elapsed(), |(_, age)| age)
     }
 
-    /// How much it has said since the last look, in bytes.
+    /// Length of the output since the last look, in bytes.
     pub(crate) fn unseen_bytes(&self) -> u64 {
         self.shared.state().unseen.total_bytes()
     }
 
-    /// What it has said since the last look. Whoever looks at an ended job knows of its end.
+    /// Takes the output since the last look. A model that looks at an ended job has been told of its end.
     pub(crate) fn look(&self) -> StreamOutput {
         let mut state = self.shared.state();
         state.told = state.end.is_some();
@@ -201,7 +201,7 @@ async fn follow(released: Released, mut log: Option<Log>, shared: Arc<Shared>) {
         let [stdout, stderr] = &mut streams;
         let [out, err] = &mut pieces;
         let (stream, read) = tokio::select! {
-            // What it has said comes before its end.
+            // Output comes before the end.
             biased;
             () = shared.kill.cancelled() => break,
             read = piece(stdout, out), if stdout.is_some() => (0, read),
@@ -279,9 +279,9 @@ fn end_of(end: Result<ProcessEnd, Error>) -> JobEnd {
 pub(super) struct Log {
     file: tokio::fs::File,
     bytes: u64,
-    /// How much of its beginning has gone, in bytes.
+    /// Length of the output that was dropped, in bytes.
     gone: u64,
-    /// How long the line is that says so, in bytes.
+    /// Length of the line that says so, in bytes.
     mark: u64,
 }
 

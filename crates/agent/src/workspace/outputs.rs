@@ -1,11 +1,17 @@
-//! The run's files for long outputs, below `.sortie/output`: each with a number of its own, all of them bounded.
+//! The run's files for long outputs and the logs of jobs, below `.sortie/output`, all of them bounded.
 //!
 //! They lie in the working directory, so that the file tools and commands can read them, and not below `outputs/`, so
-//! that they are not kept as artifacts. A `.gitignore` beside them hides them from git and from searches. A file holds
-//! what a command has written, as one would that the command had written itself: what a tool shows of it passes the
-//! run's redactor as always.
+//! that they are not kept as artifacts. A `.gitignore` beside them hides them from git and from searches. An output has a
+//! name by its content: the same output again is the same file, and the results that name it are equal.
+//!
+//! A file holds what a command has written, as one would that the command had written itself: what a tool shows of it
+//! passes the run's redactor as always.
 
-use std::fs::File;
+use std::{
+    fs::File,
+    hash::{DefaultHasher, Hasher},
+    io::{self, Read, Seek, SeekFrom},
+};
 
 use sortie_sandbox::{FileError, Limits, RelPath, Workdir};
 
@@ -13,16 +19,16 @@ use super::Source;
 
 /// The folder of the files.
 const FOLDER: &str = ".sortie/output";
-/// Tells git, and what heeds its files, to pass over all of it.
+/// Tells git, and programs that read its files, to leave out the folder.
 const IGNORE: (&str, &[u8]) = (".sortie/.gitignore", b"*\n");
-/// The most that all files hold together, in bytes, where the disk limit of the run is not smaller.
+/// Maximum size of all files together, in bytes.
 const TOTAL_BYTES: u64 = 64 << 20;
-/// The part of the disk limit that they may hold.
+/// The files may take one part in this many of the run's disk limit.
 const SHARE_OF_DISK: u64 = 8;
 /// Entries that are looked through for files of an earlier attempt.
 const LISTED: usize = 10_000;
 
-/// Which files there are, and how much more they may hold.
+/// The next number of a job, and the room for more files.
 #[derive(Debug)]
 pub(super) struct Outputs {
     next: u32,
@@ -30,7 +36,7 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// Looks for those of an earlier attempt at the run.
+    /// Looks for files of an earlier attempt at the run.
     pub(super) fn find(workdir: &Workdir, limits: &Limits) -> Self {
         let mut outputs = Self {
             next: 1,
@@ -50,47 +56,80 @@ impl Outputs {
         outputs
     }
 
-    /// A number that no other has.
+    /// A number that no other job of the run has.
     pub(super) const fn number(&mut self) -> u32 {
         let number = self.next;
         self.next = number.saturating_add(1);
         number
     }
 
-    /// Takes so many bytes of what is left, if there are so many.
-    pub(super) fn take(&mut self, bytes: u64) -> Option<()> {
-        self.left = self.left.checked_sub(bytes)?;
-        Some(())
+    /// Whether there is room for so many bytes.
+    pub(super) const fn have_room(&self, bytes: u64) -> bool {
+        bytes <= self.left
+    }
+
+    /// Takes so many bytes of what is left.
+    pub(super) const fn take(&mut self, bytes: u64) {
+        self.left = self.left.saturating_sub(bytes);
     }
 }
 
-/// The path of a file from the working directory.
-pub(super) fn path_of(number: u32, what: &str) -> String {
-    format!("{FOLDER}/{number}-{what}")
+/// The path of the log of a job.
+pub(super) fn log_path(number: u32) -> String {
+    format!("{FOLDER}/{number}-job.log")
 }
 
-/// Puts content of so many bytes there, if the disk limit of the run has room for it.
-pub(super) fn store(
-    workdir: &Workdir,
-    limits: &Limits,
-    (path, bytes): (&str, u64),
-    source: Source,
-) -> Result<(), FileError> {
-    let path = prepare(workdir, limits, path, bytes)?;
-    match source {
-        Source::Bytes(content) => workdir.write(&path, &content),
-        Source::File(mut file) => workdir.copy(&path, &mut file),
-    }
-}
-
-/// Makes an empty file for content of at most so many bytes, if the disk limit of the run has room for it.
+/// Makes an empty file for a log of at most so many bytes, if the disk limit of the run has room for it.
 pub(super) fn make(workdir: &Workdir, limits: &Limits, path: &str, bytes: u64) -> Result<File, FileError> {
     let path = prepare(workdir, limits, path, bytes)?;
     workdir.make_file(&path)
 }
 
+/// Keeps an output of so many bytes, if the disk limit of the run has room for it. Returns its path, and how many bytes
+/// are new: none where the file was there.
+pub(super) fn store(
+    workdir: &Workdir,
+    limits: &Limits,
+    (what, bytes): (&str, u64),
+    mut source: Source,
+) -> Result<(String, u64), FileError> {
+    let digest = digest(&mut source)?;
+    let path = format!("{FOLDER}/{what}-{digest:08x}.txt");
+    if workdir.size(&named(&path)?).is_ok_and(|size| size == bytes) {
+        return Ok((path, 0));
+    }
+    let place = prepare(workdir, limits, &path, bytes)?;
+    match source {
+        Source::Bytes(content) => workdir.write(&place, &content)?,
+        Source::File(mut file) => workdir.copy(&place, &mut file)?,
+    }
+    Ok((path, bytes))
+}
+
+/// A short digest of the content. It tells outputs of one run apart, and nothing depends on it.
+fn digest(source: &mut Source) -> io::Result<u32> {
+    let mut hasher = DefaultHasher::new();
+    match source {
+        Source::Bytes(content) => hasher.write(content),
+        Source::File(file) => {
+            let mut piece = vec![0; 64 << 10];
+            loop {
+                match file.read(&mut piece)? {
+                    0 => break,
+                    length => hasher.write(piece.get(..length).unwrap_or_default()),
+                }
+            }
+            file.seek(SeekFrom::Start(0))?;
+        }
+    }
+    Ok(u32::try_from(hasher.finish() >> 32).unwrap_or_default())
+}
+
+fn named(path: &str) -> Result<RelPath, FileError> {
+    RelPath::new(path).map_err(|error| FileError::Io(io::Error::other(error)))
+}
+
 fn prepare(workdir: &Workdir, limits: &Limits, path: &str, bytes: u64) -> Result<RelPath, FileError> {
-    let named = |path| RelPath::new(path).map_err(|error| FileError::Io(std::io::Error::other(error)));
     let (used, entries) = workdir.usage()?;
     // The folders, the two files, and some room for a command to go on in.
     if used.saturating_add(bytes) > limits.disk_bytes || entries + 8 > limits.disk_entries {
@@ -121,15 +160,44 @@ mod tests {
         let (_root, workdir) = workdir();
         let limits = Limits::default();
         assert_eq!(Outputs::find(&workdir, &limits).number(), 1);
-        for path in [path_of(3, "stdout.txt"), path_of(12, "job.log")] {
-            let source = Source::Bytes(vec![b'x'; 1_000]);
-            store(&workdir, &limits, (&path, 1_000), source).unwrap();
+        for number in [3, 12] {
+            make(&workdir, &limits, &log_path(number), 1_000).unwrap();
         }
+        store(
+            &workdir,
+            &limits,
+            ("stdout", 1_000),
+            Source::Bytes(vec![b'x'; 1_000]),
+        )
+        .unwrap();
         let mut outputs = Outputs::find(&workdir, &limits);
         assert_eq!((outputs.number(), outputs.number()), (13, 14));
-        assert_eq!(outputs.left, TOTAL_BYTES - 2_000);
+        assert_eq!(outputs.left, TOTAL_BYTES - 1_000);
         let ignored = RelPath::new(".sortie/.gitignore").unwrap();
         assert_eq!(workdir.read(&ignored, 10).unwrap(), b"*\n");
+    }
+
+    #[test]
+    fn the_same_output_again_is_the_same_file() {
+        let (_root, workdir) = workdir();
+        let limits = Limits::default();
+        let bytes = |text: &str| Source::Bytes(text.as_bytes().to_vec());
+        let (path, new) = store(&workdir, &limits, ("stdout", 3), bytes("one")).unwrap();
+        assert_eq!(new, 3);
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, b"one").unwrap();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let again = store(&workdir, &limits, ("stdout", 3), Source::File(file)).unwrap();
+        assert_eq!(again, (path.clone(), 0));
+        let (other, _) = store(&workdir, &limits, ("stdout", 3), bytes("two")).unwrap();
+        assert_ne!(other, path);
+        // The run has changed it meanwhile.
+        workdir.write(&named(&path).unwrap(), b"o").unwrap();
+        assert_eq!(
+            store(&workdir, &limits, ("stdout", 3), bytes("one")).unwrap(),
+            (path.clone(), 3)
+        );
+        assert_eq!(workdir.read(&named(&path).unwrap(), 9).unwrap(), b"one");
     }
 
     #[test]
@@ -140,11 +208,10 @@ mod tests {
             ..Limits::default()
         };
         let mut outputs = Outputs::find(&workdir, &limits);
-        assert_eq!(outputs.take(10_001), None);
-        assert_eq!(outputs.take(9_999), Some(()));
-        assert_eq!(outputs.take(2), None);
-        let full = RelPath::new("full").unwrap();
-        workdir.write(&full, &vec![1; 79_000]).unwrap();
-        assert!(make(&workdir, &limits, &path_of(1, "job.log"), 5_000).is_err());
+        assert!(outputs.have_room(10_000) && !outputs.have_room(10_001));
+        outputs.take(9_999);
+        assert!(outputs.have_room(1) && !outputs.have_room(2));
+        workdir.write(&named("full").unwrap(), &vec![1; 79_000]).unwrap();
+        assert!(make(&workdir, &limits, &log_path(1), 5_000).is_err());
     }
 }

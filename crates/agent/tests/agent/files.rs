@@ -11,7 +11,9 @@ use sortie_agent::{
 };
 use sortie_api::model::ModelInfo;
 
-use crate::support::{Pretended, Recorder, Scripted, calls, prints, says, spec, untouched, workspace};
+use crate::support::{
+    Pretended, Recorder, Scripted, calls, prints, run_agent, says, spec, untouched, workspace,
+};
 
 /// A scripted model that takes pictures and documents.
 struct Sees(Scripted);
@@ -68,7 +70,7 @@ async fn told(
     let model = Sees(Scripted::new(script));
     let recorder = Recorder::default();
     let model: &dyn Model = if sees { &model } else { &model.0 };
-    let _ = sortie_agent::run(spec("Go."), model, &mut workspace, &recorder).await;
+    let _ = run_agent(spec("Go."), model, &mut workspace, &recorder).await;
     workspace.close().await.unwrap();
     let results = recorder.entries().into_iter().filter_map(|entry| {
         let What::Result(result) = entry.what else {
@@ -365,7 +367,7 @@ async fn a_picture_is_part_of_the_transcript() {
         calls(&[("read_file", json!({"path": "a.png"}))]).into(),
         says("done").into(),
     ]));
-    let _ = sortie_agent::run(spec("Go."), &model, &mut workspace, &Recorder::default()).await;
+    let _ = run_agent(spec("Go."), &model, &mut workspace, &Recorder::default()).await;
     workspace.close().await.unwrap();
     let transcripts = model.0.transcripts();
     let Some(Turn::ToolResults(results)) = transcripts.last().and_then(|turns| turns.last()) else {

@@ -1,4 +1,4 @@
-//! The time of commands, and what becomes of those that outlast it.
+//! Times of commands, and commands that outlast them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::support::{Does, Line, Pretended, Scripted, calls, prints, run_in, says, shell, spec};
 
-/// What a model is told of these calls, one a turn, in a run that has so many seconds left; and the commands that ran.
+/// Makes these calls, one a turn, in a run that has so many seconds left. Returns the results and the commands that ran.
 async fn told(
     left: u64,
     asked: &[(&str, Value)],
@@ -54,7 +54,7 @@ async fn no_command_takes_the_time_that_the_answer_needs() {
 
 #[tokio::test]
 async fn a_runbook_takes_the_whole_time_for_a_command_which_is_killed_after_it() {
-    let backend = Pretended::new(&["bash"], |_| Does::OutlastAll);
+    let backend = Pretended::new(&["bash"], |_| Does::Outlast(None));
     let spec = RunSpec {
         deadline: Some(Instant::now() + Duration::from_secs(100)),
         command_timeout: Duration::from_hours(1),
@@ -86,8 +86,8 @@ async fn a_command_that_outlasts_its_time_is_a_job_that_is_told_of_and_looked_at
         ("read_file", json!({"path": ".sortie/output/1-job.log"})),
     ];
     let (told, commands) = told(3_600, &asked, |command| match command {
-        "serve" => Does::Outlast(Ok(ExitKind::Code(3))),
-        _ => Does::Outlast(Err("its init died")),
+        "serve" => Does::Outlast(Some(Ok(ExitKind::Code(3)))),
+        _ => Does::Outlast(Some(Err("its init died"))),
     })
     .await;
     assert_eq!(commands[0].timeout, Duration::from_secs(1));
@@ -117,7 +117,7 @@ async fn more_jobs_than_may_run_are_killed_when_their_time_is_up() {
     let mut asked = vec![start.clone(); 17];
     asked.push(("jobs", json!({"job": 4, "kill": true})));
     asked.push(start);
-    let (told, commands) = told(3_600, &asked, |_| Does::OutlastAll).await;
+    let (told, commands) = told(3_600, &asked, |_| Does::Outlast(None)).await;
     let released = |command: &Command| command.at_timeout == AtTimeout::Release;
     assert!(commands[..16].iter().all(released));
     assert!(!released(&commands[16]) && released(&commands[17]));
@@ -133,7 +133,7 @@ async fn more_jobs_than_may_run_are_killed_when_their_time_is_up() {
 #[tokio::test(start_paused = true)]
 async fn a_model_is_told_once_of_a_job_that_has_ended() {
     let backend = Pretended::new(&["bash"], |command| match command {
-        "serve" => Does::Outlast(Ok(ExitKind::Code(0))),
+        "serve" => Does::Outlast(Some(Ok(ExitKind::Code(0)))),
         _ => prints(""),
     });
     // The clock goes on once nothing else is left to do: the job has ended by then.
@@ -181,7 +181,7 @@ async fn a_lost_sandbox_takes_its_jobs_along_and_says_so() {
 
 #[tokio::test]
 async fn output_of_a_job_is_told_without_credentials() {
-    let backend = Pretended::new(&["bash"], |_| Does::Outlast(Ok(ExitKind::Code(0))));
+    let backend = Pretended::new(&["bash"], |_| Does::Outlast(Some(Ok(ExitKind::Code(0)))));
     let model = Scripted::new(vec![
         calls(&[("shell", json!({"command": "so far", "background": true}))]).into(),
         calls(&[("jobs", json!({"job": 1, "wait_seconds": 60}))]).into(),

@@ -3,9 +3,12 @@
 #[cfg(test)]
 mod budget;
 #[cfg(test)]
+mod cassettes;
+#[cfg(test)]
 mod endings;
 #[cfg(test)]
 mod files;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod replies;

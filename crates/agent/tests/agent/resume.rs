@@ -3,6 +3,7 @@
 
 use std::{
     collections::VecDeque,
+    path::Path,
     sync::{Arc, Mutex},
 };
 
@@ -20,7 +21,7 @@ use sortie_sandbox::{Backend, Limits};
 
 use crate::support::{
     Pretended, Probe, Recorder, Ruled, Scripted, call, calls, failed, micros, prints, raw, reply, run_agent,
-    run_in, run_ruled, says, shell, spec, succeeded, untouched, with_schema, workspace,
+    run_in, run_ruled, says, shell, spec, succeeded, thinks, untouched, with_schema, workspace,
 };
 
 /// Tools with each effect, shared by the attempts at a run.
@@ -75,6 +76,10 @@ impl Follower {
 impl Model for Follower {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn binds_thinking(&self) -> bool {
+        true
     }
 
     fn call<'a>(
@@ -137,7 +142,10 @@ fn replies(script: &[Says], bytes: usize) -> Vec<Reply> {
                     )
                 };
                 broken = 0;
-                calls.iter().enumerate().map(call).collect()
+                let thought = thinks(&format!("What do {} calls bring?", calls.len()));
+                std::iter::once(thought)
+                    .chain(calls.iter().enumerate().map(call))
+                    .collect()
             }
             Says::Unknown | Says::Malformed if broken == 3 => continue,
             Says::Unknown => {
@@ -192,6 +200,7 @@ struct Ran {
     left: usize,
 }
 
+/// An attempt in a folder of its own.
 async fn attempt(
     probes: &[Arc<Probe>],
     script: &[Reply],
@@ -199,13 +208,27 @@ async fn attempt(
     crash_at: Option<usize>,
     window: u64,
 ) -> Ran {
+    let root = tempfile::tempdir().unwrap();
+    attempt_in(root.path(), probes, script, (journal, crash_at), window).await
+}
+
+/// An attempt that goes on from a journal and dies at one of its own entries, or neither.
+async fn attempt_in(
+    root: &Path,
+    probes: &[Arc<Probe>],
+    script: &[Reply],
+    (journal, crash_at): (Option<Vec<Entry>>, Option<usize>),
+    window: u64,
+) -> Ran {
     let model = Follower::new(script, journal.as_deref().map_or(0, said), window);
     let recorder = crash_at.map_or_else(Recorder::default, Recorder::refusing_entries_from);
-    let (mut workspace, _root) = workspace(&untouched());
-    // What an attempt has learned of the provider's counting is not journaled.
+    let backend: Arc<dyn Backend> = untouched();
+    let mut workspace = Workspace::new(root.to_owned(), "run".to_owned(), backend, Limits::default());
+    // With counts, an attempt that resumes in the middle of a turn cuts its outputs at other places.
     let ruled = Ruled::counting(&model as &dyn Model, None);
     let outcome = run_ruled(with(probes, journal), &ruled, &mut workspace, &recorder).await;
     workspace.close().await.unwrap();
+    assert_eq!(ruled.bound(), 0, "thinking was sent behind a change");
     let shown = model.shown.lock().unwrap().clone();
     Ran {
         outcome,
@@ -234,7 +257,9 @@ proptest! {
         // In the tight window outputs of this size are dropped, and turns summarized.
         let (window, bytes) = if tight { (6_000, 1_500) } else { (200_000, 0) };
         let script = replies(&script, bytes);
-        let undisturbed = block_on(attempt(&probes(), &script, None, None, window));
+        // The working directory is part of what thinking is bound to.
+        let root = tempfile::tempdir().unwrap();
+        let undisturbed = block_on(attempt_in(root.path(), &probes(), &script, (None, None), window));
         prop_assert_eq!(succeeded(&undisturbed.outcome), "{\"done\": true}");
         prop_assert_eq!(undisturbed.left, 0);
 
@@ -245,7 +270,8 @@ proptest! {
             let resumed = (number > 0).then(|| journal.clone());
             let uncertain = Journal::new(journal.clone()).uncertain_call();
             let before: usize = probes.iter().map(|probe| probe.calls().len()).sum();
-            let ran = block_on(attempt(&probes, &script, resumed, crash.copied(), window));
+            let from = (resumed, crash.copied());
+            let ran = block_on(attempt_in(root.path(), &probes, &script, from, window));
             if let Some(call) = uncertain {
                 let named = failed(&ran.outcome).contains(&call.tool);
                 prop_assert!(named, "{:?}", call);

@@ -1,6 +1,6 @@
 //! The keeper of the rules: each request that a provider refuses ends a test, and money follows real bytes.
 
-use std::panic::AssertUnwindSafe;
+use std::{panic::AssertUnwindSafe, path::Path};
 
 use futures_util::FutureExt as _;
 use serde_json::{json, value::RawValue};
@@ -61,7 +61,7 @@ fn results(ids: &[&str]) -> Turn {
     Turn::ToolResults(ids.iter().map(|id| result(id, "got")).collect())
 }
 
-/// What the test ends with where a fresh model is asked this.
+/// The words with which a test ends whose agent sends this to a fresh model; empty where it goes on.
 async fn broken(request: Request<'_>) -> String {
     let model = Scripted::new(vec![says("ok").into()]);
     broken_by(&Ruled::new(&model), request).await
@@ -273,4 +273,17 @@ async fn usage_of_a_script_stands_and_a_request_beyond_the_window_is_refused() {
     let refused = ruled.call(request(&long), &Nobody).await.unwrap_err();
     assert_eq!(refused.retry, Retry::Smaller);
     assert_eq!(ruled.call(request(&[]), &Nobody).await.unwrap().usage, own);
+}
+
+#[test]
+fn every_agent_of_these_tests_is_run_behind_the_rules() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let direct = ["sortie_agent", "::run("].concat();
+            assert!(!text.contains(&direct), "{}: use run_agent", path.display());
+        }
+    }
 }

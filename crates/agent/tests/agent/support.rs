@@ -1,16 +1,14 @@
 //! A run in a test: what it is asked, what its model says, what its commands do, and what was recorded.
 
+mod going_on;
+mod pretended;
 mod probe;
 mod rules;
 mod running;
 
 use std::{
     collections::VecDeque,
-    net::TcpListener,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -26,14 +24,12 @@ use sortie_api::{
     EventType, Micros, OrgId, RunId, Timestamp,
     model::{ModelInfo, ModelPrices},
 };
-use sortie_sandbox::{
-    AtTimeout, Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Limits, Piped,
-    Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Usage as SandboxUsage, Workdir,
-};
+use sortie_sandbox::{Backend, Limits};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
 pub(crate) use self::{
+    pretended::{Does, Pretended, prints},
     probe::Probe,
     rules::{Cache, Counting, Ruled, thinks},
     running::{run_agent, run_in, run_ruled},
@@ -226,193 +222,6 @@ impl Sink for Recorder {
 
     fn message_delta(&self, _step: u32, text: &str) {
         self.deltas.lock().unwrap().push_str(text);
-    }
-}
-
-/// What a command does in the sandbox that pretends.
-pub(crate) enum Does {
-    /// It ends.
-    End(ExitKind, &'static str, &'static str),
-    /// It writes much to standard output.
-    Print(StreamOutput),
-    /// It outlasts its time: it is released, where it may be, and ends like this.
-    Outlast(Result<ExitKind, &'static str>),
-    /// It outlasts its time and never ends.
-    OutlastAll,
-    /// It never ends.
-    Hang,
-    /// The sandbox dies.
-    Lose,
-}
-
-pub(crate) fn prints(stdout: &'static str) -> Does {
-    Does::End(ExitKind::Code(0), stdout, "")
-}
-
-type Behaviour = dyn Fn(&str) -> Does + Send + Sync;
-
-/// A backend whose commands are a function.
-pub(crate) struct Pretended {
-    capabilities: Capabilities,
-    shared: Arc<Shared>,
-    pub(crate) opened: AtomicUsize,
-}
-
-struct Shared {
-    behaviour: Box<Behaviour>,
-    /// Programs that are there.
-    programs: &'static [&'static str],
-    commands: Mutex<Vec<Command>>,
-}
-
-impl Pretended {
-    pub(crate) fn new(
-        programs: &'static [&'static str],
-        behaviour: impl Fn(&str) -> Does + Send + Sync + 'static,
-    ) -> Arc<Self> {
-        let shared = Shared {
-            behaviour: Box::new(behaviour),
-            programs,
-            commands: Mutex::default(),
-        };
-        Arc::new(Self {
-            capabilities: Capabilities {
-                level: Level::None,
-                memory: Enforcement::Soft,
-                disk: Enforcement::Soft,
-                egress: false,
-                missing: Vec::new(),
-            },
-            shared: Arc::new(shared),
-            opened: AtomicUsize::new(0),
-        })
-    }
-
-    /// The commands that were run.
-    pub(crate) fn commands(&self) -> Vec<Command> {
-        self.shared.commands.lock().unwrap().clone()
-    }
-}
-
-impl Backend for Pretended {
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
-    fn open<'a>(
-        &'a self,
-        workdir: &'a Workdir,
-        _spec: Spec,
-    ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
-        self.opened.fetch_add(1, Ordering::Relaxed);
-        assert!(
-            workdir.list(None, 1, 1).is_ok(),
-            "the directory is there before the sandbox"
-        );
-        let sandbox: Box<dyn Sandbox> = Box::new(PretendedSandbox(Arc::clone(&self.shared)));
-        Box::pin(async move { Ok(sandbox) })
-    }
-}
-
-struct PretendedSandbox(Arc<Shared>);
-
-impl Sandbox for PretendedSandbox {
-    fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>> {
-        Box::pin(async move {
-            let program = command.argv[0].clone();
-            if !self.0.programs.contains(&program.as_str()) {
-                return Err(Error::NotExecutable(format!("{program}: not found")));
-            }
-            let does = (self.0.behaviour)(&command.argv[2]);
-            let at_timeout = command.at_timeout;
-            self.0.commands.lock().unwrap().push(command);
-            let mut released = None;
-            let (exit, stdout, stderr) = match does {
-                Does::End(exit, stdout, stderr) => (exit, stream(stdout), stream(stderr)),
-                Does::Print(stdout) => (ExitKind::Code(0), stdout, stream("")),
-                Does::Outlast(_) | Does::OutlastAll if at_timeout == AtTimeout::Kill => {
-                    (ExitKind::TimedOut, stream("so far\n"), stream(""))
-                }
-                Does::Outlast(end) => {
-                    released = Some(going_on(Some(end)));
-                    (ExitKind::Running, stream("so far\n"), stream(""))
-                }
-                Does::OutlastAll => {
-                    released = Some(going_on(None));
-                    (ExitKind::Running, stream("so far\n"), stream(""))
-                }
-                Does::Hang => std::future::pending().await,
-                Does::Lose => return Err(Error::Lost("its init died".to_owned())),
-            };
-            Ok(Finished {
-                exit,
-                stdout,
-                stderr,
-                stored: [None, None],
-                duration: Duration::from_millis(1),
-                released,
-            })
-        })
-    }
-
-    fn start(&mut self, _argv: Vec<String>) -> BoxFuture<'_, Result<Piped, Error>> {
-        Box::pin(async { Err(Error::Setup("no processes in this test".to_owned())) })
-    }
-
-    fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn usage(&mut self) -> BoxFuture<'_, Result<SandboxUsage, Error>> {
-        Box::pin(async { Ok(SandboxUsage::default()) })
-    }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
-/// A released command that says one line more and ends like this, if it does.
-fn going_on(end: Option<Result<ExitKind, &'static str>>) -> Released {
-    Released {
-        stdout: Box::new(std::io::Cursor::new(b"and on\n")),
-        stderr: Box::new(tokio::io::empty()),
-        process: Box::new(PretendedProcess(end)),
-    }
-}
-
-struct PretendedProcess(Option<Result<ExitKind, &'static str>>);
-
-impl Process for PretendedProcess {
-    fn wait(&mut self) -> BoxFuture<'_, Result<ProcessEnd, Error>> {
-        Box::pin(async {
-            match self.0 {
-                None => std::future::pending().await,
-                Some(Ok(exit)) => Ok(ProcessEnd {
-                    exit,
-                    stderr: Vec::new(),
-                }),
-                Some(Err(why)) => Err(Error::Lost(why.to_owned())),
-            }
-        })
-    }
-
-    fn kill(self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>> {
-        Box::pin(async {
-            Ok(ProcessEnd {
-                exit: ExitKind::Signal(9),
-                stderr: Vec::new(),
-            })
-        })
-    }
-}
-
-fn stream(text: &str) -> StreamOutput {
-    StreamOutput {
-        head: text.as_bytes().to_vec(),
-        tail: Vec::new(),
-        total_bytes: text.len() as u64,
-        total_lines: text.matches('\n').count() as u64,
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the calls of a model are told, in a table. Where another agent's tests name the situation, they are named; the
-//! calls and the wished results are ours. Those terminals keep one session and take keystrokes: here each call is a new
+//! Calls of a model and their wished results, in a table. A case that another agent's tests have names them; the calls and
+//! the results are ours. Those terminals keep one session and take keystrokes: here each call is a new
 //! shell without input, and what has no end becomes a job.
 
 /// A row of the table.
@@ -12,14 +12,14 @@ pub(crate) struct Case {
     pub(crate) calls: &'static [Call],
 }
 
-/// One call.
+/// A call.
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) tool: &'static str,
     pub(crate) arguments: &'static str,
     /// Parts of the result, in order.
     pub(crate) told: &'static [&'static str],
-    /// What the result must not hold.
+    /// Texts that the result must not hold.
     pub(crate) not: &'static [&'static str],
 }
 
@@ -372,7 +372,8 @@ pub(crate) const CASES: &[Case] = &[
                         "[stdout]\nLine 1\n",
                         "\n[… ",
                         " lines, ",
-                        " bytes left out; the whole output is in .sortie/output/1-stdout.txt (lines ",
+                        " bytes left out; the whole output is in .sortie/output/stdout-",
+                        ".txt (lines ",
                         "-",
                         ") …]\nLine ",
                         "\nLine 5000\n",
@@ -380,15 +381,32 @@ pub(crate) const CASES: &[Case] = &[
                 ),
                 &["\nLine 2500\n"],
             ),
+            shell(
+                r#"{"command": "cat .sortie/output/stdout-*.txt > all; wc -l < all; sed -n 2500p all"}"#,
+                &["5000\nLine 2500\n"],
+            ),
             call(
-                "read_file",
-                r#"{"path": ".sortie/output/1-stdout.txt", "start_line": 2500, "end_line": 2500}"#,
-                &["Line 2500\n"],
+                "search_files",
+                r#"{"regex": "^Line 2500$", "path": ".sortie/output", "include_ignored": true}"#,
+                &[":2500: Line 2500\n"],
+            ),
+            without(call("list_files", "{}", &["all"]), &["stdout-"]),
+        ],
+    ),
+    case(
+        "the_same_long_output_again_is_told_in_the_same_words",
+        OURS,
+        &[],
+        &[
+            shell(
+                r#"{"command": "seq 100000"}"#,
+                &["left out; the whole output is in "],
             ),
             shell(
-                r#"{"command": "wc -l < .sortie/output/1-stdout.txt; tail -n 1 .sortie/output/1-stdout.txt"}"#,
-                &["5000\nLine 5000\n"],
+                r#"{"command": "seq 100000"}"#,
+                &["left out; the whole output is in "],
             ),
+            shell(r#"{"command": "ls .sortie/output | wc -l"}"#, &["[stdout]\n1\n"]),
         ],
     ),
     case(
@@ -400,12 +418,13 @@ pub(crate) const CASES: &[Case] = &[
                 r#"{"command": "seq 2000000"}"#,
                 &[
                     "[stdout]\n1\n2\n",
-                    "left out; its first 8,388,608 bytes are in .sortie/output/1-stdout.txt …]\n",
+                    "left out; its first 8,388,608 bytes are in .sortie/output/stdout-",
+                    ".txt …]\n",
                     "\n2000000\n",
                 ],
             ),
             shell(
-                r#"{"command": "wc -c < .sortie/output/1-stdout.txt"}"#,
+                r#"{"command": "wc -c < .sortie/output/stdout-*.txt"}"#,
                 &["8388608\n"],
             ),
         ],
@@ -503,13 +522,14 @@ pub(crate) const CASES: &[Case] = &[
                 shell(
                     r#"{"command": "printf '\\177ELF\\002\\001\\001'; head -c 100000 /dev/zero"}"#,
                     &[
-                        "[stdout]\n[binary output, not shown: 100,007 bytes, an ELF file (a program or library); it is in .sortie/output/1-stdout.txt]\n",
+                        "[stdout]\n[binary output, not shown: 100,007 bytes, an ELF file (a program or library); it is in .sortie/output/stdout-",
+                        ".txt]\n",
                     ],
                 ),
                 &["\u{fffd}"],
             ),
             shell(
-                r#"{"command": "wc -c < .sortie/output/1-stdout.txt"}"#,
+                r#"{"command": "wc -c < .sortie/output/stdout-*.txt"}"#,
                 &["100007\n"],
             ),
             shell(
@@ -538,7 +558,7 @@ pub(crate) const CASES: &[Case] = &[
         OURS,
         &[],
         &[shell(
-            r#"{"command": "true", "timeout_seconds": 100000}"#,
+            r#"{"command": "true", "timeout_seconds": 5000}"#,
             &[
                 "[the command exited with status 0]\n[timeout_seconds was cut to 5",
                 ": the run ends in 5",

@@ -17,12 +17,13 @@ use cases::{CASES, Case};
 
 fn main() {
     sortie_sandbox::launcher_main();
-    #[expect(clippy::disallowed_methods, reason = "a harness reads its arguments")]
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     if has("--list") {
         if !has("--ignored") {
-            CASES.iter().for_each(|case| println!("{}: test", case.name));
+            for case in CASES {
+                println!("{}: test", case.name);
+            }
         }
         return;
     }
@@ -32,10 +33,9 @@ fn main() {
         .collect();
     let is_wanted = |case: &&Case| {
         wanted.is_empty()
-            || wanted.iter().any(|name| match has("--exact") {
-                true => case.name == *name,
-                false => case.name.contains(name.as_str()),
-            })
+            || wanted
+                .iter()
+                .any(|name| case.name == *name || (!has("--exact") && case.name.contains(name.as_str())))
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     for case in CASES.iter().filter(is_wanted) {

@@ -1,4 +1,4 @@
-//! One case of the table: an agent whose model makes the calls of the case, and what it is told.
+//! Runs a case of the table: an agent whose model makes the calls of the case.
 
 use std::{
     collections::VecDeque,

@@ -17,6 +17,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::Registry,
 };
+use sortie_agent::tool::tool_named;
 use sortie_api::{EventType, Micros, RunStatus, Timestamp, event::ConnectionCall, event::ToolEnd};
 use sortie_store::EventRow;
 
@@ -50,8 +51,8 @@ const LONG: [f64; 14] = [
 /// The tools that every engine has, by the names that models call.
 const TOOLS: [&str; 10] = [
     "edit_file",
-    "glob",
     "http_request",
+    "jobs",
     "list_files",
     "read_file",
     "search_files",
@@ -454,7 +455,8 @@ impl Metrics {
 /// What a tool counts as. Tools of connections are `<connection>__<tool>`, and that of an HTTP API is called `request`,
 /// with a piece of a hash behind it where the connection's name had to be changed.
 fn tool_label(name: &str) -> &'static str {
-    if let Some(known) = TOOLS.into_iter().find(|known| *known == name) {
+    let meant = tool_named(name).unwrap_or(name);
+    if let Some(known) = TOOLS.into_iter().find(|known| *known == meant) {
         return known;
     }
     match name.split_once("__") {

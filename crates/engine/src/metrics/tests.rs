@@ -45,6 +45,8 @@ fn tool_end(tool: &str, is_error: bool) -> EventType {
 fn a_tool_counts_under_its_name_or_its_class_and_never_under_what_a_model_made_up() {
     for (name, label) in [
         ("shell", "shell"),
+        ("bash", "shell"),
+        ("jobs", "jobs"),
         ("web_search", "web_search"),
         ("my-api__request", "http"),
         ("api_example__request_0a1b2c3d", "http"),

@@ -321,7 +321,7 @@ impl Init<'_> {
         for mut ended in self.piped.take_ended() {
             ended.hear_out();
             match ended.origin {
-                // What it left behind would hold its streams open.
+                // Processes that it left behind would hold its streams open.
                 Origin::Started => self.end_processes(|| procs::of_piped(ended.pid)),
                 Origin::Released => {}
             }

@@ -24,7 +24,7 @@ const KEPT: usize = 8 << 10;
 /// The most that a pipe can still hold when its process has ended.
 const LEFT_IN_PIPE: usize = 1 << 20;
 
-/// One process beside the commands.
+/// A process beside the commands.
 pub(super) struct PipedProcess {
     pub(super) pid: Pid,
     pub(super) origin: Origin,
@@ -40,12 +40,12 @@ pub(super) struct PipedProcess {
     pub(super) peak_bytes: u64,
 }
 
-/// Where a process beside the commands comes from.
+/// The origin of a process beside the commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// It was started to be talked to. Its session ends with it.
+    /// Started to be talked to. Its session ends with it.
     Started,
-    /// It was a command and was released. Processes that it leaves in the background live on, as those of any command.
+    /// Released after it was a command. Processes that it leaves in the background live on, as those of any command.
     Released,
 }
 

@@ -411,6 +411,30 @@ fn a_tree_that_was_given_away_in_part_is_given_away_whole_the_next_time() {
 }
 
 #[test]
+fn a_file_that_grows_is_made_where_nothing_is_and_belongs_to_the_run() {
+    let (root, workdir) = workdir();
+    let mut file = workdir.make_file(&path(".a/b/log")).unwrap();
+    file.write_all(b"one\n").unwrap();
+    assert_eq!(workdir.read(&path(".a/b/log"), 100).unwrap(), b"one\n");
+    let on_disk = fs::metadata(root.path().join("run_1/.a/b/log")).unwrap();
+    let uid = workdir
+        .owner()
+        .map_or(rustix::process::geteuid().as_raw(), |owner| owner.uid());
+    assert_eq!((on_disk.uid(), on_disk.mode() & 0o777), (uid, 0o644));
+    assert!(
+        workdir.make_file(&path(".a/b/log")).is_err(),
+        "it is there already"
+    );
+    symlink("/tmp", root.path().join("run_1/out")).unwrap();
+    assert!(matches!(
+        workdir.make_file(&path("out/log")),
+        Err(FileError::Escapes | FileError::NotAFile)
+    ));
+    symlink("/tmp/nothing-here", root.path().join("run_1/name")).unwrap();
+    assert!(workdir.make_file(&path("name")).is_err());
+}
+
+#[test]
 fn a_listing_leaves_out_what_it_is_told_to_and_does_not_enter_it() {
     let (_root, workdir) = workdir();
     for name in ["a/x", "a/y", "skip/deep/z", "b"] {
@@ -436,28 +460,4 @@ fn commands_know_the_directory_by_the_path_of_their_level() {
     let outside = workdir.command_paths(Level::None);
     assert_eq!(outside.work, root.path().join("run_1"));
     assert_eq!(outside.temporary, root.path().join("run_1.tmp"));
-}
-
-#[test]
-fn a_file_that_grows_is_made_where_nothing_is_and_belongs_to_the_run() {
-    let (root, workdir) = workdir();
-    let mut file = workdir.make_file(&path(".a/b/log")).unwrap();
-    file.write_all(b"one\n").unwrap();
-    assert_eq!(workdir.read(&path(".a/b/log"), 100).unwrap(), b"one\n");
-    let on_disk = fs::metadata(root.path().join("run_1/.a/b/log")).unwrap();
-    let uid = workdir
-        .owner()
-        .map_or(rustix::process::geteuid().as_raw(), |owner| owner.uid());
-    assert_eq!((on_disk.uid(), on_disk.mode() & 0o777), (uid, 0o644));
-    assert!(
-        workdir.make_file(&path(".a/b/log")).is_err(),
-        "it is there already"
-    );
-    symlink("/tmp", root.path().join("run_1/out")).unwrap();
-    assert!(matches!(
-        workdir.make_file(&path("out/log")),
-        Err(FileError::Escapes | FileError::NotAFile)
-    ));
-    symlink("/tmp/nothing-here", root.path().join("run_1/name")).unwrap();
-    assert!(workdir.make_file(&path("name")).is_err());
 }

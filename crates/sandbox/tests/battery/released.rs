@@ -1,4 +1,4 @@
-//! Commands that are released when their time is up: what they say afterwards, how they end, and that limits still hold.
+//! Commands that are released when their time is up: their output afterwards, their end, and their limits.
 
 use std::{io::Read, time::Duration};
 
@@ -55,7 +55,7 @@ pub(crate) fn a_command_whose_time_is_up_runs_on_beside_later_ones(bed: &Bed) ->
         assert_eq!(aside, "aside\n");
         assert_eq!(job.process.wait().await.unwrap().exit, ExitKind::Code(3));
 
-        // One that ends in time was never released.
+        // A command that ends in time is not released.
         let finished = for_at_most(&mut run, "exit 4", 60 * SECOND).await;
         assert_eq!(finished.exit, ExitKind::Code(4));
         assert!(finished.released.is_none());
@@ -88,7 +88,7 @@ pub(crate) fn a_released_command_is_killed_with_its_session_and_nothing_else(bed
         let [mine, let_go, server, other] = &names;
         let killed = released(&mut run, &format!("{} & {}", sleeper(mine), sleeper(mine))).await;
         let dropped = released(&mut run, &sleeper(let_go)).await;
-        // What starts later is not theirs.
+        // Processes that start later do not belong to them.
         run.sh(&format!("{} > /dev/null 2>&1 &", sleeper(server))).await;
         let spared = released(&mut run, &sleeper(other)).await;
         for name in &names {

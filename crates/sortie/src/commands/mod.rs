@@ -8,6 +8,7 @@ mod config;
 mod connections;
 mod deliveries;
 mod doctor;
+mod export;
 mod files;
 mod health;
 mod keys;

@@ -2,7 +2,7 @@
 
 use sortie_api::{Run, RunId, RunStatus, RunUsage};
 
-use super::{Context, artifacts, deliveries, print_json, replay, table};
+use super::{Context, artifacts, deliveries, export, print_json, replay, table};
 use crate::{
     args::{EngineArgs, ListArgs, RunsCommand, WhichRuns},
     failure::{Exit, Result},
@@ -17,6 +17,7 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
         RunsCommand::Cancel { run, list } => cancel_run(context, run, &list).await,
         RunsCommand::Events { run, after, list } => events(context, run, after, &list).await,
         RunsCommand::Replay(args) => replay::replay(context, *args).await,
+        RunsCommand::Export(args) => export::export(context, &args).await,
         RunsCommand::Deliveries { run, list } => deliveries::list(context, run, &list).await,
         RunsCommand::Redeliver { run, list } => deliveries::redeliver(context, run, &list).await,
         RunsCommand::Artifacts(args) => artifacts::artifacts(context, &args).await,

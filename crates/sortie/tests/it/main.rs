@@ -15,6 +15,7 @@ mod connections;
 mod doctor;
 mod documentation;
 mod errors;
+mod export;
 mod files;
 mod keys;
 mod kit;

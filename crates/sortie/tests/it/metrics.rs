@@ -313,10 +313,11 @@ fn read_lag(reading: &Reading) -> Result<(f64, f64)> {
 /// What it is behind by shows on the node that the stream is on; what is replayed is not behind.
 #[tokio::test]
 async fn how_late_events_come_through_another_node_is_measured_there() -> Checked {
-    let call = || Turn::calls("shell", json!({"command": "sleep 0.2; echo one"}));
-    let first_call = call().held();
+    // Each with an output of its own: a run that only repeats itself is asked for its answer.
+    let call = |n: u32| Turn::calls("shell", json!({"command": format!("sleep 0.2; echo {n}")}));
+    let first_call = call(0).held();
     // Far more than there have to be reads, as one read may bring what several calls have told.
-    let calls = std::iter::once(first_call).chain(std::iter::repeat_with(call).take(12));
+    let calls = std::iter::once(first_call).chain((1..=12).map(call));
     let turns = calls.chain([Turn::says(["done"])]);
     let first = Scripted::start(Database::Postgres, turns).await?;
     let here = first.node.client()?;

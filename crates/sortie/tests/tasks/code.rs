@@ -54,13 +54,14 @@ fn fix_bug() -> Task {
         model: staged(stages, "The mean was divided by one too few; the test passes."),
         so_far: "The mean is divided by one too few.",
         limits: Limits {
-            turns: 9,
-            kilobytes: 120,
-            spent: 150,
-            held: 3_000,
+            turns: 6,
+            kilobytes: 90,
+            spent: 40,
+            held: 2_900,
         },
         answer: "the test passes",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -107,13 +108,14 @@ fn white_space() -> Task {
         model: staged(stages, "All three settings are changed."),
         so_far: "Some settings are changed.",
         limits: Limits {
-            turns: 9,
-            kilobytes: 120,
-            spent: 150,
-            held: 3_000,
+            turns: 6,
+            kilobytes: 90,
+            spent: 40,
+            held: 2_900,
         },
         answer: "All three settings",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -157,13 +159,14 @@ fn other_names() -> Task {
         model: staged(stages, "Both files are as wished."),
         so_far: "Nothing is changed yet.",
         limits: Limits {
-            turns: 11,
-            kilobytes: 140,
-            spent: 150,
-            held: 3_000,
+            turns: 6,
+            kilobytes: 85,
+            spent: 40,
+            held: 2_900,
         },
         answer: "Both files",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -198,12 +201,13 @@ fn several_calls() -> Task {
         so_far: "There are four parts.",
         limits: Limits {
             turns: 3,
-            kilobytes: 70,
-            spent: 100,
-            held: 3_000,
+            kilobytes: 50,
+            spent: 40,
+            held: 2_900,
         },
         answer: "a fifth is missing",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -235,12 +239,13 @@ fn large_tree() -> Task {
         model: staged(stages, "REQUEST_TIMEOUT is 31, in src/f7.js."),
         so_far: "It is somewhere in src.",
         limits: Limits {
-            turns: 6,
-            kilobytes: 250,
-            spent: 300,
-            held: 3_500,
+            turns: 3,
+            kilobytes: 40,
+            spent: 30,
+            held: 2_900,
         },
         answer: "REQUEST_TIMEOUT is 31",
         check: nothing_else,
+        _service: None,
     }
 }

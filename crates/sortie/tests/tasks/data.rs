@@ -1,22 +1,27 @@
 //! Work on data: a table, a report with a chart, an API in pages, a binary, a form, a text with orders in it.
 
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use axum::{Router, http::Uri, routing::get};
 use serde_json::{Value, json};
-use sortie_testkit::model::Turn;
+use sortie_testkit::{model::Turn, serve::Serving};
 
 use crate::{
     rig::{Limits, Model, Task, nothing_else, run},
+    seen::shows_a_picture,
     stages::{shell, stage, staged},
 };
 
-pub(crate) fn tasks() -> Vec<Task> {
-    vec![
+pub(crate) async fn tasks() -> Result<Vec<Task>> {
+    Ok(vec![
         clean_table(),
         chart(),
-        pages(),
+        pages().await?,
         binary(),
         form(),
         orders_in_a_file(),
-    ]
+    ])
 }
 
 const CLEAN: &str = "import csv\nrows = list(csv.DictReader(open('sales.csv')))\nseen = set()\nkept = []\nfor row in rows:\n    \
@@ -34,11 +39,13 @@ fn clean_table() -> Task {
         } else {
             format!("\"{},{:03}\"", n / 7 + 1, n % 1_000)
         };
-        sales.push_str(&format!(
-            "{},{} ,{amount}\n",
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            sales,
+            "{},{} ,{amount}",
             n - n % 10 / 9,
             ["North", "SOUTH", "east"][n % 3]
-        ));
+        );
     }
     let pandas = "python3 - <<'END'\nimport pandas as pd\nprint(pd.read_csv('sales.csv').describe())\nEND";
     let clean = format!("python3 - <<'END'\n{CLEAN}END");
@@ -59,13 +66,14 @@ fn clean_table() -> Task {
         model: staged(stages, "outputs/clean.csv has 1760 rows."),
         so_far: "sales.csv is read.",
         limits: Limits {
-            turns: 6,
-            kilobytes: 100,
-            spent: 150,
-            held: 3_000,
+            turns: 5,
+            kilobytes: 75,
+            spent: 40,
+            held: 2_900,
         },
         answer: "1760 rows",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -85,7 +93,7 @@ fn chart() -> Task {
             ("read_file", json!({"path": "outputs/chart.png"})),
             shell("file outputs/chart.png || head -c 8 outputs/chart.png | od -c"),
         ])
-        .until(|seen| seen.shows_a_picture()),
+        .until(shows_a_picture),
         stage([(
             "write_file",
             json!({"path": "outputs/report.md", "content": "# Sales\n\n![Sales](chart.png)\n"}),
@@ -103,80 +111,76 @@ fn chart() -> Task {
         ),
         so_far: "The chart is drawn.",
         limits: Limits {
-            turns: 6,
-            kilobytes: 100,
-            spent: 150,
-            held: 3_000,
+            turns: 5,
+            kilobytes: 75,
+            spent: 60,
+            held: 2_900,
         },
         answer: "the chart shows four bars",
         check: nothing_else,
+        _service: None,
     }
 }
 
-/// Six pages, each named by the one before. The commands of the run read them from a folder.
-fn pages() -> Task {
-    let page = |n: usize| {
-        let next = if n < 6 {
-            json!(format!("page{}.json", n + 1))
-        } else {
-            Value::Null
-        };
+/// Six pages of an API, each named by the one before.
+async fn pages() -> Result<Task> {
+    let page = |uri: Uri| async move {
+        let number: usize = uri
+            .query()
+            .and_then(|query| query.strip_prefix("page=")?.parse().ok())
+            .unwrap_or(1);
+        let next = (number < 6).then(|| format!("/items?page={}", number + 1));
         let items: Vec<Value> = (0..40)
-            .map(|i| json!({"id": n * 100 + i, "amount": n, "note": "as before"}))
+            .map(|item| json!({"amount": number, "id": number * 100 + item, "note": "as before"}))
             .collect();
-        (
-            format!("api/page{n}.json"),
-            json!({"items": items, "next": next}).to_string(),
-        )
+        json!({"items": items, "next": next}).to_string()
     };
-    let files: Vec<(String, String)> = (1..=6).map(page).collect();
-    let files: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(path, text)| (path.as_str(), text.as_str()))
-        .collect();
-    Task {
+    let service = Serving::start(Router::new().route("/items", get(page))).await?;
+    let mut request = run(
+        "Add up the amounts of all items of the shop's API; begin at /items?page=1.",
+        &[],
+    );
+    request["connections"] = json!({"shop": {"type": "http", "url": service.base_url()}});
+    Ok(Task {
         name: "pages-of-an-api",
-        request: run(
-            "Add up the amounts of all items of all pages, from api/page1.json on.",
-            &files,
-        ),
+        request,
         model: page_by_page(),
         so_far: "The sum is not known yet.",
         limits: Limits {
             turns: 8,
-            kilobytes: 260,
-            spent: 250,
-            held: 3_000,
+            kilobytes: 180,
+            spent: 70,
+            held: 2_900,
         },
         answer: "840",
         check: nothing_else,
-    }
+        _service: Some(service),
+    })
 }
 
-/// Reads a page, adds it up, and goes to the next that it names.
+/// Reads a page, adds it up, and goes to the next that it names. The query stands in the path until that is refused.
 fn page_by_page() -> Model {
-    let mut sum = 0;
-    let mut begun = false;
+    let (mut sum, mut page, mut begun, mut in_path) = (0, 1, false, true);
     Box::new(move |seen| {
         let text = seen.text();
-        let read = |path: &str| {
-            Turn::says(["The next page."]).and_calls("read_file", json!({"path": format!("api/{path}")}))
+        if std::mem::replace(&mut begun, true) && seen.failed() {
+            in_path = false;
+        } else if text.contains("\"items\"") {
+            let amounts = text.split("\"amount\":").skip(1);
+            sum += amounts
+                .filter_map(|rest| rest.split([',', '}']).next()?.trim().parse::<u32>().ok())
+                .sum::<u32>();
+            page += 1;
+            if !text.contains(&format!("page={page}")) {
+                return Turn::says([format!("The amounts add up to {sum}.")]);
+            }
+        }
+        let arguments = if in_path {
+            json!({"method": "GET", "path": format!("/items?page={page}")})
+        } else {
+            json!({"method": "GET", "path": "/items", "query": {"page": page.to_string()}})
         };
-        if !std::mem::replace(&mut begun, true) {
-            return read("page1.json");
-        }
-        let amounts = text.split("\"amount\":").skip(1);
-        sum += amounts
-            .filter_map(|rest| rest.split(',').next()?.trim().parse::<u32>().ok())
-            .sum::<u32>();
-        match text
-            .split("\"next\":\"")
-            .nth(1)
-            .and_then(|rest| rest.split('"').next())
-        {
-            Some(next) => read(next),
-            None => Turn::says([format!("The amounts add up to {sum}.")]),
-        }
+        Turn::says(["The next page."]).and_calls("shop__request", arguments)
     })
 }
 
@@ -199,13 +203,14 @@ fn binary() -> Task {
         model: staged(stages, "data.bin has 102400 bytes: all values, 400 times."),
         so_far: "data.bin is made.",
         limits: Limits {
-            turns: 6,
-            kilobytes: 150,
-            spent: 200,
-            held: 3_000,
+            turns: 4,
+            kilobytes: 55,
+            spent: 40,
+            held: 2_900,
         },
         answer: "102400 bytes",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -236,12 +241,13 @@ fn form() -> Task {
         so_far: "{\"words\": 3, \"letters\": {}}",
         limits: Limits {
             turns: 3,
-            kilobytes: 60,
-            spent: 100,
-            held: 3_000,
+            kilobytes: 40,
+            spent: 30,
+            held: 2_900,
         },
         answer: "\"words\": 3",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -264,9 +270,9 @@ fn orders_in_a_file() -> Task {
         so_far: "On Friday.",
         limits: Limits {
             turns: 3,
-            kilobytes: 60,
-            spent: 100,
-            held: 3_000,
+            kilobytes: 40,
+            spent: 30,
+            held: 2_900,
         },
         answer: "On Friday",
         check: |requests, _| {
@@ -286,5 +292,6 @@ fn orders_in_a_file() -> Task {
                 String::new()
             }
         },
+        _service: None,
     }
 }

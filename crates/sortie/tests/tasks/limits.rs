@@ -6,12 +6,18 @@ use serde_json::json;
 use sortie_testkit::model::Turn;
 
 use crate::{
-    rig::{Limits, Task, nothing_else, run},
+    rig::{FALLBACK, Limits, Task, nothing_else, run},
     stages::shell,
 };
 
 pub(crate) fn tasks() -> Vec<Task> {
-    vec![empty_answer(), cut_off(), small_budget(), little_time()]
+    vec![
+        empty_answer(),
+        cut_off(),
+        refusal(),
+        small_budget(),
+        little_time(),
+    ]
 }
 
 fn empty_answer() -> Task {
@@ -30,12 +36,13 @@ fn empty_answer() -> Task {
         so_far: "It holds 42.",
         limits: Limits {
             turns: 3,
-            kilobytes: 60,
-            spent: 100,
-            held: 3_000,
+            kilobytes: 40,
+            spent: 30,
+            held: 2_900,
         },
         answer: "It holds 42",
         check: nothing_else,
+        _service: None,
     }
 }
 
@@ -55,12 +62,47 @@ fn cut_off() -> Task {
         so_far: "The first half of the text.",
         limits: Limits {
             turns: 2,
-            kilobytes: 60,
-            spent: 200,
-            held: 3_000,
+            kilobytes: 35,
+            spent: 80,
+            held: 2_900,
         },
         answer: "and the second half",
         check: nothing_else,
+        _service: None,
+    }
+}
+
+/// A refusal, with another model that answers in its place.
+fn refusal() -> Task {
+    let name = "refusal-with-a-fallback";
+    let mut request = run(
+        "Explain the flaw in a.c.",
+        &[("a.c", "char name[8]; gets(name);\n")],
+    );
+    request["fallback_model"] = format!("{name}-fallback").into();
+    let mut read = false;
+    Task {
+        name,
+        request,
+        model: Box::new(move |seen| {
+            if !std::mem::replace(&mut read, true) {
+                return Turn::calls("read_file", json!({"path": "a.c"}));
+            }
+            if seen.model() == FALLBACK {
+                return Turn::says(["gets() writes beyond the eight bytes."]);
+            }
+            Turn::says(["I cannot"]).refuses()
+        }),
+        so_far: "a.c was read.",
+        limits: Limits {
+            turns: 3,
+            kilobytes: 40,
+            spent: 30,
+            held: 2_900,
+        },
+        answer: "beyond the eight bytes",
+        check: nothing_else,
+        _service: None,
     }
 }
 
@@ -84,13 +126,14 @@ fn endless(name: &'static str) -> Task {
         }),
         so_far: "So far there are only numbers in order.",
         limits: Limits {
-            turns: 150,
-            kilobytes: 50_000,
+            turns: 25,
+            kilobytes: 800,
             spent: 500,
             held: 500,
         },
         answer: "numbers in order",
         check: nothing_else,
+        _service: None,
     }
 }
 

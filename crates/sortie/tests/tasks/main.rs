@@ -17,16 +17,19 @@ use sortie_testkit::Checked;
 
 use self::rig::{Rig, Task};
 
-fn tasks() -> Vec<Task> {
-    [code::tasks(), data::tasks(), shell::tasks(), limits::tasks()]
-        .into_iter()
-        .flatten()
-        .collect()
+async fn tasks() -> Result<Vec<Task>> {
+    let all = [
+        code::tasks(),
+        data::tasks().await?,
+        shell::tasks(),
+        limits::tasks(),
+    ];
+    Ok(all.into_iter().flatten().collect())
 }
 
 #[tokio::test]
 async fn every_task_ends_as_wished_within_its_figures_and_these_are_in_the_documentation() -> Checked {
-    let rig = Rig::start(tasks()).await?;
+    let rig = Rig::start(tasks().await?).await?;
     let ended = rig.run().await?;
     let shown = table::rows(&ended);
     println!("{shown}");

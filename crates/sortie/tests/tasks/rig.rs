@@ -1,11 +1,13 @@
-//! One node with a model for each task, and what its run has cost.
+//! A node with a model for each task, and the cost of each run.
 
 use std::{collections::HashMap, io::Write as _};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use sortie_api::{Event, Run, RunStatus};
-use sortie_testkit::{Client, Database, Node, NodeOptions, ScriptedAnthropic, client::data, model::Turn};
+use sortie_testkit::{
+    Client, Database, Node, NodeOptions, ScriptedAnthropic, client::data, model::Turn, serve::Serving,
+};
 use tempfile::NamedTempFile;
 use tokio::task::JoinSet;
 
@@ -35,10 +37,12 @@ pub(crate) struct Task {
     /// The answer that the model gives where it is asked for one before it is done.
     pub(crate) so_far: &'static str,
     pub(crate) limits: Limits,
-    /// What must be in the answer.
+    /// A part that the answer must have.
     pub(crate) answer: &'static str,
-    /// What else must be true of the requests; an empty text where it is.
+    /// Checks the requests and events; returns an empty text or the fault.
     pub(crate) check: fn(&[Value], &[Event]) -> String,
+    /// A service that the run calls, for as long as the task is there.
+    pub(crate) _service: Option<Serving>,
 }
 
 /// A task that has ended.
@@ -57,6 +61,7 @@ pub(crate) struct Ended {
     answer: &'static str,
     check: String,
     broken: Vec<String>,
+    dropped: u32,
 }
 
 impl Ended {
@@ -85,6 +90,12 @@ impl Ended {
         above("bytes sent", whole(self.bytes), whole(limits.kilobytes * 1_000));
         above("micros spent", self.spent, limits.spent * 1_000);
         above("micros held", self.held, limits.held * 1_000);
+        if self.dropped > 0 {
+            faults.push(format!(
+                "{} thinking blocks were sent behind a change",
+                self.dropped
+            ));
+        }
         faults.extend(self.broken.iter().cloned());
         if !self.check.is_empty() {
             faults.push(self.check.clone());
@@ -106,12 +117,12 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) async fn start(tasks: Vec<Task>) -> Result<Self> {
         let mut config = NamedTempFile::new()?;
-        let mut served = Vec::new();
+        let mut ready = Vec::new();
         for mut task in tasks {
             let model = std::mem::replace(&mut task.model, Box::new(|_| Turn::says(["none"])));
             let server = ScriptedAnthropic::driven(driver(model, task.so_far)).await?;
             describe(&mut config, &task, &server.base_url())?;
-            served.push((task, server));
+            ready.push((task, server));
         }
         let file = config
             .path()
@@ -126,7 +137,7 @@ impl Rig {
         Ok(Self {
             node,
             _config: config,
-            tasks: served,
+            tasks: ready,
         })
     }
 
@@ -165,17 +176,27 @@ async fn complete(client: &Client, request: &Value) -> Result<(Vec<Event>, Run)>
     Ok((events, run))
 }
 
-/// Prices and window of Claude Opus 5.5.
+/// The names of the two models of a task as their provider knows them.
+const MODEL: &str = "claude-opus-5-5";
+pub(crate) const FALLBACK: &str = "claude-sonnet-5-5";
+
+/// Both models of a task, with the prices and the window of Claude Opus 5.5.
 fn describe(config: &mut NamedTempFile, task: &Task, base_url: &str) -> Result<()> {
     let name = task.name;
-    Ok(write!(
+    writeln!(
         config,
-        "[providers.{name}]\napi = \"anthropic\"\nbase_url = \"{base_url}\"\napi_key = \"sk-task\"\n\
-         [models.{name}]\nprovider = \"{name}\"\nupstream = \"claude-opus-5-5\"\n\
-         context_window = 1000000\nmax_output_tokens = 128000\ninput_micros_per_mtok = 4000000\n\
-         output_micros_per_mtok = 20000000\ncache_read_micros_per_mtok = 200000\n\
-         cache_write_micros_per_mtok = 5000000\ncapabilities = [\"tools\", \"structured_output\", \"thinking\"]\n",
-    )?)
+        "[providers.{name}]\napi = \"anthropic\"\nbase_url = \"{base_url}\"\napi_key = \"sk-task\""
+    )?;
+    for (id, upstream) in [(name.to_owned(), MODEL), (format!("{name}-fallback"), FALLBACK)] {
+        writeln!(
+            config,
+            "[models.{id}]\nprovider = \"{name}\"\nupstream = \"{upstream}\"\ncontext_window = 1000000\n\
+             max_output_tokens = 128000\ninput_micros_per_mtok = 4000000\noutput_micros_per_mtok = 20000000\n\
+             cache_read_micros_per_mtok = 200000\ncache_write_micros_per_mtok = 5000000\n\
+             capabilities = [\"tools\", \"structured_output\", \"thinking\", \"vision\"]"
+        )?;
+    }
+    Ok(())
 }
 
 /// The model of a task: it thinks before it calls, gives a summary where one is wanted, and answers where it is asked to.
@@ -212,6 +233,7 @@ fn figures(task: &Task, server: &ScriptedAnthropic, events: &[Event], run: Run, 
         answer: task.answer,
         check: (task.check)(&server.requests(), events),
         broken: server.broken_rules(),
+        dropped: server.dropped_thinking(),
         run,
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What the model sees in one call.
+/// The request of one call, as the model sees it.
 pub(crate) struct Seen<'a> {
     request: &'a Value,
     newest: Option<&'a Value>,
@@ -14,12 +14,6 @@ impl<'a> Seen<'a> {
             .as_array()
             .and_then(|messages| messages.last());
         Self { request, newest }
-    }
-
-    /// Messages of the model so far.
-    pub(crate) fn turns(&self) -> usize {
-        let messages = self.request["messages"].as_array().into_iter().flatten();
-        messages.filter(|message| message["role"] == "assistant").count()
     }
 
     /// The text of the newest message: results of tools, notes of the engine.
@@ -38,15 +32,6 @@ impl<'a> Seen<'a> {
     /// Whether a result of the newest message failed.
     pub(crate) fn failed(&self) -> bool {
         self.blocks().any(|block| block["is_error"] == true)
-    }
-
-    /// Whether the newest message shows a picture.
-    pub(crate) fn shows_a_picture(&self) -> bool {
-        let inside = |block: &Value| {
-            let content = block["content"].as_array().into_iter().flatten();
-            block["type"] == "image" || content.into_iter().any(|piece| piece["type"] == "image")
-        };
-        self.blocks().any(inside)
     }
 
     /// Whether the call is for the final answer: no tool may be called, or the newest message asks for it.
@@ -83,12 +68,34 @@ impl<'a> Seen<'a> {
         Some(path.get(..end)?.trim_end_matches(['.', '/']).to_owned())
     }
 
+    /// The file that the newest message names as that of an output which was too long.
+    pub(crate) fn whole_output(&self) -> Option<String> {
+        let text = self.text();
+        let mut named = ["the whole output is in ", " bytes are in "].iter();
+        let (_, behind) = named.find_map(|words| text.split_once(words))?;
+        behind.split_whitespace().next().map(str::to_owned)
+    }
+
+    /// The name of the model that is asked, as the provider knows it.
+    pub(crate) fn model(&self) -> &str {
+        self.request["model"].as_str().unwrap_or_default()
+    }
+
     fn blocks(&self) -> impl Iterator<Item = &'a Value> {
         self.newest
             .and_then(|message| message["content"].as_array())
             .into_iter()
             .flatten()
     }
+}
+
+/// Whether the newest message shows a picture.
+pub(crate) fn shows_a_picture(seen: &Seen<'_>) -> bool {
+    let inside = |block: &Value| {
+        let mut content = block["content"].as_array().into_iter().flatten();
+        block["type"] == "image" || content.any(|piece| piece["type"] == "image")
+    };
+    seen.blocks().any(inside)
 }
 
 /// Words with which the engine asks for the final answer.

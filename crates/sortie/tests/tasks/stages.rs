@@ -6,14 +6,14 @@ use sortie_testkit::model::Turn;
 
 use crate::{rig::Model, seen::Seen};
 
-/// One stage of a task.
+/// A stage of a task.
 pub(crate) struct Stage {
     tries: Vec<Vec<(&'static str, Value)>>,
     is_done: fn(&Seen<'_>) -> bool,
 }
 
-/// A stage that is done once a call does not fail. `{cwd}` in the arguments is the working directory, as far as the
-/// model has been told of it.
+/// A stage that is done once a call does not fail. `{cwd}` in the arguments is the working directory, and `{whole}` the
+/// file of a whole output, as far as the model has been told of them.
 pub(crate) fn stage(tries: impl IntoIterator<Item = (&'static str, Value)>) -> Stage {
     Stage {
         tries: tries.into_iter().map(|call| vec![call]).collect(),
@@ -42,11 +42,15 @@ impl Stage {
 
 /// The model of these stages. It gives `answer` where each was done.
 pub(crate) fn staged(stages: Vec<Stage>, answer: &'static str) -> Model {
-    let (mut stage, mut attempt, mut given_up, mut directory) = (0, 0, 0, ".".to_owned());
+    let (mut stage, mut attempt, mut given_up) = (0, 0, 0);
+    let (mut directory, mut whole) = (".".to_owned(), "whole-output".to_owned());
     let mut begun = false;
     Box::new(move |seen| {
         if let Some(told) = seen.directory() {
             directory = told;
+        }
+        if let Some(told) = seen.whole_output() {
+            whole = told;
         }
         if let (true, Some(current)) = (begun, stages.get(stage)) {
             if (current.is_done)(seen) {
@@ -62,7 +66,10 @@ pub(crate) fn staged(stages: Vec<Stage>, answer: &'static str) -> Model {
             Some(calls) => calls
                 .iter()
                 .fold(Turn::says(["I go on."]), |turn, (tool, arguments)| {
-                    let arguments = arguments.to_string().replace("{cwd}", &directory);
+                    let arguments = arguments
+                        .to_string()
+                        .replace("{cwd}", &directory)
+                        .replace("{whole}", &whole);
                     turn.and_calls(tool, serde_json::from_str(&arguments).unwrap_or_default())
                 }),
             None if given_up == 0 => Turn::says([answer]),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Counted, LEAST_CACHED, Rules, Seen, hash, items, plain, text, tokens};
 
-/// Whether the request may ask for blocks to be dropped.
+/// The beta with which a request may ask for blocks to be dropped.
 pub(crate) const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 /// The most marks of a request.
 const MARKS: usize = 4;
@@ -183,7 +183,7 @@ fn parsed(signature: &str) -> Option<(u64, u64)> {
     Some((number(before)?, number(behind)?))
 }
 
-/// What is read is the longest prefix that a mark of this or an earlier request stands behind.
+/// Counts a request. The longest prefix in front of a mark of this or an earlier request is read from the cache.
 fn count(rules: &mut Rules, request: &Value, blocks: &[Block], dropped: &[Value]) -> Counted {
     // Either of these changes the prefix of the messages, but not that of tools and system.
     let settings = json!([request.get("tool_choice"), request.pointer("/thinking/type")]).to_string();

@@ -167,7 +167,7 @@ async fn anthropic_takes_thinking_only_behind_what_was_before_it() -> anyhow::Re
         .unwrap()
         .remove(0);
     ask(&model, &stripped).await?.unwrap();
-    // One between two others is missing.
+    // A block between two others is missing.
     let mut gap = request(both("long"));
     gap["messages"]
         .as_array_mut()

@@ -26,7 +26,7 @@ use self::{canonical::Canonical, check::Said};
 /// Requests of which a provider still has the prefix.
 const CACHED: usize = 2;
 
-/// How a provider counts.
+/// The counting of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counting {
     /// Bytes that ten tokens stand for: 35 is ordinary text, 10 is a token for each byte.
@@ -34,7 +34,7 @@ pub(crate) struct Counting {
     pub(crate) cache: Cache,
 }
 
-/// How a provider treats a prefix that it has read before.
+/// The treatment of a prefix that was read before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
     /// Nothing is kept: all is input.
@@ -89,7 +89,7 @@ impl<M> Ruled<M> {
         }
     }
 
-    /// How many requests were refused because of a thinking block that is bound to another conversation.
+    /// The number of requests that were refused because a thinking block is bound to another conversation.
     pub(crate) fn bound(&self) -> u32 {
         self.state().bound
     }

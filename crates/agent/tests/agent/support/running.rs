@@ -17,7 +17,7 @@ pub(crate) async fn run_agent(
     run_ruled(spec, &Ruled::new(model), workspace, sink).await
 }
 
-/// The same with a model that counts in its own way.
+/// Runs an agent with a model that counts in its own way.
 pub(crate) async fn run_ruled(
     mut spec: RunSpec,
     model: &Ruled<&dyn Model>,

@@ -12,7 +12,7 @@ use sortie_agent::{
 const UNSIGNED: &str = r#""signature":"""#;
 
 pub(super) struct Canonical {
-    /// All of the request.
+    /// The whole request.
     pub(super) bytes: Vec<u8>,
     /// Everything but thinking, so far.
     prefix: DefaultHasher,
@@ -98,13 +98,13 @@ impl Canonical {
         }
     }
 
-    /// Where the first thinking block of `model` stands that it has said in another conversation.
+    /// The place of the first thinking block that `model` has said in another conversation.
     pub(super) fn unbound(&self, model: &str) -> Option<&str> {
         let mut last = None;
         for block in &self.blocks {
             let Some(signature) = Signature::of(&block.raw).filter(|signature| signature.model == model)
             else {
-                // What another model has thought is dropped without a word.
+                // The thinking of another model is dropped without a word.
                 continue;
             };
             // The oldest blocks may be gone, but none between two others.
@@ -139,7 +139,7 @@ impl Canonical {
     }
 }
 
-/// What a signature says: whose it is, what was before the block, and the thinking block before it.
+/// The content of a signature: the model, the hash of what was before the block, and that of the block before.
 struct Signature {
     model: String,
     before: u64,

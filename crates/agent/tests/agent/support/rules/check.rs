@@ -1,4 +1,4 @@
-//! What no provider takes, each with the sentence that the test ends with.
+//! Requests that no provider takes, each with the sentence that the test ends with.
 
 use std::collections::HashSet;
 
@@ -83,7 +83,7 @@ fn paired(calls: Vec<&ToolCall>, results: &[ToolResult], turn: usize) -> Result<
     ))
 }
 
-/// What the model has said, to be sent back as it was.
+/// The answers of the model, which are to be sent back as they were.
 #[derive(Default)]
 pub(super) struct Said {
     replies: Vec<Vec<Piece>>,

@@ -1,0 +1,67 @@
+//! `sortie runs export`: a run that has ended, as a cassette.
+
+use std::{fs::File, io::Write as _};
+
+use sortie_api::{Event, Run, RunId};
+
+use super::Context;
+use crate::{
+    args::export::ExportArgs,
+    cassette::{self, Texts},
+    client::{Client, Followed},
+    failure::{Exit, Failure, Result},
+    terminal,
+};
+
+pub(super) async fn export(context: &Context, args: &ExportArgs) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let made = cassette(&connection.client, args).await;
+    connection.close().await;
+    let lines = made?;
+    let Some(path) = &args.output else {
+        terminal::print(&lines)?;
+        return Ok(Exit::Success);
+    };
+    let written = File::create(path).and_then(|mut file| file.write_all(lines.as_bytes()));
+    written.map_err(|error| Failure::internal(format!("cannot write {}: {error}", path.display())))?;
+    Ok(Exit::Success)
+}
+
+async fn cassette(client: &Client, args: &ExportArgs) -> Result<String> {
+    let run = client.get_run(args.run).await?;
+    if !run.status.is_final() {
+        return Err(Failure::usage(format!(
+            "{} has not ended: {}",
+            run.id, run.status
+        )));
+    }
+    if run.zero_data_retention {
+        return Err(Failure::usage(format!(
+            "nothing of the content of {} is stored",
+            run.id
+        )));
+    }
+    let definition = client.run_definition(args.run).await?;
+    let (events, run) = events(client, args.run).await?;
+    let catalog = client.models().await?;
+    let model = catalog
+        .models
+        .into_iter()
+        .find(|model| definition.request.model.as_ref() == Some(&model.id));
+    let texts = if args.no_content {
+        Texts::Masked
+    } else {
+        Texts::Kept
+    };
+    cassette::lines(&definition, model, &events, &run, texts)
+}
+
+async fn events(client: &Client, run: RunId) -> Result<(Vec<Event>, Run)> {
+    let (mut events, mut following) = (Vec::new(), client.follow(run, 0));
+    loop {
+        match following.next().await? {
+            Followed::Event(event) => events.push(event),
+            Followed::Done(run) => return Ok((events, *run)),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `sortie runs export`: a run that has ended, as a cassette.
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use sortie_testkit::{Database, Service, model::Turn};
+
+use crate::{
+    Checked,
+    kit::{at_work, exits, said, text},
+    runs::model::Scripted,
+};
+
+fn lines(cassette: &str) -> serde_json::Result<Vec<Value>> {
+    cassette.lines().map(serde_json::from_str).collect()
+}
+
+#[tokio::test]
+async fn a_run_is_exported_with_its_answers_results_and_cost_and_without_its_credentials() -> Checked {
+    let service = Service::start().await?;
+    let headers = json!({"Authorization": "Bearer planted-by-the-model"});
+    let script = [
+        Turn::says(["I ask."])
+            .and_calls(
+                "api__request",
+                json!({"method": "GET", "path": "/x", "headers": headers}),
+            )
+            .and_calls("shell", json!({"command": "seq 10000"}))
+            .using(1_000, 100),
+        Turn::says(["Done."]).using(2_000, 7),
+    ];
+    let rig = Scripted::start(Database::Sqlite, script).await?;
+    let connections = json!({"api": {
+        "type": "http", "url": format!("{}/echo", service.url()), "auth": {"type": "bearer", "token": "hush-hush"},
+    }});
+    let request = json!({"prompt": "Ask.", "connections": connections, "timeout_seconds": 60});
+    let (_, run) = rig.node.client()?.complete(&request).await?;
+    let id = run.id.to_string();
+    let exported = said(&rig.node, &["runs", "export", &id])?;
+    ensure!(
+        !exported.contains("hush") && !exported.contains("planted-by"),
+        "{exported}"
+    );
+    let lines = lines(&exported)?;
+    let header = &lines[0];
+    assert_eq!(
+        (&header["cassette"], &header["prompt"]),
+        (&json!(1), &json!("Ask."))
+    );
+    assert_eq!(header["model"]["prices"]["output_micros_per_mtok"], 15_000_000);
+    assert_eq!(
+        (&header["tools"], &header["timeout_seconds"]),
+        (&json!(["api__request", "shell"]), &json!(60))
+    );
+    let says: Vec<&Value> = lines.iter().filter_map(|line| line.get("say")).collect();
+    assert_eq!(says.len(), 2);
+    assert_eq!(
+        (&says[0]["cost_micros"], &says[0]["usage"]["input_tokens"]),
+        (&json!(4_500), &json!(1_000))
+    );
+    assert_eq!(says[0]["calls"][1]["arguments"], json!({"command": "seq 10000"}));
+    let results: Vec<&Value> = lines.iter().filter_map(|line| line.get("result")).collect();
+    let long = results
+        .iter()
+        .find(|result| result["tool"] == "shell")
+        .context("no result")?;
+    let kept = long["output"].as_str().map_or(0, str::len);
+    ensure!(
+        kept < 17 * 1024 && long["output_bytes"].as_u64() > Some(16 * 1024),
+        "{kept}"
+    );
+    let end = &lines[lines.len() - 1]["end"];
+    assert_eq!(
+        (&end["status"], &end["output"]),
+        (&json!("succeeded"), &json!("Done."))
+    );
+    assert_eq!(end["cost_micros"], run.cost_micros.get());
+
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("run.jsonl");
+    let path = file.to_str().context("a path that is no text")?;
+    assert_eq!(
+        said(&rig.node, &["runs", "export", &id, "-o", path, "--no-content"])?,
+        ""
+    );
+    let masked = std::fs::read_to_string(&file)?;
+    ensure!(
+        masked.contains("\"xxxx.\"") || masked.contains("\"xxxxx\""),
+        "{masked}"
+    );
+    ensure!(
+        !masked.contains("Done.") && !masked.contains("seq 10000"),
+        "{masked}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_that_has_not_ended_is_not_exported() -> Checked {
+    let node = crate::node(Database::Sqlite).await?;
+    let run = at_work(&node.client()?).await?;
+    let id = run.id.to_string();
+    let refused = exits(node.sortie(&["runs", "export", &id]), 64)?;
+    ensure!(text(&refused.stderr).contains("has not ended: running"));
+    Ok(())
+}
