@@ -2,7 +2,7 @@
 //!
 //! Prices change: what an operator says about a model counts, and this table does not. Three rules keep it from charging
 //! too little. Where a price is announced to rise, the later one stands here. Where long prompts cost more, the context
-//! window ends before they do. Where writing to the cache is free or not a thing, it has the price of reading.
+//! window ends before they do. Where writing to the cache costs nothing extra, it has the price of input.
 //!
 //! Each line names the page that was checked and its date. "Pricing" is the price list of the provider:
 //! platform.claude.com/docs/en/about-claude/pricing, developers.openai.com/api/docs/pricing and
