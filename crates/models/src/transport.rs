@@ -152,7 +152,7 @@ impl Transport {
         let after = retry_after(response.headers());
         let body = read_start(response).await;
         let said = Said::of(&body);
-        let failure = self.failure(status, &said.with_code(), after.or(said.retry_after));
+        let failure = self.failure(status, &said.with_details(), after.or(said.retry_after));
         match said.code.as_deref() {
             Some(UNPAID) => ModelError {
                 retry: Retry::Never,
@@ -289,19 +289,22 @@ struct Said {
     message: String,
     /// `error.code` or `error.type`.
     code: Option<String>,
+    /// `error.param`: the field that the provider refuses.
+    param: Option<String>,
     /// The wait that it asks for in the body, as Gemini does.
     retry_after: Option<Duration>,
 }
 
 impl Said {
-    /// The message, and the code where that is not in it: some codes say more.
-    fn with_code(&self) -> Cow<'_, str> {
-        match &self.code {
-            Some(code) if !self.message.contains(code.as_str()) => {
-                Cow::Owned(format!("{} ({code})", self.message))
+    /// The message, with the code and the field where they are not in it: some say more.
+    fn with_details(&self) -> Cow<'_, str> {
+        let mut said = Cow::Borrowed(self.message.as_str());
+        for detail in [&self.code, &self.param].into_iter().flatten() {
+            if !said.contains(detail.as_str()) {
+                said = Cow::Owned(format!("{said} ({detail})"));
             }
-            Some(_) | None => Cow::Borrowed(&self.message),
         }
+        said
     }
 
     fn of(body: &[u8]) -> Self {
@@ -326,6 +329,7 @@ impl Said {
                 .trim()
                 .to_owned(),
             code: find(&["/error/code", "/error/type"]).map(str::to_owned),
+            param: find(&["/error/param"]).map(str::to_owned),
             retry_after: delay.and_then(|delay| {
                 let seconds = delay.strip_suffix('s')?.parse().ok()?;
                 Duration::try_from_secs_f64(seconds).ok()

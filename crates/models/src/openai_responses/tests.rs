@@ -18,6 +18,8 @@ mod extras;
 const THEIRS: Dialect = Dialect {
     is_own: false,
     summary: false,
+    effort: true,
+    tool_choice: true,
 };
 
 fn delta(piece: &str) -> String {
@@ -177,6 +179,40 @@ fn reasoning_and_phases_go_back_unchanged_in_their_places() {
             json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Again."}]}),
         ]
     );
+}
+
+#[test]
+fn reasoning_that_was_cut_off_before_its_item_does_not_go_back() {
+    let reasoning =
+        |id: &str| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": "gAAA"});
+    let incomplete = |items: &[Value]| {
+        let mut events: Vec<_> = (0..).zip(items).map(|(place, item)| done(place, item)).collect();
+        let response = json!({"incomplete_details": {"reason": "max_output_tokens"}});
+        events.push(json!({"type": "response.incomplete", "response": response}).to_string());
+        Turn::Assistant(read(events).unwrap().content)
+    };
+    let transcript = [
+        incomplete(&[reasoning("rs_1")]),
+        Turn::User("Go on.".to_owned()),
+        incomplete(&[
+            reasoning("rs_2"),
+            function_call("call_1", "{}"),
+            reasoning("rs_3"),
+        ]),
+        Turn::User("Go on.".to_owned()),
+    ];
+    let body = body_of(&["tools", "thinking"], &request(&transcript));
+    let kinds: Vec<_> = body["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["type"])
+        .collect();
+    assert_eq!(
+        kinds,
+        ["message", "message", "reasoning", "function_call", "message"]
+    );
+    assert_eq!(body["input"][2]["id"], "rs_2");
 }
 
 #[test]
