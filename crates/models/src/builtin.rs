@@ -16,7 +16,7 @@ use sortie_api::{
 
 use crate::settings::Api;
 
-/// One model.
+/// A built-in model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Builtin {
     pub(crate) id: &'static str,
@@ -130,7 +130,7 @@ pub(crate) fn find(id: &str) -> Option<&'static Builtin> {
 }
 
 impl Builtin {
-    /// Its entry in the catalog.
+    /// Entry in the catalog.
     pub(crate) fn info(&self) -> ModelInfo {
         let [input, output, cache_read, cache_write] = self
             .prices

@@ -21,14 +21,14 @@ const MOST_PAGES: u64 = 1_000;
 /// Tokens around a picture or a document: its frame, its label's heading.
 const FRAME: u64 = 16;
 
-/// What a piece of media is to a provider.
+/// Kind of media, as a provider takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Picture,
     Document,
 }
 
-/// What this is, where the model takes it; `None` where it is told of it by its label alone.
+/// Kind of this file, where the model takes it; `None` where it is told of it by its label alone.
 pub(crate) fn taken(info: &ModelInfo, media: &Media) -> Option<Kind> {
     let (kind, needed) = if media.media_type.starts_with("image/") {
         (Kind::Picture, "vision")
@@ -45,7 +45,7 @@ pub(crate) fn data_url(media: &Media) -> String {
     format!("data:{};base64,{}", media.media_type, media.data)
 }
 
-/// How a provider counts pictures.
+/// The way in which a provider counts pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
     /// Claude: one token a patch of 28 pixels, up to 4,784 (since 4.7) or about 1,600.

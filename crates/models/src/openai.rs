@@ -1,4 +1,4 @@
-//! What the two protocols of `OpenAI` share: the address and the key, lenient readings of what compatible servers send,
+//! Parts that the two protocols of `OpenAI` share: the address and the key, lenient readings of what compatible servers send,
 //! failures inside of a stream, and the arithmetic of usage.
 //!
 //! Many servers speak these protocols nearly. A text may be null or in parts, a figure a float, a code a number: all of
@@ -92,7 +92,7 @@ pub(crate) fn is_about_effort(said: &str) -> bool {
         .any(|name| said.contains(name))
 }
 
-/// How pictures count at this address.
+/// The way in which pictures count at this address.
 pub(crate) fn counting(is_own: bool, upstream: &str) -> Counting {
     let since_6 = effort::version(upstream).is_some_and(|version| version >= (6, 0));
     if is_own {

@@ -1,6 +1,6 @@
 //! The client of `OpenAI`'s Chat Completions protocol, which most other servers speak as well.
 //!
-//! It lives with what those servers make of the protocol: calls without ids or in one piece, usage in any chunk or in
+//! The client takes what those servers make of the protocol: calls without ids or in one piece, usage in any chunk or in
 //! none, a stream without its last mark. An answer counts as whole when a reason for its end has come; one that broke
 //! off before is an error that carries what it has cost.
 

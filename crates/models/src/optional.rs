@@ -8,7 +8,7 @@ use sortie_agent::model::{ErrorKind, ModelError, Reply};
 #[derive(Debug)]
 pub(crate) struct Optionals<const N: usize>([Optional; N]);
 
-/// One part. The client remembers for its life whether its server takes the part.
+/// An optional part. The client remembers for its life whether its server takes the part.
 #[derive(Debug)]
 pub(crate) struct Optional {
     is_refused: AtomicBool,
@@ -53,7 +53,7 @@ impl<const N: usize> Optionals<N> {
     /// Takes the outcome of a call with these parts. Returns the parts of the next attempt, which are fewer; `None`
     /// unless the server refused the request because of one of them.
     ///
-    /// Some proxies answer 500 to a part that they do not know, so a broken server counts where it names the part.
+    /// A server error counts where it names the part: proxies answer 500 to parts that they do not know.
     pub(crate) fn without_refused(
         &self,
         sent: [bool; N],

@@ -1,4 +1,4 @@
-//! One streamed call to a provider: the request, its failure in the provider's words, the events of its answer.
+//! A streamed call to a provider: the request, its failure in the provider's words, the events of its answer.
 //!
 //! Every provider client goes through here, so that what may be tried again, how much is taken, and that the key is in
 //! no message, is decided in one place.
@@ -22,18 +22,18 @@ use url::Url;
 use self::too_long::is_too_long;
 use crate::answer;
 
-/// One event of a stream, in bytes.
+/// Most bytes of an event of a stream.
 const EVENT_BYTES: usize = 16 << 20;
 /// A whole answer, in bytes.
 const ANSWER_BYTES: usize = 64 << 20;
 /// The body of a failure, in bytes; what is over is not read.
 const FAILURE_BYTES: usize = 64 << 10;
-/// What of it is told, in characters.
+/// Most characters of a failure that are told.
 const TOLD_CHARS: usize = 500;
 /// The code of a 429 that is no rate limit: the account is empty, and stays so.
 const UNPAID: &str = "insufficient_quota";
 
-/// Where and how a provider is called.
+/// Address, headers and connections of a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
     client: EngineClient,
@@ -162,7 +162,7 @@ impl Transport {
         }
     }
 
-    /// What a failure with this status and this message means: also of failures that come inside of a stream.
+    /// Meaning of a failure with this status and this message, also of one that comes inside of a stream.
     pub(crate) fn failure(&self, status: StatusCode, said: &str, after: Option<Duration>) -> ModelError {
         // A server error can be one of length.
         let retry = if is_too_long(status, said) {
@@ -203,7 +203,7 @@ pub(crate) struct Events<'a> {
 }
 
 impl Events<'_> {
-    /// How large the request was, in bytes.
+    /// Size of the request in bytes.
     pub(crate) fn sent_bytes(&self) -> usize {
         self.sent_bytes
     }
@@ -282,7 +282,7 @@ async fn read_start(mut response: Response) -> Vec<u8> {
     body
 }
 
-/// What a provider says of a failure.
+/// Words of a provider about a failure.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
     /// `error.message`, `error`, `message` or `detail` of a JSON body, else the body.

@@ -96,7 +96,7 @@ struct Anthropic {
     /// For those with the controls of bound thinking.
     with_controls: Transport,
     entry: Entry,
-    /// What its name says about the model.
+    /// Facts that the name tells about the model.
     claude: Option<Claude>,
     optionals: Optionals<3>,
 }

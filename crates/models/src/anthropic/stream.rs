@@ -33,7 +33,7 @@ enum Block {
     ToolUse {
         id: String,
         name: String,
-        /// What the block began with; servers that do not stream arguments have all of them here.
+        /// Arguments at the start of the block; servers that do not stream arguments have all of them here.
         input: Option<Box<RawValue>>,
         json: String,
     },
@@ -75,7 +75,7 @@ struct Start {
 #[derive(Deserialize)]
 struct StartMessage {
     usage: Option<WireUsage>,
-    /// What the provider has left out of the request, where it tells.
+    /// Parts that the provider has left out of the request, where it tells.
     input_transformations: Option<Vec<Transformation>>,
 }
 

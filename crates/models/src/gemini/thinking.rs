@@ -1,4 +1,4 @@
-//! How Gemini models are told to think.
+//! Settings that tell Gemini models to think.
 //!
 //! Sources, as of 2026-11-22: Google's pages "Thinking" and "Gemini 3 developer guide", and the developer's guide to Gemini
 //! 3.5 Flash. Models since 3 take a level, those before a budget of tokens; both at once are refused.

@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn streams_of_each_form_come_out_as_they_went_in() {
-        // As zlib 1.3 writes them: with the code that is fixed, with codes of its own, and stored.
+        // Written by zlib 1.3: with the code that is fixed, with codes of its own, and stored.
         let short = b"Sortie Sortie Sortie.";
         assert_eq!(unpacked("eAELzi8qyUxVCEam9ABXmwfR", 100).unwrap(), short);
         assert_eq!(

@@ -9,7 +9,7 @@ const DEPTH: usize = 64;
 
 /// Returns the pages of a PDF, counted high; `None` where they cannot be read.
 ///
-/// It is the number of page objects, or the `/Count` of a page tree where that is larger. Both can stand in compressed
+/// The result is the number of page objects, or the `/Count` of a page tree where that is larger. Both can stand in compressed
 /// object streams. Outlines have a `/Count` too, which is none of pages.
 pub(super) fn pages(pdf: &[u8]) -> Option<u64> {
     let mut found = Found {

@@ -38,7 +38,7 @@ pub(super) enum Form {
     Compatible,
 }
 
-/// What is sent.
+/// Body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
     model: &'a str,
@@ -89,7 +89,7 @@ enum Message<'a> {
     },
 }
 
-/// What a user says: text, which every server takes, or parts where there are files.
+/// Content of a user's message: text, which every server takes, or parts where there are files.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Said<'a> {

@@ -17,7 +17,7 @@ use crate::{
     provider::Entry,
 };
 
-/// What is sent.
+/// Body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
     model: &'a str,
@@ -155,7 +155,7 @@ struct Format<'a> {
     strict: bool,
 }
 
-/// What an opaque piece may be.
+/// Parts of an opaque piece that decide how it goes back.
 #[derive(Deserialize)]
 struct Opaque<'a> {
     #[serde(borrow, default, rename = "type")]

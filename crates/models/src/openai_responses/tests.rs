@@ -52,7 +52,7 @@ fn body_of(capabilities: &[&str], request: &Request<'_>) -> Value {
     serde_json::to_value(Body::new(&entry("theirs", capabilities), THEIRS, request).unwrap()).unwrap()
 }
 
-/// What comes of these events.
+/// Reads these events.
 fn read<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Result<Reply, (Failure, Usage)> {
     let entry = entry("theirs", &["tools"]);
     let body = Body::new(&entry, THEIRS, &request(&[])).unwrap();
@@ -354,7 +354,7 @@ fn too_many_items_are_no_reply() {
     assert!(matches!(failure, Failure::Garbled(_)), "{failure:?}");
 }
 
-/// What could stand in an event.
+/// Values of an event, sensible or not.
 fn event() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -37,7 +37,7 @@ fn shape(body: &Value) -> Vec<String> {
     body["messages"].as_array().unwrap().iter().map(kinds).collect()
 }
 
-/// All blocks with their roles, without the marks for the cache.
+/// Blocks of all messages with their roles, without the marks for the cache.
 fn blocks(body: &Value) -> Vec<(Value, Value)> {
     let mut blocks = Vec::new();
     for message in body["messages"].as_array().unwrap() {

@@ -1,4 +1,4 @@
-//! What answers come to, in every dialect of the protocol.
+//! Answers in every dialect of the protocol.
 
 use http::StatusCode;
 use proptest::prelude::*;
@@ -30,14 +30,14 @@ fn finish(reason: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}).to_string()
 }
 
-/// What comes of these events.
+/// Reads these events.
 fn read<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Result<Reply, (Failure, Usage)> {
     let entry = entry("theirs", &["tools"]);
     let body = Body::new(&entry, all(Form::Compatible), &request(&[])).unwrap();
     decode(Answer::new(&body, 0), stream(events).as_bytes(), &[])
 }
 
-/// How a dialect sends its calls, and what they are.
+/// Chunks of a dialect, and the calls that are in them.
 fn dialects() -> Vec<(&'static str, Vec<Value>, Vec<&'static str>)> {
     let f = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
     let more = |arguments: &str| json!({ "arguments": arguments });
@@ -315,7 +315,7 @@ fn reasoning_that_its_server_wants_back_goes_back_and_other_does_not() {
     }
 }
 
-/// What could stand in a chunk.
+/// Values of a chunk, sensible or not.
 fn chunk() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just(Value::Null),
