@@ -132,6 +132,7 @@ impl Found {
         };
         let stream = stream.strip_prefix(b"\r").unwrap_or(stream);
         let stream = stream.strip_prefix(b"\n").unwrap_or(stream);
+        let (stream, behind) = stream_of(stream);
         if dictionary.kind == Kind::Objects {
             if dictionary.is_odd || !dictionary.is_deflated {
                 return None;
@@ -140,7 +141,7 @@ impl Found {
             self.unpacked -= objects.len();
             self.scan(&objects, false)?;
         }
-        Some(after(stream, b"endstream").unwrap_or_default())
+        Some(behind)
     }
 }
 
@@ -180,10 +181,10 @@ impl Dictionary {
     }
 }
 
-/// The bytes behind the first place of these.
-fn after<'a>(bytes: &'a [u8], end: &[u8]) -> Option<&'a [u8]> {
-    let place = bytes.windows(end.len()).position(|window| window == end)?;
-    bytes.get(place + end.len()..)
+/// Splits off the stream at the front. Each byte is in one stream, so that none is unpacked twice.
+fn stream_of(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let end = bytes.windows(9).position(|window| window == b"endstream");
+    bytes.split_at(end.unwrap_or(bytes.len()))
 }
 
 /// The bytes behind a comment.
