@@ -75,7 +75,7 @@ impl Window {
             .saturating_add(usage.cache_read_tokens)
             .saturating_add(usage.cache_write_tokens);
         let at_least = bytes / MOST_BYTES_PER_TOKEN;
-        if bytes > 0 && (at_least..=bytes).contains(&tokens) {
+        if can_be(tokens, bytes) {
             self.counted = Some((tokens, bytes));
         }
         let has_thinking = reply
@@ -94,8 +94,15 @@ impl Window {
         count
     }
 
-    /// Takes over a count of an earlier call.
-    pub(crate) fn count(&mut self, count: Count) {
+    /// Takes over the counts of an earlier attempt. `counted` are the tokens and the bytes of the longest request that was
+    /// counted.
+    pub(crate) fn recall(&mut self, counts: Vec<Count>, counted: Option<(u64, u64)>) {
+        self.counted = counted.filter(|(tokens, bytes)| can_be(*tokens, *bytes));
+        self.counts = counts;
+    }
+
+    /// Takes over a count.
+    fn count(&mut self, count: Count) {
         self.counts.retain(|other| other.turns < count.turns);
         self.counts.push(count);
     }
@@ -181,6 +188,11 @@ impl Window {
         let bytes = usize::try_from(room / 4 * BYTES_PER_TWO_TOKENS / 2).unwrap_or(usize::MAX);
         (bytes / calls.max(1)).max(LEAST_BYTES)
     }
+}
+
+/// Whether so many bytes can be so many tokens.
+fn can_be(tokens: u64, bytes: u64) -> bool {
+    bytes > 0 && (bytes / MOST_BYTES_PER_TOKEN..=bytes).contains(&tokens)
 }
 
 fn with_margin(tokens: u64) -> u64 {

@@ -419,7 +419,10 @@ mod tests {
                 "connection_call",
                 &serde_json::json!({"connection": "crm", "method": "GET", "path": "/x", "bytes": 0, "duration_ms": 60_000}),
             ),
-            of("answer_requested", &serde_json::json!({"reason": "budget", "step": 5})),
+            of(
+                "answer_requested",
+                &serde_json::json!({"reason": "budget", "step": 5}),
+            ),
             of("resumed", &serde_json::json!({"step": 3, "attempt": 2})),
             of("interrupted", &serde_json::json!({"reason": "worker_lost"})),
             of(

@@ -155,9 +155,12 @@ impl Agent<'_> {
         let environment = self.caller.task.environment.to_owned();
         match before {
             Some((_, before)) if before == prefix => {
-                for count in counts {
-                    self.caller.window.count(count);
-                }
+                let turns = self.conversation.turns();
+                let counted = counts.iter().rev().find_map(|count| {
+                    let turns = turns.get(..count.turns).unwrap_or(turns);
+                    Some((count.tokens?, self.caller.bytes(turns) as u64))
+                });
+                self.caller.window.recall(counts, counted);
                 return Ok(());
             }
             // A journal of a version that did not write it.
