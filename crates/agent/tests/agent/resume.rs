@@ -224,8 +224,7 @@ async fn attempt_in(
     let recorder = crash_at.map_or_else(Recorder::default, Recorder::refusing_entries_from);
     let backend: Arc<dyn Backend> = untouched();
     let mut workspace = Workspace::new(root.to_owned(), "run".to_owned(), backend, Limits::default());
-    // With counts, an attempt that resumes in the middle of a turn cuts its outputs at other places.
-    let ruled = Ruled::counting(&model as &dyn Model, None);
+    let ruled = Ruled::new(&model as &dyn Model);
     let outcome = run_ruled(with(probes, journal), &ruled, &mut workspace, &recorder).await;
     workspace.close().await.unwrap();
     assert_eq!(ruled.bound(), 0, "thinking was sent behind a change");
