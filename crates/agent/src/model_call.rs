@@ -345,12 +345,14 @@ impl Caller<'_> {
     }
 }
 
-/// Exponential, with up to a quarter more so that runs that failed together do not come back together.
+/// The wait after an attempt: exponential, with up to a quarter more so that runs that failed together do not come back
+/// together, and at least as long as the provider asks for.
 fn delay(attempt: u32, after: Option<Duration>) -> Duration {
     let base = FIRST_DELAY.saturating_mul(1 << attempt.saturating_sub(1).min(16));
-    let base = base.min(LONGEST_DELAY).max(after.unwrap_or_default());
+    let base = base.min(LONGEST_DELAY);
     let chance = u32::try_from(RandomState::new().hash_one(attempt) % 256).unwrap_or_default();
-    base + base.saturating_mul(chance) / 1_024
+    let jitter = base.saturating_mul(chance) / 1_024;
+    base.max(after.unwrap_or_default()) + jitter
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

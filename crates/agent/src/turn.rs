@@ -25,7 +25,7 @@ use crate::{
     scribe::Scribe,
     shown::Shown,
     text,
-    tool_call::ToolRunner,
+    tool_call::{Share, ToolRunner},
 };
 
 /// How long the reason of a failed run is, in bytes: a provider may send a whole page.
@@ -239,7 +239,7 @@ impl<'a> Agent<'a> {
     }
 
     async fn call_tools(&mut self, open: OpenCalls) -> Result<Progress, Stop> {
-        let share = self.output_share(open.calls.len());
+        let share = self.share(open.calls.len());
         let results = self.tools.run(self.step, open, share).await?;
         let changed = self.conversation.did(results);
         if let Some(index) = changed {
@@ -251,14 +251,19 @@ impl<'a> Agent<'a> {
         Ok(Progress::GoOn)
     }
 
-    /// How much of one tool output is kept where a turn has so many, in bytes: what the window has room for, and no more
+    /// The part of each output of a turn that has so many calls: all together a quarter of the window's room, and no more
     /// than a quarter of what the budget can read.
-    fn output_share(&self, calls: usize) -> usize {
+    fn share(&self, calls: usize) -> Share {
         const LEAST_BYTES: usize = 2 * 1024;
-        let share = self.caller.window.output_share(self.fixed_tokens(), calls);
-        let readable = self.caller.readable(self.conversation.turns()) / 4;
-        let readable = usize::try_from(readable).unwrap_or(usize::MAX);
-        share.min((readable / calls.max(1)).max(LEAST_BYTES))
+        let calls = calls.max(1);
+        let (window, fixed) = (&self.caller.window, self.fixed_tokens());
+        let readable = self.caller.readable(self.conversation.turns()) / 4 / calls as u64;
+        let room = window.room_beside(fixed).unwrap_or(u64::MAX) / 4 / calls as u64;
+        let bytes = usize::try_from(readable).unwrap_or(usize::MAX).max(LEAST_BYTES);
+        Share {
+            bytes: window.output_share(fixed, calls).min(bytes),
+            media_tokens: readable.min(room),
+        }
     }
 
     /// Ends a run whose model does not get a call right, over and over.

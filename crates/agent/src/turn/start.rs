@@ -57,6 +57,7 @@ impl Parts<'_> {
         let context = Context {
             sink,
             output_bytes: model.tool_output_bytes(),
+            media_tokens: u64::MAX,
             model: Some(model),
             files: Some(Files {
                 workspace: &workspace,
