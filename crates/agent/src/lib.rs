@@ -9,6 +9,7 @@ mod budget;
 mod compact;
 mod content;
 mod conversation;
+mod counts;
 mod fence;
 pub mod journal;
 mod media;
@@ -42,6 +43,7 @@ use sortie_api::{Effort, Micros, OrgId, RunId, event::EventType};
 
 pub use self::{
     content::{CommandOutput, Media, ToolContent},
+    counts::Count,
     media::media_of,
     model::Model,
     models::runbook::runbook,
@@ -49,7 +51,6 @@ pub use self::{
     redact::Redactor,
     spans::provider_name,
     tool::Tool,
-    window::Count,
     workspace::{Gateway, Remains, Source, Workspace},
 };
 

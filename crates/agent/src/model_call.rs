@@ -13,11 +13,12 @@ use tracing::Instrument;
 use crate::{
     Sink, Whose,
     budget::{Ask, Cut, Exhausted, LastCall},
+    counts::Count,
     meter::{Held, Meter, Unshown},
     model::{Kind, Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, ToolUse, Turn, Usage},
     spans, summary,
     turn::Stop,
-    window::{Count, Window},
+    window::Window,
 };
 
 /// Attempts of one call, the first included.
@@ -38,7 +39,9 @@ const ANSWER_TOKENS: u64 = 2_048;
 const ANSWER_THINKING_TOKENS: u64 = 4_096;
 /// New input that a last call can have beside the answer of the call before it, in tokens: the shortest results of its tool
 /// calls, and the request for the answer.
-const LAST_INPUT_TOKENS: u64 = 2_048;
+const LAST_INPUT_TOKENS: u64 = 4_096;
+/// Room for thinking that a working call must have besides, in tokens.
+const LEAST_THINKING_TOKENS: u64 = 2_048;
 
 /// What all calls of a run share.
 pub(crate) struct Caller<'a> {
@@ -54,6 +57,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) cache_key: String,
     /// When the run times out.
     pub(crate) deadline: Option<Instant>,
+    /// The longest that a call of this attempt at the run took, with its retries.
+    pub(crate) slowest: Duration,
 }
 
 /// How long the answer to a call may be.
@@ -110,6 +115,11 @@ impl Caller<'_> {
         self.request(transcript, Purpose::Work).bytes()
     }
 
+    /// The most tokens of all that stands before the transcript.
+    pub(crate) fn most_fixed(&self) -> u64 {
+        self.request(&[], Purpose::Work).most_fixed_tokens()
+    }
+
     /// A digest of all that stands before the transcript, in hexadecimal digits: the thinking of some providers is bound
     /// to it.
     pub(crate) fn prefix(&self) -> String {
@@ -139,8 +149,11 @@ impl Caller<'_> {
         transcript: &[Turn],
         purpose: Purpose,
     ) -> Result<Called, Stop> {
+        let began = Instant::now();
         let request = self.request(transcript, purpose);
-        let error = match self.attempts(step, request, purpose).await? {
+        let attempts = self.attempts(step, request, purpose).await?;
+        self.slowest = self.slowest.max(began.elapsed());
+        let error = match attempts {
             Attempt::Replied(reply, limit) => {
                 let bytes = self.bytes(transcript);
                 let count = self.window.learn(bytes, transcript.len(), &reply);
@@ -253,12 +266,18 @@ impl Caller<'_> {
             .readable(&self.model.info().prices, &self.last_call(&request))
     }
 
-    /// The last call after `request`.
+    /// The last call after `request`, as it is likely to be: it is planned here, and held when it is made.
     fn last_call(&self, request: &Request<'_>) -> LastCall {
-        let most = self.window.most_output(0);
+        let likely = self.window.estimate(request.bytes());
+        let input = likely
+            .saturating_add(likely / 4)
+            .min(self.window.counts.most_input(request));
         LastCall {
-            input_tokens: self.window.most_input(request).saturating_add(LAST_INPUT_TOKENS),
-            output_tokens: most.min(ANSWER_TOKENS + self.if_thinking(ANSWER_THINKING_TOKENS)),
+            input_tokens: input.saturating_add(LAST_INPUT_TOKENS),
+            output_tokens: self
+                .window
+                .most_output(0)
+                .min(ANSWER_TOKENS + self.if_thinking(ANSWER_THINKING_TOKENS)),
         }
     }
 
@@ -268,7 +287,10 @@ impl Caller<'_> {
             // A program has no use for a last call: it says what it says.
             _ if self.model.kind() == Kind::Program => (LEAST_ANSWER_TOKENS, None),
             Purpose::Answer => (LEAST_ANSWER_TOKENS, None),
-            Purpose::Work => (LEAST_WORK_TOKENS, Some(self.last_call(request))),
+            Purpose::Work => {
+                let least = LEAST_WORK_TOKENS + self.if_thinking(LEAST_THINKING_TOKENS);
+                (least, Some(self.last_call(request)))
+            }
             Purpose::Notes => {
                 let last = self.last_call(&self.request(&[], Purpose::Work));
                 let output_tokens = last.output_tokens.saturating_add(LEAST_WORK_TOKENS);
@@ -282,7 +304,7 @@ impl Caller<'_> {
             }
         };
         let ask = Ask {
-            input_tokens: self.window.most_input(request),
+            input_tokens: self.window.counts.most_input(request),
             wanted: request.max_tokens,
             least,
             last: after,

@@ -355,7 +355,7 @@ async fn a_document_is_shown_or_read_as_text() {
     let nothing = Pretended::new(&[], |_| prints(""));
     let told_of_none = told(&nothing, false, prepare, asked).await.texts();
     assert!(
-        told_of_none[0].ends_with("there is no `pdftotext` to read the text"),
+        told_of_none[0].ends_with("there is no `pdftotext` to read its text with"),
         "{told_of_none:?}"
     );
 }
