@@ -36,12 +36,12 @@ const LEAST_ANSWER_TOKENS: u64 = 64;
 /// The answer of a last call that every other call leaves money for, in tokens.
 const ANSWER_TOKENS: u64 = 2_048;
 /// The thinking before it, in tokens, where the model thinks.
-const ANSWER_THINKING_TOKENS: u64 = 4_096;
+const ANSWER_THINKING_TOKENS: u64 = 2_048;
 /// New input that a last call can have beside the answer of the call before it, in tokens: the shortest results of its tool
 /// calls, and the request for the answer.
-const LAST_INPUT_TOKENS: u64 = 4_096;
+const LAST_INPUT_TOKENS: u64 = 3_072;
 /// Room for thinking that a working call must have besides, in tokens.
-const LEAST_THINKING_TOKENS: u64 = 2_048;
+const LEAST_THINKING_TOKENS: u64 = 1_024;
 
 /// What all calls of a run share.
 pub(crate) struct Caller<'a> {
