@@ -1,4 +1,4 @@
-//! What the provider has counted, and the bound on the next call's input that follows from it.
+//! The provider's counts, and the bound on the next call's input that follows from them.
 //!
 //! A count of a prefix holds as long as its turns stand. Where something is only taken out of them, it stays an upper bound.
 

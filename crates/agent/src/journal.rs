@@ -97,7 +97,7 @@ pub enum NoteKind {
     Time,
     /// Most of the run's budget is spent.
     Budget,
-    /// The same calls had the same results several times.
+    /// Equal calls had equal results several times.
     Repetition,
     /// The final answer is asked for.
     Ending,

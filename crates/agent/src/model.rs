@@ -80,9 +80,9 @@ pub struct Request<'a> {
     pub max_tokens: u64,
     /// Whether the model may call tools this time.
     pub tool_use: ToolUse,
-    /// How much the model is to think; `None` leaves it to the provider.
+    /// Effort of the model's thinking; `None` leaves it to the provider.
     pub effort: Option<Effort>,
-    /// The same for all calls of a run: providers route calls with an equal key to the same cache.
+    /// Key of the run's calls: providers route calls with an equal key to the same cache.
     pub cache_key: &'a str,
 }
 

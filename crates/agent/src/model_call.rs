@@ -192,7 +192,7 @@ impl Caller<'_> {
         summary::TOKENS + self.if_thinking(summary::THINKING_TOKENS)
     }
 
-    /// So many tokens where the model thinks: its thinking counts as part of the answer.
+    /// `tokens` where the model thinks, else zero: thinking counts as part of the answer.
     fn if_thinking(&self, tokens: u64) -> u64 {
         let thinks = self.model.info().capabilities.iter().any(|it| it == "thinking");
         if thinks { tokens } else { 0 }

@@ -1,4 +1,4 @@
-//! What stands in place of a long conversation: notes by the model, or else a plain note.
+//! The text in place of a long conversation: notes by the model, or else a plain note.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _};
 

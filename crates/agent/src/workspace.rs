@@ -282,7 +282,7 @@ impl Workspace {
         }
     }
 
-    /// How commands are confined: it decides under which path they know the directory.
+    /// Isolation level of commands: it decides under which path they know the directory.
     pub(crate) fn level(&self) -> Level {
         self.backend.capabilities().level
     }

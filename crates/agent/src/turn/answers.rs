@@ -12,7 +12,7 @@ use crate::{
     model_call::Limit,
 };
 
-/// How often an answer that was cut off goes on.
+/// Continuations of an answer that was cut off, at most.
 const CONTINUATIONS: usize = 2;
 
 /// A reply without tool calls.

@@ -145,7 +145,7 @@ impl Agent<'_> {
         };
         let outputs = self.conversation.outputs();
         self.caller.window.counts.outputs_dropped(outputs);
-        // What is journaled here belongs to the turns before.
+        // The entry belongs to the turns before.
         self.scribe.write(self.step - 1, What::Trimmed { turns }).await?;
         if self.caller.model.binds_thinking() {
             self.drop_thinking().await?;

@@ -200,11 +200,11 @@ impl Agent<'_> {
     }
 }
 
-/// Where a run begins or goes on.
+/// The state in which a run begins or goes on.
 #[derive(Default)]
 struct Start {
     point: Point,
-    /// How the attempt before it ended.
+    /// End of the attempt before it.
     ended: Option<Ended>,
 }
 
