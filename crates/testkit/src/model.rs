@@ -109,11 +109,16 @@ impl Turn {
         self
     }
 
-    /// The answer ends at the limit of its tokens.
+    /// The answer ends at the limit of its tokens: within its thinking, where it has neither text nor calls.
     #[must_use]
     pub fn cut_off(mut self) -> Self {
         self.stop = Stop::CutOff;
         self
+    }
+
+    /// Whether the limit of tokens was reached within the thinking.
+    pub(crate) fn is_cut_off_in_thinking(&self) -> bool {
+        self.stop == Stop::CutOff && self.text.is_empty() && self.tool_calls.is_empty()
     }
 
     /// The model refuses to answer.
