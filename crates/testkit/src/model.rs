@@ -102,6 +102,11 @@ impl Turn {
         self
     }
 
+    /// Whether the assistant calls a tool.
+    pub fn calls_tools(&self) -> bool {
+        !self.tool_calls.is_empty()
+    }
+
     /// The model thinks before it says anything. Chat Completions shows none of it.
     #[must_use]
     pub fn thinks(mut self, thinking: &str) -> Self {
@@ -118,7 +123,7 @@ impl Turn {
 
     /// Whether the limit of tokens was reached within the thinking.
     pub(crate) fn is_cut_off_in_thinking(&self) -> bool {
-        self.stop == Stop::CutOff && self.text.is_empty() && self.tool_calls.is_empty()
+        self.stop == Stop::CutOff && self.text.is_empty() && !self.calls_tools()
     }
 
     /// The model refuses to answer.
