@@ -1,16 +1,15 @@
 //! What was said in a run so far, bounded in memory, and shortened where it no longer fits into the model's window.
 //!
 //! It is changed the same way while the run works and while it is rebuilt from the journal. A tool call is never parted
-//! from its result. Every change of what was already sent says from which turn on it holds: counts and thinking blocks
-//! behind it are void.
+//! from its result. Whoever changes what was already sent is told so: thinking behind it may be void.
 
-use std::collections::BTreeSet;
-
-use serde::Deserialize;
+use serde_json::Value;
+use sortie_sandbox::ExitKind;
 
 use crate::{
     content::ToolContent,
     model::{Content, ToolCall, ToolResult, Turn},
+    tool::names::{is_path, tool_named},
 };
 
 /// Tool outputs that are held together; the oldest are dropped beyond.
@@ -25,8 +24,8 @@ const CHANGED_FILES: usize = 200;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conversation {
     turns: Vec<Turn>,
-    /// Files that the run has written or edited by tools, also in turns that are gone.
-    changed_files: BTreeSet<String>,
+    /// Files that the run has written or edited by tools, the newest last, also in turns that are gone.
+    changed_files: Vec<String>,
 }
 
 impl Conversation {
@@ -48,24 +47,24 @@ impl Conversation {
         self.turns.push(Turn::Assistant(content));
     }
 
-    /// What came of its tool calls. Bounds what is held: beyond the limit the oldest outputs go. Returns the first turn that
-    /// has changed, if one has.
-    pub(crate) fn did(&mut self, results: Vec<ToolResult>) -> Option<usize> {
+    /// Takes the results of its tool calls. Bounds what is held: beyond the limit the oldest outputs go. Returns whether any
+    /// went.
+    pub(crate) fn did(&mut self, results: Vec<ToolResult>) -> bool {
         self.note_changed_files(&results);
         self.turns.push(Turn::ToolResults(results));
-        let (mut held, mut changed) = (0, None);
-        for (index, turn) in self.turns.iter_mut().enumerate().rev() {
+        let (mut held, mut has_dropped) = (0, false);
+        for turn in self.turns.iter_mut().rev() {
             let Turn::ToolResults(results) = turn else {
                 continue;
             };
             for result in results.iter_mut().rev() {
                 held += result.content.held_bytes();
-                if held > HELD_BYTES && drop_output(result) > 0 {
-                    changed = Some(index);
+                if held > HELD_BYTES {
+                    has_dropped |= drop_output(result) > 0;
                 }
             }
         }
-        changed
+        has_dropped
     }
 
     /// Appends a sentence of the engine to the newest result of a tool, or adds a turn of its own where there is none.
@@ -86,15 +85,36 @@ impl Conversation {
         }
     }
 
-    /// Drops all pieces of the provider's own, which are its thinking. Returns the first turn that has changed.
-    pub(crate) fn drop_opaque(&mut self) -> Option<usize> {
-        let first = self.turns.iter().position(Turn::is_opaque)?;
-        for turn in self.turns.iter_mut().skip(first) {
+    /// Drops all pieces of the provider's own, which are its thinking. Returns whether there were any.
+    pub(crate) fn drop_opaque(&mut self) -> bool {
+        let has_dropped = self.turns.iter().any(Turn::is_opaque);
+        for turn in &mut self.turns {
             if let Turn::Assistant(pieces) = turn {
                 pieces.retain(|piece| !matches!(piece, Content::Opaque(_)));
             }
         }
-        Some(first)
+        has_dropped
+    }
+
+    /// Whether a command was left running in the background.
+    pub(crate) fn had_jobs(&self) -> bool {
+        let results = self.turns.iter().flat_map(|turn| match turn {
+            Turn::ToolResults(results) => results.as_slice(),
+            Turn::Assistant(_) | Turn::User(_) => &[],
+        });
+        let mut contents = results.map(|result| &result.content);
+        contents.any(
+            |content| matches!(content, ToolContent::Command(command) if command.exit == ExitKind::Running),
+        )
+    }
+
+    /// Results of tools that it holds.
+    pub(crate) fn outputs(&self) -> usize {
+        let results = self.turns.iter().map(|turn| match turn {
+            Turn::ToolResults(results) => results.len(),
+            Turn::Assistant(_) | Turn::User(_) => 0,
+        });
+        results.sum()
     }
 
     /// The files that the run has written or edited by tools.
@@ -110,11 +130,13 @@ impl Conversation {
             Content::ToolCall(call) => Some(call),
             Content::Text(_) | Content::Opaque(_) => None,
         });
-        for path in calls.filter_map(|call| changed_file(call, results)) {
-            if self.changed_files.len() < CHANGED_FILES {
-                self.changed_files.insert(path);
-            }
+        let changed: Vec<String> = calls.filter_map(|call| changed_file(call, results)).collect();
+        for path in changed {
+            self.changed_files.retain(|known| *known != path);
+            self.changed_files.push(path);
         }
+        let surplus = self.changed_files.len().saturating_sub(CHANGED_FILES);
+        self.changed_files.drain(..surplus);
     }
 
     /// What the engine told the model.
@@ -167,21 +189,18 @@ impl Conversation {
     }
 }
 
-/// The file that a call of a file tool has changed.
+/// The file that a call of a file tool has changed, by whatever names the model called them.
 fn changed_file(call: &ToolCall, results: &[ToolResult]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Arguments {
-        #[serde(alias = "file_path", alias = "filename", alias = "file")]
-        path: String,
-    }
-    let changes = matches!(call.name.as_str(), "write_file" | "edit_file");
+    let tool = tool_named(&call.name).unwrap_or(&call.name);
     let has_changed = results
         .iter()
         .any(|result| result.id == call.id && !result.is_error);
-    (changes && has_changed)
-        .then(|| serde_json::from_str::<Arguments>(&call.arguments).ok())
-        .flatten()
-        .map(|arguments| arguments.path)
+    if !matches!(tool, "write_file" | "edit_file") || !has_changed {
+        return None;
+    }
+    let arguments: serde_json::Map<String, Value> = serde_json::from_str(&call.arguments).ok()?;
+    let path = arguments.iter().find(|(field, _)| is_path(field))?.1;
+    path.as_str().map(str::to_owned)
 }
 
 /// Returns how many bytes went.
@@ -285,14 +304,14 @@ mod tests {
     }
 
     #[test]
-    fn dropping_thinking_tells_the_first_turn_that_changed() {
+    fn dropping_thinking_tells_whether_there_was_any() {
         let raw = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
         let mut conversation = Conversation::default();
         turn(&mut conversation, &[10]);
-        assert_eq!(conversation.drop_opaque(), None);
+        assert!(!conversation.drop_opaque());
         conversation.said(vec![Content::Opaque(raw("{}")), Content::Text("said".to_owned())]);
-        assert_eq!(conversation.drop_opaque(), Some(2));
-        assert_eq!(conversation.drop_opaque(), None);
+        assert!(conversation.drop_opaque());
+        assert!(!conversation.drop_opaque());
     }
 
     #[test]
@@ -313,7 +332,7 @@ mod tests {
                 is_error,
                 ..result(1)
             };
-            assert_eq!(conversation.did(vec![result]), None);
+            assert!(!conversation.did(vec![result]));
         }
         conversation.replace_oldest(6, "notes".to_owned());
         assert_eq!(

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use sortie_api::Micros;
 
 use crate::{
+    counts::Count,
     model::{Content, ToolResult},
     tool::Effect,
-    window::Count,
 };
 
 /// One step of the journal. Entries are serialized as JSON objects.
@@ -97,10 +97,22 @@ pub enum NoteKind {
     Time,
     /// Most of the run's budget is spent.
     Budget,
-    /// The same calls had the same results several times.
+    /// Equal calls had equal results several times.
     Repetition,
     /// The final answer is asked for.
     Ending,
+    /// The run goes on after its worker was lost, without its jobs.
+    Resumed,
+}
+
+impl NoteKind {
+    /// Whether it is a warning that is given once in a conversation.
+    pub(crate) const fn is_warning(self) -> bool {
+        match self {
+            Self::Time | Self::Budget => true,
+            Self::Repetition | Self::Ending | Self::Resumed => false,
+        }
+    }
 }
 
 /// The journal of a run that goes on: every entry so far, in order.

@@ -9,6 +9,7 @@ mod budget;
 mod compact;
 mod content;
 mod conversation;
+mod counts;
 mod fence;
 pub mod journal;
 mod media;
@@ -42,6 +43,7 @@ use sortie_api::{Effort, Micros, OrgId, RunId, event::EventType};
 
 pub use self::{
     content::{CommandOutput, Media, ToolContent},
+    counts::Count,
     media::media_of,
     model::Model,
     models::runbook::runbook,
@@ -49,7 +51,6 @@ pub use self::{
     redact::Redactor,
     spans::provider_name,
     tool::Tool,
-    window::Count,
     workspace::{Gateway, Remains, Source, Workspace},
 };
 
@@ -71,7 +72,7 @@ pub struct RunSpec {
     pub budget: BudgetSpec,
     /// When the run times out.
     pub deadline: Option<tokio::time::Instant>,
-    /// How much the model is to think; `None` leaves it to the provider.
+    /// Effort of the model's thinking; `None` leaves it to the provider.
     pub effort: Option<Effort>,
     /// Answers in the place of the model where that refuses, once.
     pub fallback: Option<Arc<dyn Model>>,
@@ -79,7 +80,7 @@ pub struct RunSpec {
     pub files: Vec<(String, u64)>,
     /// Facts of the place where it works, for the first message.
     pub environment: Environment,
-    /// Those of its files that are shown with the first message.
+    /// Pictures among its files, shown with the first message.
     pub media: Vec<Media>,
     /// Longest a single command may run.
     pub command_timeout: Duration,

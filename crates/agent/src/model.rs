@@ -80,9 +80,9 @@ pub struct Request<'a> {
     pub max_tokens: u64,
     /// Whether the model may call tools this time.
     pub tool_use: ToolUse,
-    /// How much the model is to think; `None` leaves it to the provider.
+    /// Effort of the model's thinking; `None` leaves it to the provider.
     pub effort: Option<Effort>,
-    /// The same for all calls of a run: providers route calls with an equal key to the same cache.
+    /// Key of the run's calls: providers route calls with an equal key to the same cache.
     pub cache_key: &'a str,
 }
 
@@ -113,26 +113,39 @@ impl Request<'_> {
             + self.tools.iter().map(tool).sum::<usize>()
     }
 
-    /// The most tokens that the request without its transcript can count for: one for each byte of the task, and one for
-    /// two bytes of the system prompt and the tools, which are English prose and JSON.
+    /// The most tokens that the request without its transcript can count for, before the provider has counted any: one for
+    /// each byte, but for two lower-case letters or spaces. Tokenizers join those; they may leave each other byte alone.
     pub(crate) fn most_fixed_tokens(&self) -> u64 {
-        let prose = Self {
-            task: Task::default(),
+        let fixed = Self {
             transcript: &[],
             ..*self
         };
-        let whole = Self {
-            transcript: &[],
-            ..*self
-        };
-        let media: u64 = self.task.media.iter().map(|media| media.tokens).sum();
-        let (prose, whole) = (prose.bytes() as u64, whole.bytes() as u64);
-        prose.div_ceil(2) + whole.saturating_sub(prose) + media + FRAME_TOKENS
+        let task = &self.task;
+        let tools = self
+            .tools
+            .iter()
+            .flat_map(|tool| [tool.description, tool.parameters]);
+        let joined: usize = [self.system, task.prompt, task.environment]
+            .into_iter()
+            .chain(task.input.map(RawValue::get))
+            .chain(task.output_schema)
+            .chain(tools)
+            .map(joined_bytes)
+            .sum();
+        let media: u64 = task.media.iter().map(|media| media.tokens).sum();
+        (fixed.bytes() - joined / 2) as u64 + media + FRAME_TOKENS
     }
 }
 
+/// Bytes of which tokenizers join two at least: lower-case letters of words without digits and capitals, and spaces.
+fn joined_bytes(text: &str) -> usize {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let plain = words.filter(|word| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    plain.map(str::len).sum::<usize>() + text.bytes().filter(|byte| *byte == b' ').count()
+}
+
 /// Tokens that a provider adds to every request with tools, beyond the text that it is sent.
-const FRAME_TOKENS: u64 = 768;
+const FRAME_TOKENS: u64 = 512;
 /// Bytes of text that a token of a picture is weighed as, in the estimate of a request.
 const BYTES_PER_MEDIA_TOKEN: u64 = 3;
 
@@ -199,15 +212,22 @@ impl Turn {
     /// The most tokens that this part can count for: one for each byte of it and of its frame, and those of its pictures.
     /// No tokenizer that works on bytes makes more.
     pub(crate) fn most_tokens(&self) -> u64 {
-        let pieces = match self {
-            Self::Assistant(pieces) => pieces
-                .iter()
-                .map(|piece| weight(piece) as u64 + FRAME_BYTES)
-                .sum(),
+        let text: u64 = match self {
+            Self::Assistant(pieces) => pieces.iter().map(|piece| text_bytes(piece) as u64).sum(),
             Self::ToolResults(results) => results.iter().map(ToolResult::most_tokens).sum(),
             Self::User(text) => text.len() as u64,
         };
-        pieces + FRAME_BYTES
+        text + self.frame_tokens()
+    }
+
+    /// Tokens that the provider adds around its pieces, at most: roles, ids, delimiters.
+    pub(crate) fn frame_tokens(&self) -> u64 {
+        let pieces = match self {
+            Self::Assistant(pieces) => pieces.len(),
+            Self::ToolResults(results) => results.len(),
+            Self::User(_) => 1,
+        };
+        (pieces as u64 + 1) * PIECE_TOKENS
     }
 
     /// Whether it holds pieces of the provider's own, such as signed thinking.
@@ -219,15 +239,24 @@ impl Turn {
     }
 }
 
-/// Bytes around a piece that the provider adds, such as role names and delimiters.
-const FRAME_BYTES: u64 = PIECE_BYTES as u64;
+/// Tokens around a piece that the provider adds, at most: role names, ids, delimiters.
+const PIECE_TOKENS: u64 = 64;
 
-fn weight(piece: &Content) -> usize {
+fn text_bytes(piece: &Content) -> usize {
     match piece {
         Content::Text(text) => text.len(),
-        Content::ToolCall(call) => call.name.len() + call.arguments.len() + PIECE_BYTES,
+        Content::ToolCall(call) => call.name.len() + call.arguments.len(),
         Content::Opaque(raw) => raw.get().len(),
     }
+}
+
+fn weight(piece: &Content) -> usize {
+    let frame = if matches!(piece, Content::ToolCall(_)) {
+        PIECE_BYTES
+    } else {
+        0
+    };
+    text_bytes(piece) + frame
 }
 
 /// A piece of what a model said.
@@ -283,13 +312,11 @@ impl ToolResult {
     }
 
     fn most_tokens(&self) -> u64 {
-        let content = match &self.content {
-            ToolContent::Media(media) => media.label.len() as u64 + media.tokens,
-            content @ (ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. }) => {
-                content.held_bytes() as u64
-            }
+        let media = match &self.content {
+            ToolContent::Media(media) => media.tokens,
+            ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => 0,
         };
-        content + self.note.as_ref().map_or(0, String::len) as u64 + 2 * FRAME_BYTES
+        self.text().len() as u64 + media
     }
 
     /// The text that the model reads: the content, then the note.

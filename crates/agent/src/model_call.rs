@@ -13,11 +13,12 @@ use tracing::Instrument;
 use crate::{
     Sink, Whose,
     budget::{Ask, Cut, Exhausted, LastCall},
+    counts::Count,
     meter::{Held, Meter, Unshown},
     model::{Kind, Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, ToolUse, Turn, Usage},
     spans, summary,
     turn::Stop,
-    window::{Count, Window},
+    window::Window,
 };
 
 /// Attempts of one call, the first included.
@@ -35,10 +36,12 @@ const LEAST_ANSWER_TOKENS: u64 = 64;
 /// The answer of a last call that every other call leaves money for, in tokens.
 const ANSWER_TOKENS: u64 = 2_048;
 /// The thinking before it, in tokens, where the model thinks.
-const ANSWER_THINKING_TOKENS: u64 = 4_096;
+const ANSWER_THINKING_TOKENS: u64 = 2_048;
 /// New input that a last call can have beside the answer of the call before it, in tokens: the shortest results of its tool
 /// calls, and the request for the answer.
-const LAST_INPUT_TOKENS: u64 = 2_048;
+const LAST_INPUT_TOKENS: u64 = 3_072;
+/// Room for thinking that a working call must have besides, in tokens.
+const LEAST_THINKING_TOKENS: u64 = 1_024;
 
 /// What all calls of a run share.
 pub(crate) struct Caller<'a> {
@@ -54,6 +57,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) cache_key: String,
     /// When the run times out.
     pub(crate) deadline: Option<Instant>,
+    /// The longest that a call of this attempt at the run took, with its retries.
+    pub(crate) slowest: Duration,
 }
 
 /// How long the answer to a call may be.
@@ -110,6 +115,11 @@ impl Caller<'_> {
         self.request(transcript, Purpose::Work).bytes()
     }
 
+    /// The most tokens of all that stands before the transcript.
+    pub(crate) fn most_fixed(&self) -> u64 {
+        self.request(&[], Purpose::Work).most_fixed_tokens()
+    }
+
     /// A digest of all that stands before the transcript, in hexadecimal digits: the thinking of some providers is bound
     /// to it.
     pub(crate) fn prefix(&self) -> String {
@@ -139,8 +149,11 @@ impl Caller<'_> {
         transcript: &[Turn],
         purpose: Purpose,
     ) -> Result<Called, Stop> {
+        let began = Instant::now();
         let request = self.request(transcript, purpose);
-        let error = match self.attempts(step, request, purpose).await? {
+        let attempts = self.attempts(step, request, purpose).await?;
+        self.slowest = self.slowest.max(began.elapsed());
+        let error = match attempts {
             Attempt::Replied(reply, limit) => {
                 let bytes = self.bytes(transcript);
                 let count = self.window.learn(bytes, transcript.len(), &reply);
@@ -179,7 +192,7 @@ impl Caller<'_> {
         summary::TOKENS + self.if_thinking(summary::THINKING_TOKENS)
     }
 
-    /// So many tokens where the model thinks: its thinking counts as part of the answer.
+    /// `tokens` where the model thinks, else zero: thinking counts as part of the answer.
     fn if_thinking(&self, tokens: u64) -> u64 {
         let thinks = self.model.info().capabilities.iter().any(|it| it == "thinking");
         if thinks { tokens } else { 0 }
@@ -230,8 +243,9 @@ impl Caller<'_> {
             tools: self.tools,
             max_tokens: 0,
             tool_use: match purpose {
-                Purpose::Work => ToolUse::Auto,
-                Purpose::Notes | Purpose::Answer => ToolUse::Never,
+                // Another `tool_choice` would cost notes the cache that they are to be read from.
+                Purpose::Work | Purpose::Notes => ToolUse::Auto,
+                Purpose::Answer => ToolUse::Never,
             },
             effort: self.effort,
             cache_key: &self.cache_key,
@@ -253,12 +267,18 @@ impl Caller<'_> {
             .readable(&self.model.info().prices, &self.last_call(&request))
     }
 
-    /// The last call after `request`.
+    /// The last call after `request`, as it is likely to be: it is planned here, and held when it is made.
     fn last_call(&self, request: &Request<'_>) -> LastCall {
-        let most = self.window.most_output(0);
+        let likely = self.window.estimate(request.bytes());
+        let input = likely
+            .saturating_add(likely / 4)
+            .min(self.window.counts.most_input(request));
         LastCall {
-            input_tokens: self.window.most_input(request).saturating_add(LAST_INPUT_TOKENS),
-            output_tokens: most.min(ANSWER_TOKENS + self.if_thinking(ANSWER_THINKING_TOKENS)),
+            input_tokens: input.saturating_add(LAST_INPUT_TOKENS),
+            output_tokens: self
+                .window
+                .most_output(0)
+                .min(ANSWER_TOKENS + self.if_thinking(ANSWER_THINKING_TOKENS)),
         }
     }
 
@@ -268,7 +288,10 @@ impl Caller<'_> {
             // A program has no use for a last call: it says what it says.
             _ if self.model.kind() == Kind::Program => (LEAST_ANSWER_TOKENS, None),
             Purpose::Answer => (LEAST_ANSWER_TOKENS, None),
-            Purpose::Work => (LEAST_WORK_TOKENS, Some(self.last_call(request))),
+            Purpose::Work => {
+                let least = LEAST_WORK_TOKENS + self.if_thinking(LEAST_THINKING_TOKENS);
+                (least, Some(self.last_call(request)))
+            }
             Purpose::Notes => {
                 let last = self.last_call(&self.request(&[], Purpose::Work));
                 let output_tokens = last.output_tokens.saturating_add(LEAST_WORK_TOKENS);
@@ -282,7 +305,7 @@ impl Caller<'_> {
             }
         };
         let ask = Ask {
-            input_tokens: self.window.most_input(request),
+            input_tokens: self.window.counts.most_input(request),
             wanted: request.max_tokens,
             least,
             last: after,
@@ -345,12 +368,14 @@ impl Caller<'_> {
     }
 }
 
-/// Exponential, with up to a quarter more so that runs that failed together do not come back together.
+/// The wait after an attempt: exponential, with up to a quarter more so that runs that failed together do not come back
+/// together, and at least as long as the provider asks for.
 fn delay(attempt: u32, after: Option<Duration>) -> Duration {
     let base = FIRST_DELAY.saturating_mul(1 << attempt.saturating_sub(1).min(16));
-    let base = base.min(LONGEST_DELAY).max(after.unwrap_or_default());
+    let base = base.min(LONGEST_DELAY);
     let chance = u32::try_from(RandomState::new().hash_one(attempt) % 256).unwrap_or_default();
-    base + base.saturating_mul(chance) / 1_024
+    let jitter = base.saturating_mul(chance) / 1_024;
+    base.max(after.unwrap_or_default()) + jitter
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

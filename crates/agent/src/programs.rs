@@ -3,7 +3,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use sortie_sandbox::{AtTimeout, Command};
+use sortie_sandbox::{AtTimeout, Command, ExitKind};
 
 use crate::{Environment, Workspace, text};
 
@@ -58,6 +58,9 @@ pub async fn list_programs(mut workspace: Workspace) -> Result<Environment, Stri
     let closed = workspace.close().await;
     let finished = finished.map_err(|error| error.to_string())?;
     closed?;
+    if finished.exit != ExitKind::Code(0) {
+        return Err(format!("the list ended early: {:?}", finished.exit));
+    }
     Ok(read(&text::clean_bytes(finished.stdout.head)))
 }
 

@@ -2,11 +2,11 @@
 
 use crate::{
     conversation::Conversation,
+    counts::Counts,
     journal::{Entry, NoteKind, What},
     model::{Content, ToolCall, ToolResult},
     reply,
-    turn::{ANSWER_NOW, NOTHING_SAID},
-    window::Count,
+    turn::{ANSWER_NOW, NO_ROOM_LEFT, NOTHING_SAID},
 };
 
 /// Where a run goes on.
@@ -26,7 +26,7 @@ pub(crate) struct Point {
     /// Subjects of which the model was told.
     pub(crate) noted: Vec<NoteKind>,
     /// The provider's counts of the requests whose turns stand.
-    pub(crate) counts: Vec<Count>,
+    pub(crate) counts: Counts,
     /// The pieces so far of an answer that was cut off.
     pub(crate) cut: Vec<String>,
     /// Whether the fallback model answers.
@@ -72,7 +72,9 @@ impl Point {
                     count,
                     is_cut,
                 } => {
-                    point.counts.extend(count);
+                    if let Some(count) = count {
+                        point.counts.push(count);
+                    }
                     point.replied(content, is_cut, &is_broken);
                 }
                 What::Intent { .. } => {}
@@ -80,36 +82,33 @@ impl Point {
                 What::Correction { text } => point.corrected(text),
                 What::Compacted { summary, turns } => {
                     point.conversation.replace_oldest(turns, summary);
-                    point.counts.retain(|count| count.turns == 0);
+                    point.counts.turns_replaced();
+                    point.noted.retain(|kind| !kind.is_warning());
+                    point.cut.clear();
                 }
                 What::Trimmed { turns } => {
                     point.conversation.trim_oldest(turns);
-                    point.changed_from(0);
+                    point.counts.outputs_dropped(point.conversation.outputs());
                 }
                 What::Note { kind, text } => {
                     point.noted.push(kind);
+                    if kind == NoteKind::Ending {
+                        point.cut.clear();
+                    }
                     point.conversation.note(&text);
                 }
                 What::ThinkingDropped => {
-                    if let Some(first) = point.conversation.drop_opaque() {
-                        point.changed_from(first);
-                    }
+                    point.conversation.drop_opaque();
                 }
                 What::FellBack => {
                     point.fell_back = true;
                     point.conversation.drop_opaque();
-                    point.counts.clear();
+                    point.counts.model_replaced();
+                    point.cut.clear();
                 }
             }
         }
         Ok(point)
-    }
-
-    /// Turn `index` has changed: what the provider counted with it no longer holds.
-    fn changed_from(&mut self, index: usize) {
-        for count in self.counts.iter_mut().filter(|count| count.turns > index) {
-            count.tokens = None;
-        }
     }
 
     fn replied(&mut self, content: Vec<Content>, is_cut: bool, is_broken: impl Fn(&ToolCall) -> bool) {
@@ -144,8 +143,8 @@ impl Point {
         if results.iter().all(Option::is_some) {
             let results = std::mem::take(results).into_iter().flatten().collect();
             self.open = None;
-            if let Some(changed) = self.conversation.did(results) {
-                self.changed_from(changed);
+            if self.conversation.did(results) {
+                self.counts.outputs_dropped(self.conversation.outputs());
             }
         }
         Ok(())
@@ -153,7 +152,9 @@ impl Point {
 
     fn corrected(&mut self, text: String) {
         let open = self.open.take();
-        if !matches!(open, Some(Open::Cut)) && text != NOTHING_SAID && text != ANSWER_NOW {
+        if text == NO_ROOM_LEFT {
+            self.cut.push(String::new());
+        } else if !matches!(open, Some(Open::Cut)) && text != NOTHING_SAID && text != ANSWER_NOW {
             self.rejected += 1;
         }
         self.conversation.told(text);

@@ -1,6 +1,6 @@
-//! What stands in place of a long conversation: notes by the model, or else a plain note.
+//! The text in place of a long conversation: notes by the model, or else a plain note.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _};
 
 use crate::{
     model::{Content, Turn},
@@ -13,8 +13,9 @@ pub(crate) const REQUEST: &str = include_str!("summary_prompt.md");
 pub(crate) const TOKENS: u64 = 2_048;
 /// What a model that thinks is given besides: its thinking counts as part of the answer.
 pub(crate) const THINKING_TOKENS: u64 = 8_192;
-/// Bytes of earlier notes that a plain note keeps.
-const EARLIER_BYTES: usize = 16 * 1024;
+/// Bytes of the newest texts that a plain note keeps, in all and of one.
+const NEWEST_BYTES: usize = 6 * 1024;
+const PART_BYTES: usize = 2 * 1024;
 
 /// The notes as the model finds them in the conversation, with the files that its tools have changed.
 pub(crate) fn notes<'f>(notes: &str, changed_files: impl Iterator<Item = &'f str>) -> String {
@@ -37,7 +38,7 @@ pub(crate) fn notes<'f>(notes: &str, changed_files: impl Iterator<Item = &'f str
     text
 }
 
-/// What is told where there are no notes: which tools were called how often.
+/// The text where there are no notes: which tools were called how often, and the newest of what was said and found.
 pub(crate) fn note(turns: &[Turn]) -> String {
     let mut called: BTreeMap<&str, u32> = BTreeMap::new();
     let pieces = turns.iter().flat_map(|turn| match turn {
@@ -49,24 +50,48 @@ pub(crate) fn note(turns: &[Turn]) -> String {
             *called.entry(&call.name).or_default() += 1;
         }
     }
-    let earlier = turns.iter().find_map(|turn| match turn {
-        Turn::User(told) => Some(text::bounded(told, EARLIER_BYTES)),
-        Turn::Assistant(_) | Turn::ToolResults(_) => None,
-    });
     let called: Vec<String> = called
         .iter()
         .map(|(name, times)| format!("{name} ({times} times)"))
         .collect();
     let mut note = format!(
-        "The conversation so far was removed to make room, and there are no notes of it. These tools were called: {}. \
-         Look again at what you need, and go on with the task.",
+        "The conversation so far was removed to make room, and there are no notes of it. These tools were called: {}.",
         called.join(", ")
     );
-    if let Some(earlier) = earlier {
-        note.push_str("\n\nThis stood before it:\n\n");
-        note.push_str(&earlier);
+    let mut newest: Vec<String> = Vec::new();
+    let mut left = NEWEST_BYTES;
+    for said in turns.iter().rev().flat_map(texts) {
+        let part = text::bounded(&said, PART_BYTES.min(left)).into_owned();
+        left = left.saturating_sub(part.len());
+        newest.push(part);
+        if left < PART_BYTES / 4 {
+            break;
+        }
+    }
+    if !newest.is_empty() {
+        newest.reverse();
+        note.push_str(" The newest of it:\n\n");
+        note.push_str(&newest.join("\n\n"));
     }
     note
+}
+
+/// The texts of a turn, the newest first.
+fn texts(turn: &Turn) -> Vec<Cow<'_, str>> {
+    let mut texts: Vec<Cow<'_, str>> = match turn {
+        Turn::Assistant(pieces) => pieces
+            .iter()
+            .filter_map(|piece| match piece {
+                Content::Text(text) => Some(Cow::Borrowed(text.as_str())),
+                Content::ToolCall(_) | Content::Opaque(_) => None,
+            })
+            .collect(),
+        Turn::ToolResults(results) => results.iter().map(|result| result.content.text()).collect(),
+        Turn::User(text) => vec![Cow::Borrowed(text)],
+    };
+    texts.retain(|text| !text.trim().is_empty());
+    texts.reverse();
+    texts
 }
 
 #[cfg(test)]
@@ -85,7 +110,7 @@ mod tests {
             Turn::User("Notes of before.".to_owned()),
             Turn::Assistant(vec![Content::ToolCall(call)]),
         ]);
-        assert!(note.contains("shell (1 times)") && note.ends_with("Notes of before."));
+        assert!(note.contains("shell (1 times)") && note.ends_with("\n\nNotes of before."));
     }
 
     #[test]

@@ -94,6 +94,8 @@ pub struct Context<'a> {
     pub sink: &'a dyn Sink,
     /// How much of an output is kept, in bytes.
     pub output_bytes: usize,
+    /// The most tokens that a picture or a document in a result may count for.
+    pub(crate) media_tokens: u64,
     /// The model of the run, which says which pictures and documents it takes.
     pub(crate) model: Option<&'a dyn Model>,
     /// The run's files, for the built-in tools.
@@ -108,6 +110,7 @@ impl<'a> Context<'a> {
         Self {
             sink,
             output_bytes,
+            media_tokens: u64::MAX,
             model: None,
             files: None,
             redactor: None,
@@ -133,11 +136,18 @@ impl<'a> Context<'a> {
         text::bounded(&shown, self.output_bytes).into_owned()
     }
 
-    /// The picture or document with the tokens that it counts for, or as it was where the run's model does not take it.
-    pub(crate) fn counted(&self, media: Media) -> Result<Media, Media> {
+    /// The picture or document with the tokens that it counts for; or its label with the reason why the run's model cannot
+    /// be shown it. `kind` names it in the plural.
+    pub(crate) fn counted(&self, media: Media, kind: &str) -> Result<Media, String> {
         match self.model.and_then(|model| model.media_tokens(&media)) {
-            Some(tokens) => Ok(Media { tokens, ..media }),
-            None => Err(media),
+            Some(tokens) if tokens <= self.media_tokens => Ok(Media { tokens, ..media }),
+            Some(tokens) => Err(format!(
+                "{}; it can count for {} tokens, and the run has room for {}",
+                media.label,
+                text::grouped(tokens),
+                text::grouped(self.media_tokens)
+            )),
+            None => Err(format!("{}; this model cannot see {kind}", media.label)),
         }
     }
 

@@ -47,6 +47,15 @@ pub(crate) struct ToolRunner<'a> {
     pub(crate) redactor: &'a Redactor,
 }
 
+/// The part of each call of a turn in what the model can read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// Bytes of text.
+    pub(crate) bytes: usize,
+    /// Tokens of a picture or a document.
+    pub(crate) media_tokens: u64,
+}
+
 /// One call of a turn.
 #[derive(Clone, Copy)]
 struct Place<'c> {
@@ -56,19 +65,21 @@ struct Place<'c> {
     step: u32,
     /// How much of its output is kept, in bytes.
     output_bytes: usize,
+    /// The most tokens that a picture or a document in its result may count for.
+    media_tokens: u64,
 }
 
 impl<'a> ToolRunner<'a> {
     /// Runs the calls of turn `step` that have no result yet; the results are in the order of the calls. Of each output
-    /// at most `output_bytes` are kept.
+    /// at most its `share` is kept.
     pub(crate) async fn run(
         &self,
         step: u32,
         open: OpenCalls,
-        output_bytes: usize,
+        share: Share,
     ) -> Result<Vec<ToolResult>, Stop> {
         let OpenCalls { calls, results: done } = open;
-        let output_bytes = output_bytes.min(self.context.output_bytes);
+        let output_bytes = share.bytes.min(self.context.output_bytes);
         let places: Vec<Place<'_>> = calls
             .iter()
             .enumerate()
@@ -77,6 +88,7 @@ impl<'a> ToolRunner<'a> {
                 index,
                 step,
                 output_bytes,
+                media_tokens: share.media_tokens,
             })
             .collect();
         let mut done = done.into_iter();
@@ -203,6 +215,7 @@ impl<'a> ToolRunner<'a> {
         }
         let context = Context {
             output_bytes: place.output_bytes,
+            media_tokens: place.media_tokens,
             ..self.context
         };
         held.begin();
@@ -398,6 +411,7 @@ mod tests {
             context: Context {
                 sink: &Nothing,
                 output_bytes: 100,
+                media_tokens: u64::MAX,
                 model: None,
                 redactor: None,
                 files: Some(crate::tool::Files {
@@ -422,7 +436,11 @@ mod tests {
         };
         let names = ["together", "together", "together", "alone", "alone", "none"];
         let calls: Vec<ToolCall> = names.iter().enumerate().map(call).collect();
-        let results = runner.run(1, OpenCalls::new(calls), 100).await.unwrap();
+        let share = Share {
+            bytes: 100,
+            media_tokens: 0,
+        };
+        let results = runner.run(1, OpenCalls::new(calls), share).await.unwrap();
         let told: Vec<_> = results
             .iter()
             .map(|result| result.content.text().into_owned())

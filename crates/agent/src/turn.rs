@@ -10,22 +10,25 @@ mod repetition;
 mod room;
 mod start;
 
-use sortie_api::{EventType, limits::OUTPUT_BYTES};
+use sortie_api::{EventType, event::AnswerReason, limits::OUTPUT_BYTES};
 
 use crate::{
     Outcome, RunSpec, Sink, Stopped, Workspace,
     answer::{Answer, Verdict},
+    budget::Cut,
+    content::ToolContent,
     conversation::Conversation,
+    counts::Count,
     journal::{NoteKind, What},
     meter::Meter,
-    model::{Content, Model, Reply, StopReason},
-    model_call::{Caller, Replied},
+    model::{Content, Model, Reply, StopReason, ToolResult, Turn},
+    model_call::{Caller, Limit, Replied},
     reply,
     resume::{Open, OpenCalls},
     scribe::Scribe,
     shown::Shown,
     text,
-    tool_call::ToolRunner,
+    tool_call::{Share, ToolRunner},
 };
 
 /// How long the reason of a failed run is, in bytes: a provider may send a whole page.
@@ -41,6 +44,10 @@ pub(crate) const ANSWER_NOW: &str = "Answer now with what you have: give the fin
 /// The request to go on with an answer that was cut off.
 const CUT_OFF: &str = "Your answer was cut off at its limit of length. Go on exactly where it ended: repeat nothing, and \
                        add no words about the interruption.";
+/// The correction of a model whose thinking has used up the length of its answer.
+pub(crate) const NO_ROOM_LEFT: &str = "Your last message reached its limit of length before you said anything. Think less this time, and be brief.";
+/// The result of a call that is not made, because the answer was asked for.
+const CALL_REFUSED: &str = "not made: no tool is called any more. Answer now with what you have.";
 const STOPPED: &str = "the run is no longer this worker's";
 
 /// Why the loop ended without an answer.
@@ -165,7 +172,8 @@ impl<'a> Agent<'a> {
             ..
         } = reply;
         if !thinking.trim().is_empty() {
-            let text = text::head(thinking.trim(), OUTPUT_BYTES).to_owned();
+            let shown = self.spec.redactor.redact_owned(text::clean(thinking));
+            let text = text::head(shown.trim(), OUTPUT_BYTES).to_owned();
             let step = self.step;
             self.sink
                 .record(EventType::ThinkingSummary { text, step })
@@ -179,8 +187,7 @@ impl<'a> Agent<'a> {
             let step = self.step;
             self.sink.record(EventType::Message { text, step }).await?;
         }
-        if self.is_ending() {
-            // Some servers let a model call tools all the same.
+        if self.is_ending() && self.has_refused_calls() {
             content.retain(|piece| !matches!(piece, Content::ToolCall(_)));
         }
         let calls = reply::tool_calls(&content);
@@ -197,37 +204,67 @@ impl<'a> Agent<'a> {
         self.cut.clear();
         if calls.iter().all(|call| self.tools.is_broken(call)) {
             self.broken += 1;
-            self.check_broken()?;
+            self.check_broken(stop_reason, limit).await?;
         } else {
             self.broken = 0;
         }
-        let kept = What::Reply {
-            content,
-            count: Some(count),
-            is_cut: false,
-        };
-        self.keep(kept).await?;
+        self.keep(content, count, false).await?;
         self.call_tools(OpenCalls::new(calls)).await
     }
 
-    /// Keeps what the model said.
-    async fn keep(&mut self, reply: What) -> Result<(), Stop> {
+    /// Whether the model has called tools when it was asked for its answer, which some servers allow, and was refused. The
+    /// next time its calls are left out.
+    fn has_refused_calls(&self) -> bool {
+        match self.conversation.turns().last() {
+            Some(Turn::ToolResults(results)) => results.iter().any(|result| is_refused(&result.content)),
+            Some(Turn::Assistant(_) | Turn::User(_)) | None => false,
+        }
+    }
+
+    /// Refuses the calls of a model that was asked for its answer.
+    async fn refuse_calls(&mut self, open: OpenCalls) -> Result<Vec<ToolResult>, Stop> {
+        let mut results = Vec::with_capacity(open.calls.len());
+        for (call, done) in std::iter::zip(open.calls, open.results) {
+            let result = match done {
+                Some(result) => result,
+                None => {
+                    let result = ToolResult {
+                        id: call.id,
+                        name: call.name,
+                        content: ToolContent::Text(CALL_REFUSED.to_owned()),
+                        is_error: true,
+                        note: None,
+                    };
+                    self.scribe.write(self.step, What::Result(result.clone())).await?;
+                    result
+                }
+            };
+            results.push(result);
+        }
+        Ok(results)
+    }
+
+    /// Keeps what the model said; `is_cut` for a part of an answer that was cut off.
+    async fn keep(&mut self, content: Vec<Content>, count: Count, is_cut: bool) -> Result<(), Stop> {
         if let Some(began) = self.began.take() {
             self.scribe.write(self.step, began).await?;
         }
-        if let What::Reply { content, .. } = &reply {
-            self.conversation.said(content.clone());
-        }
+        self.conversation.said(content.clone());
+        let reply = What::Reply {
+            content,
+            count: Some(count),
+            is_cut,
+        };
         self.scribe.write(self.step, reply).await?;
         Ok(())
     }
 
-    /// Lets another model go on. It cannot read the thinking of the first.
-    fn fall_back(&mut self, model: &'a dyn Model) {
+    /// Lets another model go on.
+    fn go_on_with(&mut self, model: &'a dyn Model) {
         self.caller.model = model;
         self.caller.window.replace(model);
-        self.conversation.drop_opaque();
-        self.cut.clear();
+        self.tools.context.model = Some(model);
+        self.tools.context.output_bytes = model.tool_output_bytes();
     }
 
     /// Hands an answer back.
@@ -239,11 +276,17 @@ impl<'a> Agent<'a> {
     }
 
     async fn call_tools(&mut self, open: OpenCalls) -> Result<Progress, Stop> {
-        let share = self.output_share(open.calls.len());
-        let results = self.tools.run(self.step, open, share).await?;
-        let changed = self.conversation.did(results);
-        if let Some(index) = changed {
-            self.caller.window.changed_from(index);
+        let results = if self.is_ending() {
+            self.refuse_calls(open).await?
+        } else {
+            let share = self.share(open.calls.len());
+            self.tools.run(self.step, open, share).await?
+        };
+        if self.conversation.did(results) {
+            self.caller
+                .window
+                .counts
+                .outputs_dropped(self.conversation.outputs());
             if self.caller.model.binds_thinking() {
                 self.drop_thinking().await?;
             }
@@ -251,24 +294,39 @@ impl<'a> Agent<'a> {
         Ok(Progress::GoOn)
     }
 
-    /// How much of one tool output is kept where a turn has so many, in bytes: what the window has room for, and no more
+    /// The part of each output of a turn that has so many calls: all together a quarter of the window's room, and no more
     /// than a quarter of what the budget can read.
-    fn output_share(&self, calls: usize) -> usize {
+    fn share(&self, calls: usize) -> Share {
         const LEAST_BYTES: usize = 2 * 1024;
-        let share = self.caller.window.output_share(self.fixed_tokens(), calls);
-        let readable = self.caller.readable(self.conversation.turns()) / 4;
-        let readable = usize::try_from(readable).unwrap_or(usize::MAX);
-        share.min((readable / calls.max(1)).max(LEAST_BYTES))
+        const LEAST_OF_ONE: usize = 128;
+        let calls = calls.max(1);
+        let (window, fixed) = (&self.caller.window, self.fixed_tokens());
+        let readable = self.caller.readable(self.conversation.turns()) / 4 / calls as u64;
+        let room = window.room_beside(fixed).unwrap_or(u64::MAX) / 4 / calls as u64;
+        let least = (LEAST_BYTES / calls).max(LEAST_OF_ONE);
+        let bytes = usize::try_from(readable).unwrap_or(usize::MAX).max(least);
+        Share {
+            bytes: window.output_share(fixed, calls).min(bytes),
+            media_tokens: readable.min(room),
+        }
     }
 
-    /// Ends a run whose model does not get a call right, over and over.
-    fn check_broken(&self) -> Result<(), Stop> {
-        if self.broken > BROKEN_TURNS {
-            return Err(Stop::Failed(format!(
-                "the model wrote no tool call that could be made, {} times in a row",
-                self.broken
-            )));
+    /// Ends a run whose model does not get a call right, over and over. Calls that the budget cuts off lead to the answer.
+    async fn check_broken(&mut self, stop_reason: StopReason, limit: Limit) -> Result<(), Stop> {
+        if self.broken <= BROKEN_TURNS {
+            return Ok(());
         }
-        Ok(())
+        if stop_reason == StopReason::MaxTokens && limit.cut == Cut::Shortened {
+            self.broken = 0;
+            return self.end(AnswerReason::Budget).await;
+        }
+        Err(Stop::Failed(format!(
+            "the model wrote no tool call that could be made, {} times in a row",
+            self.broken
+        )))
     }
+}
+
+fn is_refused(content: &ToolContent) -> bool {
+    matches!(content, ToolContent::Text(text) if text == CALL_REFUSED)
 }

@@ -1,25 +1,15 @@
 //! How much of the model's window a conversation takes: estimated from its bytes, and corrected by what the provider
-//! counted in the call before. The same counts bound what the next call can read at most.
+//! counted in the call before.
 
-use serde::{Deserialize, Serialize};
-
-use crate::model::{Content, Kind, Model, Reply, Request};
+use crate::{
+    counts::{Count, Counts, MOST_BYTES_PER_TOKEN},
+    model::{Kind, Model, Reply},
+};
 
 /// Bytes of ordinary text that two tokens stand for, in the estimate before anything was counted: 3.5 for one.
 const BYTES_PER_TWO_TOKENS: u64 = 7;
-/// The most bytes that one token can stand for. A provider that counts fewer tokens has left something out, as some
-/// do with what they have cached.
-const MOST_BYTES_PER_TOKEN: u64 = 12;
 /// The least answer that is asked for, in tokens: where the estimate leaves less, nothing is sent.
 const LEAST_OUTPUT_TOKENS: u64 = 1_024;
-/// Margin on what the provider counted for an identical prefix: one part in this many, and [`MARGIN_TOKENS`].
-const MARGIN_PART: u64 = 50;
-/// The fixed part of the margin, in tokens: for what a provider adds with another `tool_choice`.
-const MARGIN_TOKENS: u64 = 64;
-
-/// Tokens that a provider counts beyond the text, at most.
-const FRAME_TOKENS: u64 = 4_096;
-
 /// The window of a run's model.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -28,19 +18,8 @@ pub(crate) struct Window {
     most_output: u64,
     /// The last count: so many tokens for so many bytes.
     counted: Option<(u64, u64)>,
-    /// Counts of the requests whose turns stand at the beginning of the conversation, the longest last.
-    counts: Vec<Count>,
-}
-
-/// The provider's count of a request and of its reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
-    /// Turns of the request's transcript.
-    pub(crate) turns: usize,
-    /// Tokens of the whole request, cached ones included; `None` where the provider's count cannot be, or no longer holds.
-    pub(crate) tokens: Option<u64>,
-    /// Tokens of the reply, where it holds thinking: they count again when it is sent back, whatever its bytes.
-    pub(crate) hidden: u64,
+    /// The provider's counts, which bound the next call.
+    pub(crate) counts: Counts,
 }
 
 impl Window {
@@ -50,7 +29,7 @@ impl Window {
             tokens: (model.kind() == Kind::Language).then_some(info.context_window),
             most_output: info.max_output_tokens,
             counted: None,
-            counts: Vec::new(),
+            counts: Counts::default(),
         }
     }
 
@@ -69,81 +48,33 @@ impl Window {
 
     /// Takes over what the provider counted for a request of so many bytes and turns, where that can be.
     pub(crate) fn learn(&mut self, bytes: usize, turns: usize, reply: &Reply) -> Count {
-        let (bytes, usage) = (bytes as u64, &reply.usage);
+        let bytes = bytes as u64;
+        let usage = &reply.usage;
         let tokens = usage
             .input_tokens
             .saturating_add(usage.cache_read_tokens)
             .saturating_add(usage.cache_write_tokens);
-        let at_least = bytes / MOST_BYTES_PER_TOKEN;
-        if bytes > 0 && (at_least..=bytes).contains(&tokens) {
+        if can_be(tokens, bytes) {
             self.counted = Some((tokens, bytes));
         }
-        let has_thinking = reply
-            .content
-            .iter()
-            .any(|piece| matches!(piece, Content::Opaque(_)));
-        let count = Count {
-            turns,
-            // Too high a count does no harm to a bound, unless it is absurd.
-            tokens: (at_least..=bytes.saturating_mul(2).saturating_add(FRAME_TOKENS))
-                .contains(&tokens)
-                .then_some(tokens),
-            hidden: if has_thinking { usage.output_tokens } else { 0 },
-        };
-        self.count(count);
+        let count = Count::of(bytes, turns, tokens, reply);
+        self.counts.push(count);
         count
     }
 
-    /// Takes over a count of an earlier call.
-    pub(crate) fn count(&mut self, count: Count) {
-        self.counts.retain(|other| other.turns < count.turns);
-        self.counts.push(count);
+    /// Takes over the counts of an earlier attempt. `bytes` are those of the longest request that was counted.
+    pub(crate) fn recall(&mut self, counts: Counts, bytes: u64) {
+        let counted = counts.longest().map(|(_, tokens)| (tokens, bytes));
+        self.counted = counted.filter(|(tokens, bytes)| can_be(*tokens, *bytes));
+        self.counts = counts;
     }
 
-    /// Forgets the counts that turn `index` is part of: it has changed.
-    pub(crate) fn changed_from(&mut self, index: usize) {
-        for count in self.counts.iter_mut().filter(|count| count.turns > index) {
-            count.tokens = None;
-        }
-    }
-
-    /// Forgets the counts that turn `index` is part of, and the thinking from there on: it was dropped.
-    pub(crate) fn thinking_dropped_from(&mut self, index: usize) {
-        self.changed_from(index);
-        for count in self.counts.iter_mut().filter(|count| count.turns >= index) {
-            count.hidden = 0;
-        }
-    }
-
-    /// Forgets all counts but that of the request without turns: another text stands in the place of the turns.
-    pub(crate) fn turns_replaced(&mut self) {
-        self.thinking_dropped_from(0);
-        self.counts.retain(|count| count.turns == 0);
-    }
-
-    /// Forgets everything that was counted: the model is another one.
+    /// Another model goes on with the conversation.
     pub(crate) fn replace(&mut self, model: &dyn Model) {
+        let counts = std::mem::take(&mut self.counts);
         *self = Self::of(model);
-    }
-
-    /// The most tokens that the provider can count for this request: its own count of the longest identical prefix with a
-    /// margin, and one token for each byte behind it.
-    pub(crate) fn most_input(&self, request: &Request<'_>) -> u64 {
-        let turns = request.transcript;
-        let counts = self.counts.iter().filter(|count| count.turns <= turns.len());
-        let known = counts
-            .clone()
-            .rev()
-            .find_map(|count| Some((count.turns, count.tokens?)));
-        let (from, known) = match known {
-            Some((turns, tokens)) => (turns, with_margin(tokens)),
-            None => (0, request.most_fixed_tokens()),
-        };
-        let hidden = counts.filter(|count| (from..turns.len()).contains(&count.turns));
-        let known = hidden.fold(known, |sum, count| sum.saturating_add(count.hidden));
-        let new = turns.get(from..).unwrap_or_default();
-        new.iter()
-            .fold(known, |sum, turn| sum.saturating_add(turn.most_tokens()))
+        self.counts = counts;
+        self.counts.model_replaced();
     }
 
     /// Tokens that the conversation may take beside `fixed` tokens that are sent with every request: the window less the
@@ -183,10 +114,9 @@ impl Window {
     }
 }
 
-fn with_margin(tokens: u64) -> u64 {
-    tokens
-        .saturating_add(tokens / MARGIN_PART)
-        .saturating_add(MARGIN_TOKENS)
+/// Whether so many bytes can be so many tokens.
+fn can_be(tokens: u64, bytes: u64) -> bool {
+    bytes > 0 && (bytes / MOST_BYTES_PER_TOKEN..=bytes).contains(&tokens)
 }
 
 fn ordinary(bytes: u64) -> u64 {

@@ -5,6 +5,7 @@
 //! touches the directory once it is deleted.
 
 mod jobs;
+mod log;
 mod outputs;
 
 use std::{net::TcpListener, path::PathBuf, sync::Arc};
@@ -21,8 +22,14 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::jobs::{Job, JobEnd, Jobs};
-use self::{jobs::Log, outputs::Outputs};
+pub(crate) use self::{
+    jobs::{Job, JobEnd, Jobs, Rest},
+    outputs::ENGINE_FOLDER,
+};
+use self::{
+    log::{LOG_BYTES, Log},
+    outputs::Outputs,
+};
 
 /// Where a run's `input` lies in its working directory.
 pub(crate) const INPUT_FILE: &str = "input.json";
@@ -104,6 +111,14 @@ pub enum Source {
     Bytes(Vec<u8>),
     /// What is left to read of this file. It is copied by the kernel, never shared with what the run may write.
     File(std::fs::File),
+}
+
+/// The output of a command up to its release.
+#[derive(Debug, Default)]
+pub(crate) struct SoFar {
+    /// Length of the output that was not kept, in bytes. It came before the rest.
+    pub(crate) left_out: u64,
+    pub(crate) sources: Vec<Source>,
 }
 
 struct Open {
@@ -282,7 +297,7 @@ impl Workspace {
         }
     }
 
-    /// How commands are confined: it decides under which path they know the directory.
+    /// Isolation level of commands: it decides under which path they know the directory.
     pub(crate) fn level(&self) -> Level {
         self.backend.capabilities().level
     }
@@ -362,7 +377,7 @@ impl Workspace {
         &mut self,
         command: (String, Instant),
         released: Released,
-        so_far: Vec<Source>,
+        so_far: SoFar,
     ) -> Result<(u32, Option<String>), WorkspaceError> {
         let number = self.outputs().await?.0.number();
         let path = outputs::log_path(number);
@@ -375,17 +390,15 @@ impl Workspace {
     }
 
     /// A log that cannot be made or written is none.
-    async fn open_log(&mut self, path: &str, so_far: Vec<Source>) -> Option<Log> {
+    async fn open_log(&mut self, path: &str, so_far: SoFar) -> Option<Log> {
         let limits = self.limits;
         let (outputs, directory) = self.outputs().await.ok()?;
-        if !outputs.have_room(jobs::LOG_BYTES) {
-            return None;
-        }
-        outputs.take(jobs::LOG_BYTES);
+        let room = outputs.reserve(LOG_BYTES)?;
         let path = path.to_owned();
-        let file = directory.run(move |workdir| outputs::make(workdir, &limits, &path, jobs::LOG_BYTES));
-        let mut log = Log::new(file.await.ok()?.ok()?);
-        for source in so_far {
+        let file = directory.run(move |workdir| outputs::make(workdir, &limits, &path, LOG_BYTES));
+        let mut log = Log::new(file.await.ok()?.ok()?, room);
+        log.leave_out(so_far.left_out).await.ok()?;
+        for source in so_far.sources {
             match source {
                 Source::Bytes(bytes) => log.write(&bytes).await.ok()?,
                 Source::File(file) => log.copy(file).await.ok()?,

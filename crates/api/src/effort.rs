@@ -1,4 +1,4 @@
-//! How much a model is to think before it answers.
+//! The effort that a model puts into its answer.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// As little thinking as the model allows.
+    /// Least thinking that the model allows.
     Minimal,
     /// Little thinking.
     Low,
@@ -20,7 +20,7 @@ pub enum Effort {
     High,
     /// More than `high`, for long work.
     Xhigh,
-    /// As much thinking as the model allows.
+    /// Most thinking that the model allows.
     Max,
 }
 

@@ -227,7 +227,7 @@ pub enum AnswerReason {
     Budget,
     /// 90 % of the run's time are over.
     Time,
-    /// The same tool calls had the same results six times in a row.
+    /// Equal tool calls had equal results six times in a row.
     Repetition,
 }
 

@@ -105,7 +105,7 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false)]
     pub fallback_model: Option<String>,
-    /// How much the model is to think, mapped to the nearest level that it has. Default: the model's own.
+    /// Effort of the model's thinking, mapped to the nearest level that it has. Default: the model's own.
     #[serde(
         default,
         deserialize_with = "present",

@@ -11,6 +11,7 @@
 )]
 
 use std::{
+    fmt::Write as _,
     path::PathBuf,
     sync::{Arc, Mutex},
 };
@@ -64,6 +65,8 @@ struct Reader {
     info: ModelInfo,
     text: Text,
     caches: bool,
+    /// Calls in one message.
+    at_once: u32,
     /// The prompt that was sent last, part by part, with the tokens of each.
     seen: Mutex<Vec<(String, u64)>>,
     calls: Mutex<u32>,
@@ -151,23 +154,23 @@ impl Model for Reader {
         let mut calls = self.calls.lock().unwrap();
         *calls += 1;
         let notes = matches!(request.transcript.last(), Some(Turn::User(text)) if text.starts_with("The conversation has become"));
-        let (content, output_tokens) = if request.tool_use == ToolUse::Never {
+        let (content, output_tokens) = if notes || request.tool_use == ToolUse::Never {
             let words = if notes { "Notes: read on." } else { "The answer." };
             (vec![Content::Text(words.to_owned())], 400)
         } else {
             let thought = json!({"signature": "EqoBCkgIARABGAIiQ".repeat(20)}).to_string();
-            let call = ToolCall {
-                id: format!("call_{calls}"),
-                name: "fetch".to_owned(),
-                arguments: json!({"page": *calls}).to_string(),
-            };
-            let said = format!("I read page {calls}.");
-            let pieces = vec![
+            let mut pieces = vec![
                 Content::Opaque(RawValue::from_string(thought).unwrap()),
-                Content::Text(said),
-                Content::ToolCall(call),
+                Content::Text(format!("I read for the {calls}th time.")),
             ];
-            (pieces, THINKING_TOKENS + 60)
+            pieces.extend((0..self.at_once).map(|number| {
+                Content::ToolCall(ToolCall {
+                    id: format!("call_{calls}_{number}"),
+                    name: "fetch".to_owned(),
+                    arguments: json!({"page": *calls * 10 + number}).to_string(),
+                })
+            }));
+            (pieces, THINKING_TOKENS + 60 * u64::from(self.at_once))
         };
         let reply = Reply {
             stop_reason: if output_tokens > request.max_tokens {
@@ -293,6 +296,10 @@ struct Case {
     text: Text,
     caches: bool,
     page_bytes: usize,
+    /// Calls in one message.
+    at_once: u32,
+    /// The task in bytes.
+    task_bytes: usize,
 }
 
 struct Ended {
@@ -312,6 +319,7 @@ async fn simulate(case: Case, infos: &[ModelInfo]) -> Ended {
         info,
         text: case.text,
         caches: case.caches,
+        at_once: case.at_once,
         seen: Mutex::default(),
         calls: Mutex::default(),
     };
@@ -325,7 +333,10 @@ async fn simulate(case: Case, infos: &[ModelInfo]) -> Ended {
             run: RunId::new(Timestamp::from_micros(0), [1; 10]),
             org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
         },
-        prompt: "Read all pages and sum them up.".to_owned(),
+        prompt: format!(
+            "Read all pages and sum them up. {}",
+            case.text.of_bytes(case.task_bytes)
+        ),
         input: None,
         output_schema: None,
         shell: Shell::Allowed,
@@ -383,9 +394,50 @@ fn catalog_infos() -> Vec<ModelInfo> {
 async fn long_work_on_a_small_budget_ends_with_an_answer() {
     let infos = catalog_infos();
     let mut table = String::from(
-        "| model | budget | text | cached | page | calls | notes | spent | end |\n|---|---|---|---|---|---|---|---|---|\n",
+        "| model | budget | text | cached | page | at once | calls | notes | spent | end |\n|---|---|---|---|---|---|---|---|---|---|\n",
     );
-    let mut without = Vec::new();
+    let mut bad = Vec::new();
+    for case in cases() {
+        let ended = simulate(case, &infos).await;
+        let end = match &ended.outcome {
+            Outcome::Succeeded(_) => "answer",
+            Outcome::Failed(why) => why,
+        };
+        let Case {
+            model,
+            cents,
+            text,
+            caches,
+            page_bytes,
+            at_once,
+            task_bytes: _,
+        } = case;
+        writeln!(
+            table,
+            "| {model} | ${}.{:02} | {text:?} | {} | {page_bytes} | {at_once} | {} | {} | {} % | {end} |",
+            cents / 100,
+            cents % 100,
+            if caches { "yes" } else { "no" },
+            ended.calls,
+            ended.notes,
+            ended.spent_percent,
+        )
+        .unwrap();
+        // An answer without work is none.
+        let has_answered = matches!(ended.outcome, Outcome::Succeeded(_)) && ended.calls > 2;
+        if !has_answered && ended.spent_percent < 80 {
+            bad.push((case, ended.calls, ended.spent_percent));
+        }
+    }
+    println!("{table}");
+    assert!(
+        bad.is_empty(),
+        "no answer, or no work, and money left: {bad:#?}\n{table}"
+    );
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
     for (model, cents) in [
         ("claude-opus-5-5", [50, 100, 200, 500]),
         ("claude-sonnet-5-5", [25, 50, 100, 200]),
@@ -395,38 +447,38 @@ async fn long_work_on_a_small_budget_ends_with_an_answer() {
     ] {
         for cents in cents {
             for text in [Text::Prose, Text::Digits] {
-                for (caches, page_bytes) in [(true, 6_000), (true, 30_000), (false, 6_000), (false, 30_000)] {
-                    let case = Case {
+                for (caches, page_bytes, at_once) in [
+                    (true, 6_000, 1),
+                    (true, 30_000, 1),
+                    (true, 30_000, 8),
+                    (false, 6_000, 1),
+                    (false, 30_000, 1),
+                    (false, 30_000, 8),
+                ] {
+                    cases.push(Case {
                         model,
                         cents,
                         text,
                         caches,
                         page_bytes,
-                    };
-                    let ended = simulate(case, &infos).await;
-                    let end = match &ended.outcome {
-                        Outcome::Succeeded(_) => "answer",
-                        Outcome::Failed(why) => why,
-                    };
-                    table.push_str(&format!(
-                        "| {model} | ${}.{:02} | {text:?} | {} | {page_bytes} | {} | {} | {} % | {end} |\n",
-                        cents / 100,
-                        cents % 100,
-                        if caches { "yes" } else { "no" },
-                        ended.calls,
-                        ended.notes,
-                        ended.spent_percent,
-                    ));
-                    if !matches!(ended.outcome, Outcome::Succeeded(_)) && ended.spent_percent < 80 {
-                        without.push(case);
-                    }
+                        at_once,
+                        task_bytes: 0,
+                    });
                 }
             }
         }
     }
-    println!("{table}");
-    assert!(
-        without.is_empty(),
-        "no answer and money left: {without:#?}\n{table}"
-    );
+    // A task of 100 KB on the default budget.
+    for caches in [true, false] {
+        cases.push(Case {
+            model: "claude-opus-5-5",
+            cents: 100,
+            text: Text::Prose,
+            caches,
+            page_bytes: 6_000,
+            at_once: 1,
+            task_bytes: 100_000,
+        });
+    }
+    cases
 }

@@ -210,20 +210,29 @@ async fn follow(
             () = stdout.read(), if stdout.has_work() => {}
             () = stderr.read(), if stderr.has_work() => {}
             () = at(timer.due), if timer.due.is_some() => {
-                let sent = match timer.then {
-                    AtTimeout::Kill => live.socket.send(&Request::Kill { id }, &[]).await,
-                    AtTimeout::Release => release(live, id).await.map(|ours| socket = Some(ours)),
-                };
-                if told || sent.is_err() {
+                match time_is_up(live, id, timer.then).await {
+                    Ok(ours) if !told => socket = ours,
                     // The launcher does not do what it is told: hanging up ends it.
-                    return (Ended::Stuck, None);
+                    Ok(_) | Err(_) => return (Ended::Stuck, None),
                 }
                 told = true;
-                killed = timer.then == AtTimeout::Kill;
+                killed = socket.is_none();
                 timer.due = Instant::now().checked_add(PATIENCE);
             }
         }
     }
+}
+
+/// Asks for a command to be killed, or to run on; returns our end of the socket of one that runs on. A command that cannot
+/// be released is killed.
+async fn time_is_up(live: &Live, id: u64, then: AtTimeout) -> io::Result<Option<Socket>> {
+    if then == AtTimeout::Release
+        && let Ok(ours) = release(live, id).await
+    {
+        return Ok(Some(ours));
+    }
+    live.socket.send(&Request::Kill { id }, &[]).await?;
+    Ok(None)
 }
 
 /// Asks for a command to run on; returns our end of its socket.

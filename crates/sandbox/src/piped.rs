@@ -51,8 +51,17 @@ pub(crate) struct PipedProcess {
     what: String,
     /// Why it was not run, once that is known; its end is still to come.
     not_run: Option<Error>,
-    /// How it ended, once that is known, and how much of its last words is still to come.
-    ended: Option<(ExitKind, usize)>,
+    /// How it ended, once that is known.
+    ended: Option<Told>,
+}
+
+/// The end of a process as the launcher tells it.
+#[derive(Clone, Copy)]
+struct Told {
+    exit: ExitKind,
+    /// Length of its last words that are still to come, in bytes.
+    stderr: usize,
+    left: bool,
 }
 
 impl PipedProcess {
@@ -69,7 +78,7 @@ impl PipedProcess {
     /// Can be dropped at any moment without losing anything.
     async fn follow(&mut self) -> Result<ProcessEnd, Error> {
         let lost = |error: io::Error| Error::Lost(error.to_string());
-        let (exit, expected) = loop {
+        let told = loop {
             if let Some(ended) = self.ended {
                 break ended;
             }
@@ -78,7 +87,11 @@ impl PipedProcess {
                     status,
                     broken,
                     stderr,
-                }) => self.ended = Some((exit_of(status, broken), stderr)),
+                    left,
+                }) => {
+                    let exit = exit_of(status, broken);
+                    self.ended = Some(Told { exit, stderr, left });
+                }
                 Some(Reply::NotExecutable { errno, .. }) => {
                     let reason = format!("{}: {}", self.what, hosts::describe(errno));
                     self.not_run = Some(Error::NotExecutable(reason));
@@ -99,13 +112,24 @@ impl PipedProcess {
         if let Some(error) = self.not_run.take() {
             return Err(error);
         }
-        let stderr = if expected == 0 {
+        let stderr = if told.stderr == 0 {
             Vec::new()
         } else {
             self.socket.receive_bytes().await.map_err(lost)?
         };
-        self.ended = Some((exit, 0));
-        Ok(ProcessEnd { exit, stderr })
+        self.ended = Some(Told { stderr: 0, ..told });
+        Ok(ProcessEnd {
+            exit: told.exit,
+            stderr,
+            left: told.left,
+        })
+    }
+
+    /// Waits for the end, and until the launcher has hung up: nothing is left in the session then.
+    async fn follow_to_hang_up(&mut self) -> Result<ProcessEnd, Error> {
+        let ended = self.follow().await;
+        while let Ok(Some(_)) = self.socket.receive().await {}
+        ended
     }
 }
 
@@ -118,7 +142,7 @@ impl Process for PipedProcess {
         Box::pin(async move {
             // Where the launcher is gone, so is the process, and that is what comes next.
             let _may_be_gone = self.socket.finish();
-            match timeout(PATIENCE, self.follow()).await {
+            match timeout(PATIENCE, self.follow_to_hang_up()).await {
                 Ok(ended) => ended,
                 Err(_late) => Err(Error::Lost("it does not answer".to_owned())),
             }

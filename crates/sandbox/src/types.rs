@@ -226,17 +226,19 @@ pub struct Piped {
     pub process: Box<dyn Process>,
 }
 
-/// The life of a [`Piped`] process or a [`Released`] command. Dropping it kills the process, without waiting.
+/// The life of a [`Piped`] process or a [`Released`] command. Dropping it kills the process, without waiting; once the
+/// process has ended, dropping it kills nothing.
 pub trait Process: Send + Sync {
-    /// Waits for the process to end; what it left in its session is killed then. To be called until it has returned once;
-    /// dropping the future before that loses nothing.
+    /// Waits for the process to end. What a [`Piped`] process left in its session is killed then. To be called until it
+    /// has returned once; dropping the future before that loses nothing.
     ///
     /// # Errors
     /// [`Error::NotExecutable`] for a program that does not exist or cannot be executed; [`Error::Lost`] when the sandbox
     /// was closed or died, and the process with it.
     fn wait(&mut self) -> BoxFuture<'_, Result<ProcessEnd, Error>>;
 
-    /// Kills the process with everything in its session, and returns when that is done.
+    /// Kills the process with everything in its session, and returns when that is done. After the end of the process,
+    /// kills what is left in its session.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -251,6 +253,8 @@ pub struct ProcessEnd {
     pub exit: ExitKind,
     /// The last 8 KiB of what it wrote to standard error, as bytes.
     pub stderr: Vec<u8>,
+    /// Whether processes of its session live on, as may be for a [`Released`] command. [`Process::kill`] kills them.
+    pub left: bool,
 }
 
 /// What a run has used so far.

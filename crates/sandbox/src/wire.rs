@@ -43,8 +43,10 @@ pub(crate) enum Request {
     Check { id: u64, check: Check },
     /// Kill a command with everything it started.
     Kill { id: u64 },
-    /// Let a command run on beside later ones. Descriptor: a socket of its own. Its end is told there, and it is killed
-    /// with its session when the engine hangs up or shuts its side. Answered with `Released`, unless its end was told before.
+    /// Let a command run on beside later ones. Descriptor: a socket of its own, on which its end is told. The command is
+    /// killed with its session when the engine hangs up or shuts its side. After its end, processes that are left in its
+    /// session are killed when the engine shuts its side, and spared when it hangs up. Answered with `Released`, unless
+    /// the end was told before.
     Release { id: u64 },
     /// Read these descriptors to their end, for the processes that still write to them.
     Discard,
@@ -114,12 +116,14 @@ pub(crate) enum Reply {
     },
     /// A command runs on beside later ones.
     Released { id: u64 },
-    /// A process that the engine talks to, or a released command, has ended. So many bytes of what it said last on standard error follow as a
-    /// datagram of their own.
+    /// A process that the engine talks to, or a released command, has ended. `stderr` is the length of its last words
+    /// on standard error, which follow as a datagram of their own.
     Ended {
         status: Status,
         broken: Option<Broken>,
         stderr: usize,
+        /// Whether processes of its session live on. The socket then stays open until they are killed.
+        left: bool,
     },
     /// What is in use.
     Usage { memory: u64, processes: u32 },

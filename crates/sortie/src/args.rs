@@ -201,7 +201,7 @@ pub(crate) struct RunArgs {
     /// The model that is asked once where the first one refuses
     #[arg(long, value_name = "MODEL")]
     pub(crate) fallback_model: Option<String>,
-    /// How much the model is to think: minimal, low, medium, high, xhigh or max [default: the model's]
+    /// Effort of the model's thinking: minimal, low, medium, high, xhigh or max [default: the model's]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) effort: Option<Effort>,
     /// Time limit in seconds, 1 to 3600 [default: 300]

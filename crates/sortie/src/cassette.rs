@@ -6,29 +6,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sortie_api::{Event, Run, RunDefinition, event::TOOL_OUTPUT_BYTES, model::ModelInfo};
 
+use self::content::shown;
 use crate::failure::{Failure, Result};
+
+mod content;
 
 /// Version of the format. A reader refuses any other.
 const VERSION: u32 = 1;
-
-/// Names of fields whose values are credentials, in lower case without `-` and `_`.
-const SECRET_FIELDS: [&str; 12] = [
-    "authorization",
-    "proxyauthorization",
-    "cookie",
-    "setcookie",
-    "apikey",
-    "xapikey",
-    "xauthtoken",
-    "accesstoken",
-    "refreshtoken",
-    "clientsecret",
-    "password",
-    "secret",
-];
-/// Headers whose values are credentials, as they stand in commands and in what these print.
-const SECRET_HEADERS: [&str; 4] = ["authorization:", "cookie:", "x-api-key:", "api-key:"];
-const REDACTED: &str = "[redacted]";
 
 /// Events that are kept as they are.
 const KEPT: [&str; 6] = [
@@ -45,7 +29,7 @@ const KEPT: [&str; 6] = [
 pub(crate) enum Texts {
     /// Texts stay.
     Kept,
-    /// Each character but white space as an `x`, so that only lengths are left.
+    /// `x` stands for each byte of a text, a number or a name of a field. White space stays.
     Masked,
 }
 
@@ -55,6 +39,8 @@ struct Header {
     cassette: u32,
     engine: &'static str,
     model: Option<ModelInfo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback_model: Option<ModelInfo>,
     prompt: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<Value>,
@@ -73,6 +59,9 @@ struct Header {
 #[derive(Default, Serialize)]
 struct Say {
     step: u64,
+    /// Model that answered; empty for a call that failed before it was charged.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    model: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -99,10 +88,10 @@ enum Line {
     End(Value),
 }
 
-/// The lines of a cassette, made of what the engine shows of a run that has ended.
+/// The lines of a cassette, made of what the engine shows of a run that has ended. `catalog` has the run's models.
 pub(crate) fn lines(
     definition: &RunDefinition,
-    model: Option<ModelInfo>,
+    catalog: &[ModelInfo],
     events: &[Event],
     run: &Run,
     texts: Texts,
@@ -118,10 +107,17 @@ pub(crate) fn lines(
         let value = raw.as_deref().map(|raw| serde_json::from_str(raw.get()));
         value.transpose().map_err(unreadable)
     };
+    let info = |id: &Option<String>| {
+        catalog
+            .iter()
+            .find(|model| Some(&model.id) == id.as_ref())
+            .cloned()
+    };
     let header = Header {
         cassette: VERSION,
         engine: env!("CARGO_PKG_VERSION"),
-        model,
+        model: info(&request.model),
+        fallback_model: info(&request.fallback_model),
         prompt: request.prompt.clone().unwrap_or_default(),
         input: parsed(&request.input)?,
         output_schema: parsed(&request.output_schema)?.filter(|_| texts == Texts::Kept),
@@ -141,90 +137,6 @@ pub(crate) fn lines(
     }
     let lines = all.into_iter().map(|line| shown(line, texts).to_string() + "\n");
     Ok(lines.collect())
-}
-
-/// The line without credentials, and without texts where they are masked.
-fn shown(mut line: Value, texts: Texts) -> Value {
-    redact(&mut line);
-    if texts == Texts::Masked {
-        for path in [
-            "/prompt",
-            "/input",
-            "/say/text",
-            "/say/failed",
-            "/result/output",
-            "/event/errors",
-            "/end/output",
-            "/end/error",
-        ] {
-            if let Some(text) = line.pointer_mut(path) {
-                mask(text);
-            }
-        }
-        let calls = line.pointer_mut("/say/calls").and_then(Value::as_array_mut);
-        for arguments in calls
-            .into_iter()
-            .flatten()
-            .filter_map(|call| call.get_mut("arguments"))
-        {
-            mask(arguments);
-        }
-    }
-    line
-}
-
-fn redact(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let plain: String = name
-                    .to_lowercase()
-                    .chars()
-                    .filter(|c| !matches!(c, '-' | '_'))
-                    .collect();
-                if SECRET_FIELDS.contains(&plain.as_str()) && field.is_string() {
-                    *field = REDACTED.into();
-                } else {
-                    redact(field);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(redact),
-        Value::String(text) => redact_headers(text),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-/// Takes out what stands behind the name of such a header, to the end of the line or to a quotation mark.
-fn redact_headers(text: &mut String) {
-    for header in SECRET_HEADERS {
-        let mut from = 0;
-        while let Some(at) = text
-            .to_ascii_lowercase()
-            .get(from..)
-            .and_then(|rest| rest.find(header))
-        {
-            let start = from + at + header.len();
-            let value = text.get(start..).unwrap_or_default();
-            let end = start + value.find(['\n', '"', '\'']).unwrap_or(value.len());
-            text.replace_range(start..end, &format!(" {REDACTED}"));
-            from = start;
-        }
-    }
-}
-
-fn mask(value: &mut Value) {
-    match value {
-        Value::String(text) => {
-            *text = text
-                .chars()
-                .map(|c| if c.is_whitespace() { c } else { 'x' })
-                .collect();
-        }
-        Value::Array(items) => items.iter_mut().for_each(mask),
-        Value::Object(fields) => fields.values_mut().for_each(mask),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
 }
 
 /// The lines made of a run's events so far.
@@ -278,6 +190,7 @@ impl Tape {
         }
         self.lines.push(Line::Say(Say {
             step: number(data, "step"),
+            model: text(data, "model").to_owned(),
             stop_reason: text(data, "stop_reason").to_owned(),
             usage: usage.into(),
             cost_micros: data
@@ -357,9 +270,22 @@ mod tests {
         .unwrap()
     }
 
+    fn info(id: &str) -> ModelInfo {
+        serde_json::from_value(json!({
+            "id": id, "provider": "test", "name": id, "context_window": 1_000, "max_output_tokens": 100,
+            "prices": {
+                "input_micros_per_mtok": 1, "output_micros_per_mtok": 1, "cache_read_micros_per_mtok": 1,
+                "cache_write_micros_per_mtok": 1,
+            },
+            "capabilities": [],
+        }))
+        .unwrap()
+    }
+
     fn exported(texts: Texts) -> Vec<Value> {
         let definition: RunDefinition = serde_json::from_value(json!({
-            "request": {"prompt": "Ask the API.", "timeout_seconds": 60, "input": {"n": 1}}, "requires_credentials": [],
+            "request": {"prompt": "Ask the API.", "timeout_seconds": 60, "input": {"n": 1}, "model": "m", "fallback_model": "spare"},
+            "requires_credentials": [],
         }))
         .unwrap();
         let run: Run = serde_json::from_value(json!({
@@ -409,7 +335,14 @@ mod tests {
             event(10, "model_call", &call(2, "end_turn")),
             event(11, "message", &json!({"text": "Done.", "step": 2})),
         ];
-        let text = lines(&definition, None, &events, &run, texts).unwrap();
+        let text = lines(
+            &definition,
+            &[info("other"), info("spare"), info("m")],
+            &events,
+            &run,
+            texts,
+        )
+        .unwrap();
         assert!(!text.contains("hush"), "{text}");
         text.lines()
             .map(|line| serde_json::from_str(line).unwrap())
@@ -430,11 +363,18 @@ mod tests {
             ]
         );
         assert_eq!(lines[0]["tools"], json!(["http_request"]));
-        assert_eq!(lines[1]["say"]["failed"], "overloaded");
+        assert_eq!(
+            (&lines[0]["model"]["id"], &lines[0]["fallback_model"]["id"]),
+            (&json!("m"), &json!("spare"))
+        );
+        assert_eq!(
+            (&lines[1]["say"]["failed"], &lines[1]["say"]["model"]),
+            (&json!("overloaded"), &Value::Null)
+        );
         let say = &lines[2]["say"];
         assert_eq!(
-            (&say["text"], &say["stop_reason"]),
-            (&json!("I ask."), &json!("tool_use"))
+            (&say["text"], &say["stop_reason"], &say["model"]),
+            (&json!("I ask."), &json!("tool_use"), &json!("m"))
         );
         assert_eq!(say["usage"]["cache_write_tokens"], 4);
         assert_eq!(say["calls"][0]["arguments"]["headers"]["accept"], "text/html");
@@ -451,26 +391,14 @@ mod tests {
     }
 
     #[test]
-    fn the_credentials_of_a_command_line_are_taken_out() {
-        let mut command = json!(
-            "curl -H 'Authorization: Bearer hush' -H \"X-Api-Key: hush\" https://x.example # cookie: none\nls"
-        );
-        redact(&mut command);
-        assert_eq!(
-            command,
-            "curl -H 'Authorization: [redacted]' -H \"X-Api-Key: [redacted]\" https://x.example # cookie: [redacted]\nls"
-        );
-    }
-
-    #[test]
-    fn masked_texts_keep_their_lengths_alone() {
+    fn a_masked_cassette_has_lengths_in_the_place_of_content() {
         let lines = exported(Texts::Masked);
         assert_eq!(lines[0]["prompt"], "xxx xxx xxxx");
         assert_eq!(lines[2]["say"]["text"], "x xxxx");
-        assert_eq!(
-            lines[2]["say"]["calls"][0]["arguments"]["headers"]["accept"],
-            "xxxxxxxxx"
-        );
+        assert_eq!(lines[0]["input"], json!({"x": "x"}));
+        let call = &lines[2]["say"]["calls"][0];
+        assert_eq!(call["name"], "http_request");
+        assert!(call["arguments"]["xxxxxxx"].is_object(), "{call}");
         assert_eq!(lines[3]["result"]["output"], "xx xxxxx");
         assert_eq!(lines[8]["end"]["output"], "xxxxx");
     }

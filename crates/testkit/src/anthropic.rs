@@ -107,9 +107,12 @@ fn events(answer: &Answer) -> Vec<Value> {
     let mut blocks = Vec::new();
     if let Some(thinking) = &turn.thinking {
         let start = json!({"type": "thinking", "thinking": "", "signature": ""});
-        let thought = json!({"type": "thinking_delta", "thinking": thinking});
-        let signed = json!({"type": "signature_delta", "signature": answer.seen.signature});
-        blocks.push((start, vec![thought, signed]));
+        let mut deltas = vec![json!({"type": "thinking_delta", "thinking": thinking})];
+        // The signature is the last piece of a thinking block: a block that is cut off has none.
+        if !turn.is_cut_off_in_thinking() {
+            deltas.push(json!({"type": "signature_delta", "signature": answer.seen.signature}));
+        }
+        blocks.push((start, deltas));
     }
     if !turn.text.is_empty() {
         let deltas = turn

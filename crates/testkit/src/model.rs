@@ -102,6 +102,11 @@ impl Turn {
         self
     }
 
+    /// Whether the assistant calls a tool.
+    pub fn calls_tools(&self) -> bool {
+        !self.tool_calls.is_empty()
+    }
+
     /// The model thinks before it says anything. Chat Completions shows none of it.
     #[must_use]
     pub fn thinks(mut self, thinking: &str) -> Self {
@@ -109,11 +114,16 @@ impl Turn {
         self
     }
 
-    /// The answer ends at the limit of its tokens.
+    /// The answer ends at the limit of its tokens: within its thinking, where it has neither text nor calls.
     #[must_use]
     pub fn cut_off(mut self) -> Self {
         self.stop = Stop::CutOff;
         self
+    }
+
+    /// Whether the limit of tokens was reached within the thinking.
+    pub(crate) fn is_cut_off_in_thinking(&self) -> bool {
+        self.stop == Stop::CutOff && self.text.is_empty() && !self.calls_tools()
     }
 
     /// The model refuses to answer.

@@ -237,6 +237,14 @@ pub fn tool_named(name: &str) -> Option<&'static str> {
         .map(|(tool, _)| *tool)
 }
 
+/// Whether a model means the path of a file by this field.
+pub(crate) fn is_path(field: &str) -> bool {
+    let field = folded(field);
+    FIELDS
+        .iter()
+        .any(|(name, aliases)| *name == "path" && (field == *name || aliases.contains(&field.as_str())))
+}
+
 /// Whether a field is a remark, which a call can do without.
 pub(super) fn is_remark(field: &str) -> bool {
     REMARKS.contains(&folded(field).as_str())

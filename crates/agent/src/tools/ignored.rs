@@ -7,6 +7,7 @@ use regex::{RegexSet, RegexSetBuilder};
 use sortie_sandbox::{Entry, EntryKind, RelPath, Workdir};
 
 use super::glob::{Dialect, translate};
+use crate::workspace::ENGINE_FOLDER;
 
 /// The largest file of rules that is read, in bytes.
 const RULES_BYTES: u64 = 64 * 1024;
@@ -24,7 +25,7 @@ pub(super) struct Ignored<'w> {
     rules: Vec<Rules>,
     /// Bytes that may still be read of files of rules.
     unread: usize,
-    /// Number of entries that were left out. A folder counts once.
+    /// Number of entries that were left out. A folder counts once, the engine's own files do not count.
     left_out: usize,
     /// Files of rules that left something out, and `.git`.
     because: BTreeSet<&'static str>,
@@ -90,8 +91,10 @@ impl<'w> Ignored<'w> {
                 .and_then(|(rule, file)| (!rule.keeps).then_some(file))
         };
         if let Some(because) = because {
-            self.left_out += 1;
-            self.because.insert(because);
+            if !path.starts_with(ENGINE_FOLDER) {
+                self.left_out += 1;
+                self.because.insert(because);
+            }
             return false;
         }
         if is_folder {
@@ -292,6 +295,8 @@ mod tests {
             ("web/generated.rs", ""),
             ("target/debug/x", ""),
             ("sub/.git", "gitdir: elsewhere"),
+            (".sortie/.gitignore", "*\n"),
+            (".sortie/output/1-job.log", ""),
         ] {
             workdir
                 .write(&RelPath::new(path).unwrap(), content.as_bytes())
@@ -307,7 +312,8 @@ mod tests {
         assert_eq!(
             walk(None),
             (
-                ".gitignore src src/.gitignore src/.ignore src/keep.log src/main.rs src/top sub web web/generated.rs"
+                ".gitignore .sortie src src/.gitignore src/.ignore src/keep.log src/main.rs src/top sub web \
+                 web/generated.rs"
                     .to_owned(),
                 Some(
                     "[7 entries are left out (.git, what .gitignore names, what .ignore names): include_ignored: true \

@@ -11,7 +11,7 @@ use crate::{
     content::{Extent, Kept, ToolContent, View, ended},
     model::ToolDefinition,
     text,
-    workspace::{Job, JobEnd, Jobs as AllJobs},
+    workspace::{Job, JobEnd, Jobs as AllJobs, Rest},
 };
 
 /// Length of a command line in the list, in bytes.
@@ -151,12 +151,19 @@ fn command_line(job: &Job) -> String {
     format!("{shown}{more}")
 }
 
-/// The status of a job, as the end of a sentence: `runs since 12 s`.
+/// The status of a job, as the end of a sentence: `still runs, since 12 s`.
 fn status(job: &Job) -> String {
     let age = job.age().as_secs();
     match job.end() {
         None => format!("still runs, since {age} s"),
-        Some((end, _)) => format!("{} after {age} s", how(&end)),
+        Some((end, _)) => {
+            let rest = match job.rest() {
+                Rest::Nothing => "",
+                Rest::Left => "; it left processes in the background",
+                Rest::Killed => "; the processes that it left were killed",
+            };
+            format!("{} after {age} s{rest}", how(&end))
+        }
     }
 }
 

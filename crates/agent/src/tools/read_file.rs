@@ -90,16 +90,17 @@ impl Tool for ReadFile {
             };
             match with_files(context, move |files| read(files, &arguments.path, &wanted)).await? {
                 Found::Text(text) => Ok(ToolContent::Text(text)),
-                Found::Picture(media) => Ok(match context.counted(media) {
+                Found::Picture(media) => Ok(match context.counted(media, "pictures") {
                     Ok(media) => ToolContent::Media(media),
-                    Err(Media { label, .. }) => {
-                        ToolContent::Text(format!("{label}; this model cannot see pictures"))
-                    }
+                    Err(why) => ToolContent::Text(why),
                 }),
-                Found::Document(path, media) => match media.map(|media| context.counted(media)) {
-                    Ok(Ok(media)) => Ok(ToolContent::Media(media)),
-                    Ok(Err(Media { label, .. })) | Err(label) => document(&path, &label, context).await,
-                },
+                Found::Document(path, media) => {
+                    let shown = media.and_then(|media| context.counted(media, "documents"));
+                    match shown {
+                        Ok(media) => Ok(ToolContent::Media(media)),
+                        Err(why) => document(&path, &why, context).await,
+                    }
+                }
             }
         })
     }
@@ -193,7 +194,7 @@ async fn document(path: &RelPath, label: &str, context: Context<'_>) -> Result<T
         Ok(finished) => finished,
         Err(WorkspaceError::Sandbox(_)) => {
             return Err(ToolError::ToModel(format!(
-                "{label}; this model cannot see documents, and there is no `pdftotext` to read the text"
+                "{label}; there is no `pdftotext` to read its text with"
             )));
         }
         Err(error) => return Err(error.into()),

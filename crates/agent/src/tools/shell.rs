@@ -16,7 +16,7 @@ use super::{Context, Effect, Order, Tool, ToolError, arguments_of, jobs};
 use crate::{
     content::{CommandOutput, Extent, Kept, ToolContent, View, stream_text},
     model::{Kind, ToolDefinition},
-    workspace::{Jobs, Source, Workspace, WorkspaceError},
+    workspace::{Jobs, SoFar, Source, Workspace, WorkspaceError},
 };
 
 /// The longest command line, in bytes: what Linux takes for one argument.
@@ -151,14 +151,15 @@ async fn as_a_model(
 ) -> Result<CommandOutput, ToolError> {
     let mut notes = Vec::new();
     let timeout = timeout(arguments, context, &mut notes)?;
+    let at_timeout = if workspace.jobs().is_none_or(Jobs::have_room) {
+        AtTimeout::Release
+    } else {
+        AtTimeout::Kill
+    };
     let command = Command {
         argv: argv(&arguments.command, workspace),
         timeout,
-        at_timeout: if workspace.jobs().is_none_or(Jobs::have_room) {
-            AtTimeout::Release
-        } else {
-            AtTimeout::Kill
-        },
+        at_timeout,
         keep_bytes: context.output_bytes.saturating_mul(KEPT_FOR_SHOWN),
         store_bytes: FILE_BYTES,
     };
@@ -176,14 +177,18 @@ async fn as_a_model(
     match released {
         Some(released) => {
             let command = (arguments.command.clone(), began);
-            let (job, log) = workspace.adopt(command, released, streams.sources()).await?;
+            let (job, log) = workspace.adopt(command, released, streams.so_far()).await?;
             notes.push(goes_on(job, log.as_deref()));
             streams.are_among(log.as_deref());
         }
         None => streams.keep(workspace).await,
     }
     if exit == ExitKind::TimedOut {
-        notes.push("it was not made a job, because too many run: end one with `jobs`".to_owned());
+        let why = match at_timeout {
+            AtTimeout::Kill => "it was not made a job, because too many run: end one with `jobs`",
+            AtTimeout::Release => "it could not be made a job",
+        };
+        notes.push(why.to_owned());
     }
     let [stdout, stderr] = streams.texts();
     Ok(CommandOutput {
@@ -271,6 +276,8 @@ struct One {
     name: &'static str,
     /// The whole stream, or its beginning.
     source: Option<Source>,
+    /// The end of a stream whose source is not whole.
+    tail: Vec<u8>,
     bytes: u64,
     kept: Option<Kept>,
 }
@@ -288,10 +295,16 @@ impl Streams {
                 }
                 None => None,
             };
+            let tail = match &source {
+                Some(Source::File(_)) if bytes <= FILE_BYTES => Vec::new(),
+                Some(Source::Bytes(_)) => Vec::new(),
+                Some(Source::File(_)) | None => output.tail.clone(),
+            };
             One {
                 view: View::of(output, context.output_bytes, context.redactor),
                 name,
                 source,
+                tail,
                 bytes,
                 kept: None,
             }
@@ -302,9 +315,19 @@ impl Streams {
         ])
     }
 
-    /// The output of both so far, for the log of a job.
-    fn sources(&mut self) -> Vec<Source> {
-        self.0.iter_mut().filter_map(|one| one.source.take()).collect()
+    /// The output of both so far, for the log of a job. Of a stream that was not kept whole, the log gets the end: its next
+    /// output follows on that.
+    fn so_far(&mut self) -> SoFar {
+        let mut so_far = SoFar::default();
+        for one in &mut self.0 {
+            if one.tail.is_empty() {
+                so_far.sources.extend(one.source.take());
+            } else {
+                so_far.left_out += one.bytes.saturating_sub(one.tail.len() as u64);
+                so_far.sources.push(Source::Bytes(std::mem::take(&mut one.tail)));
+            }
+        }
+        so_far
     }
 
     /// Names the log of a job as the place of what is not shown.

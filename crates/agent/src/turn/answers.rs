@@ -2,17 +2,17 @@
 
 use sortie_api::EventType;
 
-use super::{ANSWER_NOW, Agent, CUT_OFF, NOTHING_SAID, Progress, Stop};
+use super::{ANSWER_NOW, Agent, CUT_OFF, NO_ROOM_LEFT, NOTHING_SAID, Progress, Stop};
 use crate::{
     answer::{Rejected, Verdict},
     budget::Cut,
+    counts::Count,
     journal::What,
     model::{Content, Kind, StopReason},
     model_call::Limit,
-    window::Count,
 };
 
-/// How often an answer that was cut off goes on.
+/// Continuations of an answer that was cut off, at most.
 const CONTINUATIONS: usize = 2;
 
 /// A reply without tool calls.
@@ -37,7 +37,8 @@ impl Agent<'_> {
             content, text, count, ..
         } = said;
         // A language model that says nothing has slipped; what a program answers is meant.
-        if text.trim().is_empty() && self.cut.is_empty() && self.caller.model.kind() == Kind::Language {
+        let whole = self.whole(&text);
+        if whole.trim().is_empty() && self.caller.model.kind() == Kind::Language {
             let told = if self.is_ending() {
                 ANSWER_NOW
             } else {
@@ -50,8 +51,7 @@ impl Agent<'_> {
             }
             return self.correct(told.to_owned()).await;
         }
-        let mut whole = std::mem::take(&mut self.cut).concat();
-        whole.push_str(&text);
+        self.cut.clear();
         let Rejected { errors, attempt } = match self.answer.judge(whole).await? {
             Verdict::Final(output) => return Ok(Progress::Done(output)),
             Verdict::Rejected(rejected) => rejected,
@@ -62,12 +62,7 @@ impl Agent<'_> {
         };
         self.sink.record(rejected).await?;
         let correction = Rejected { errors, attempt }.correction()?;
-        let kept = What::Reply {
-            content,
-            count: Some(count),
-            is_cut: false,
-        };
-        self.keep(kept).await?;
+        self.keep(content, count, false).await?;
         self.correct(correction).await
     }
 
@@ -81,18 +76,18 @@ impl Agent<'_> {
             ..
         } = said;
         let is_last_money = limit.cut == Cut::Shortened && self.is_ending();
+        let whole = self.whole(&text);
         if !is_last_money && self.cut.len() < CONTINUATIONS {
-            self.cut.push(text);
-            let kept = What::Reply {
-                content,
-                count: Some(count),
-                is_cut: true,
-            };
-            self.keep(kept).await?;
+            self.cut.push(text.clone());
+            // Thinking without a word behind it cannot be sent back.
+            if text.trim().is_empty() {
+                return self.correct(NO_ROOM_LEFT.to_owned()).await;
+            }
+            self.keep(content, count, true).await?;
             return self.correct(CUT_OFF.to_owned()).await;
         }
-        let mut whole = std::mem::take(&mut self.cut).concat();
-        whole.push_str(&text);
+        self.cut.clear();
+        let mut whole = whole;
         if whole.trim().is_empty() || self.spec.output_schema.is_some() {
             return Err(if is_last_money {
                 Stop::NoRoom(", the answer did not fit into what was left")
@@ -112,6 +107,13 @@ impl Agent<'_> {
         Ok(Progress::Done(whole))
     }
 
+    /// The answer so far, with its newest piece.
+    fn whole(&self, newest: &str) -> String {
+        let mut whole = self.cut.concat();
+        whole.push_str(newest);
+        self.spec.redactor.redact_owned(whole)
+    }
+
     /// A refusal ends the run, unless a fallback model has not answered yet.
     async fn refused(&mut self) -> Result<Progress, Stop> {
         let Some(fallback) = self.fallback.take() else {
@@ -128,7 +130,14 @@ impl Agent<'_> {
         };
         self.sink.record(retry).await?;
         self.scribe.write(self.step, What::FellBack).await?;
-        self.fall_back(fallback);
+        self.go_on_with(fallback);
+        // It cannot read the thinking of the first.
+        self.conversation.drop_opaque();
+        self.cut.clear();
+        self.began = Some(What::Began {
+            environment: self.caller.task.environment.to_owned(),
+            prefix: self.caller.prefix(),
+        });
         Ok(Progress::GoOn)
     }
 }

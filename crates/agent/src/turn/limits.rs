@@ -17,6 +17,8 @@ use crate::{
 
 /// The share of time or money after which the model is told, in percent.
 const WARNING_PERCENT: u128 = 80;
+/// The share of time after which a slow model is asked for its final answer, in percent.
+const LATE_PERCENT: u128 = 66;
 /// The share of time or money after which the final answer is asked for, in percent.
 const ENDING_PERCENT: u128 = 90;
 
@@ -30,7 +32,7 @@ impl Agent<'_> {
         if spent >= ENDING_PERCENT {
             return self.end(AnswerReason::Budget).await;
         }
-        if time >= ENDING_PERCENT {
+        if time >= ENDING_PERCENT || self.is_late(time) {
             return self.end(AnswerReason::Time).await;
         }
         // A warning is of no use before anything was done.
@@ -84,19 +86,21 @@ impl Agent<'_> {
             reason,
             step: self.step,
         };
-        self.sink.record(requested).await?;
+        // An answer that was begun is given anew.
+        self.cut.clear();
         self.note(NoteKind::Ending, format!("{why} {}", super::ANSWER_NOW))
-            .await
+            .await?;
+        self.sink.record(requested).await?;
+        Ok(())
     }
 
     /// Says something behind the newest tool result.
-    async fn note(&mut self, kind: NoteKind, text: String) -> Result<(), Stop> {
+    pub(super) async fn note(&mut self, kind: NoteKind, text: String) -> Result<(), Stop> {
         self.noted.push(kind);
         self.conversation.note(&text);
         // The note belongs to the turn before.
-        self.scribe
-            .write(self.step - 1, What::Note { kind, text })
-            .await?;
+        let step = self.step.saturating_sub(1);
+        self.scribe.write(step, What::Note { kind, text }).await?;
         Ok(())
     }
 
@@ -115,6 +119,13 @@ impl Agent<'_> {
             (gone * 100).checked_div(whole)
         });
         percent.unwrap_or(0)
+    }
+
+    /// Whether a call as slow as the slowest one so far, and half as slow again, would not end in time. Only the last third
+    /// of the time is looked at.
+    fn is_late(&self, percent: u128) -> bool {
+        let needed = self.caller.slowest + self.caller.slowest / 2;
+        percent >= LATE_PERCENT && self.time_left().is_some_and(|left| left < needed)
     }
 
     fn time_left(&self) -> Option<Duration> {

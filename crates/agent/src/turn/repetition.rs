@@ -12,7 +12,7 @@ pub(super) const ENDED: usize = 6;
 /// The longest pattern that is recognized, in turns.
 const PATTERN: usize = 3;
 
-/// How often the newest turn, or the newest pattern of turns, has come in a row.
+/// Returns the number of times that the newest turn, or the newest pattern of turns, came in a row.
 pub(super) fn repeated(turns: &[Turn]) -> usize {
     let steps: Vec<Step<'_>> = newest_first(turns).take(ENDED * PATTERN).collect();
     (1..=PATTERN)

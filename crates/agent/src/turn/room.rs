@@ -28,7 +28,7 @@ impl Agent<'_> {
         if let Some(room) = self.caller.window.room_beside(fixed)
             && self.tokens().saturating_sub(fixed) > room / 5 * 4
         {
-            Box::pin(self.shorten()).await?;
+            Box::pin(self.shorten(room / 2)).await?;
         }
         let mut shortened = 0;
         loop {
@@ -102,14 +102,25 @@ impl Agent<'_> {
         self.caller.window.estimate(bytes)
     }
 
-    /// Puts notes in the place of the conversation, or a plain note where there are none.
-    async fn shorten(&mut self) -> Result<(), Stop> {
+    /// Puts notes in the place of the conversation. Where there are none, drops old outputs towards `target` tokens; where
+    /// that is not enough, puts a plain note in its place.
+    async fn shorten(&mut self, target: u64) -> Result<(), Stop> {
         let before = self.tokens();
         if !self.take_notes().await? {
+            self.trim(target).await?;
+            self.give_up_turns(target).await?;
+        }
+        self.record_compacted(before).await
+    }
+
+    /// Puts a plain note in the place of a conversation that is still much longer than `target` tokens.
+    async fn give_up_turns(&mut self, target: u64) -> Result<(), Stop> {
+        let left = self.tokens().saturating_sub(self.fixed_tokens());
+        if left > target / 10 * 13 && self.conversation.is_summarizable() {
             let note = summary::note(self.conversation.turns());
             self.replace_all(note).await?;
         }
-        self.record_compacted(before).await
+        Ok(())
     }
 
     /// Drops old outputs of a conversation that the provider finds too large; where that is not enough, puts notes in its
@@ -119,9 +130,8 @@ impl Agent<'_> {
         self.trim(target).await?;
         let left = self.tokens().saturating_sub(self.fixed_tokens());
         // A little more than was wanted is no reason for notes.
-        if left > target / 10 * 13 && !self.take_notes().await? && self.conversation.is_summarizable() {
-            let note = summary::note(self.conversation.turns());
-            self.replace_all(note).await?;
+        if left > target / 10 * 13 && !self.take_notes().await? {
+            self.give_up_turns(target).await?;
         }
         self.record_compacted(before).await?;
         Ok(self.tokens())
@@ -133,8 +143,9 @@ impl Agent<'_> {
         let Some(turns) = self.conversation.trim(excess) else {
             return Ok(());
         };
-        self.caller.window.changed_from(0);
-        // What is journaled here belongs to the turns before.
+        let outputs = self.conversation.outputs();
+        self.caller.window.counts.outputs_dropped(outputs);
+        // The entry belongs to the turns before.
         self.scribe.write(self.step - 1, What::Trimmed { turns }).await?;
         if self.caller.model.binds_thinking() {
             self.drop_thinking().await?;
@@ -151,10 +162,9 @@ impl Agent<'_> {
 
     /// Drops the thinking blocks of the conversation; false where there are none.
     pub(super) async fn drop_thinking(&mut self) -> Result<bool, Stop> {
-        let Some(first) = self.conversation.drop_opaque() else {
+        if !self.conversation.drop_opaque() {
             return Ok(false);
-        };
-        self.caller.window.thinking_dropped_from(first);
+        }
         let dropped = What::ThinkingDropped;
         self.scribe.write(self.step.saturating_sub(1), dropped).await?;
         Ok(true)
@@ -165,18 +175,11 @@ impl Agent<'_> {
         if !self.conversation.is_summarizable() {
             return Ok(false);
         }
-        let mut asked = self.conversation.clone();
-        let request = self.tokens().saturating_add(self.caller.summary_tokens());
-        if let Some(window) = self.caller.window.exceeded_by(request) {
-            // The notes are written from what is left of the outputs.
-            asked.trim(self.excess(window / 2));
-            if self.caller.model.binds_thinking() {
-                asked.drop_opaque();
-            }
-        }
-        asked.told(summary::REQUEST.to_owned());
-        let called = self.caller.call(self.step, asked.turns(), Purpose::Notes).await;
-        self.caller.window.changed_from(self.conversation.turns().len());
+        let called = match self.ask_for_notes().await {
+            // Thinking of another conversation is left out once, as before any other call.
+            Ok(Called::Foreign(_)) if self.drop_thinking().await? => self.ask_for_notes().await,
+            called => called,
+        };
         let reply = match called {
             Ok(Called::Replied(Replied { reply, .. })) => reply,
             // The run goes on without notes.
@@ -198,8 +201,30 @@ impl Agent<'_> {
         Ok(true)
     }
 
-    /// Puts `text` in the place of all turns.
-    async fn replace_all(&mut self, text: String) -> Result<(), Stop> {
+    async fn ask_for_notes(&mut self) -> Result<Called, Stop> {
+        let mut asked = self.conversation.clone();
+        let request = self.tokens().saturating_add(self.caller.summary_tokens());
+        if let Some(window) = self.caller.window.exceeded_by(request) {
+            // The notes are written from what is left of the outputs.
+            asked.trim(self.excess(window / 2));
+            if self.caller.model.binds_thinking() {
+                asked.drop_opaque();
+            }
+        }
+        asked.told(summary::REQUEST.to_owned());
+        let counts = self.caller.window.counts.clone();
+        let called = self.caller.call(self.step, asked.turns(), Purpose::Notes).await;
+        // The request for notes is no part of the conversation.
+        self.caller.window.counts = counts;
+        called
+    }
+
+    /// Puts `text` in the place of all turns. A run that was asked for its answer is asked again.
+    async fn replace_all(&mut self, mut text: String) -> Result<(), Stop> {
+        if self.is_ending() {
+            text.push_str("\n\n");
+            text.push_str(super::ANSWER_NOW);
+        }
         let turns = self.conversation.turns().len();
         let compacted = What::Compacted {
             summary: text.clone(),
@@ -207,7 +232,10 @@ impl Agent<'_> {
         };
         self.scribe.write(self.step - 1, compacted).await?;
         self.conversation.replace_oldest(turns, text);
-        self.caller.window.turns_replaced();
+        self.caller.window.counts.turns_replaced();
+        // The warnings are gone with the turns, and so is the answer that was begun.
+        self.noted.retain(|kind| !kind.is_warning());
+        self.cut.clear();
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! How a run begins, or goes on: its tools, its task, and what its journal says.
 
+use std::time::Duration;
+
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 
@@ -8,7 +10,8 @@ use crate::{
     RunSpec, Shell, Sink, Workspace,
     answer::Answer,
     compact::compact_object,
-    journal::{Ended, Journal, What},
+    counts::Counts,
+    journal::{Ended, Journal, NoteKind, What},
     meter::Meter,
     model::{Model, Task, ToolDefinition},
     model_call::Caller,
@@ -19,7 +22,7 @@ use crate::{
     tool::{Context, Files, Tool},
     tool_call::ToolRunner,
     tools::{self, CommandTime},
-    window::{Count, Window},
+    window::Window,
     workspace::INPUT_FILE,
 };
 
@@ -57,6 +60,7 @@ impl Parts<'_> {
         let context = Context {
             sink,
             output_bytes: model.tool_output_bytes(),
+            media_tokens: u64::MAX,
             model: Some(model),
             files: Some(Files {
                 workspace: &workspace,
@@ -108,13 +112,12 @@ impl Parts<'_> {
         if point.fell_back
             && let Some(fallback) = agent.fallback.take()
         {
-            agent.fall_back(fallback);
+            agent.go_on_with(fallback);
         }
         agent.settle_prefix(point.began, point.counts).await?;
-        if point.open.is_none() && ended == Some(Ended::Lost) {
-            agent
-                .caller
-                .charge_given_up(agent.step + 1, agent.conversation.turns());
+        // A turn that is not complete is completed first.
+        if point.open.is_none() {
+            agent.settle_losses(ended).await?;
         }
         meter.tell();
         agent.work(point.open).await
@@ -139,6 +142,7 @@ impl Parts<'_> {
             effort: spec.effort,
             cache_key: spec.whose.run.to_string(),
             deadline: spec.deadline,
+            slowest: Duration::ZERO,
         }
     }
 }
@@ -149,15 +153,13 @@ impl Agent<'_> {
     async fn settle_prefix(
         &mut self,
         before: Option<(String, String)>,
-        counts: Vec<Count>,
+        mut counts: Counts,
     ) -> Result<(), Stop> {
         let prefix = self.caller.prefix();
         let environment = self.caller.task.environment.to_owned();
         match before {
             Some((_, before)) if before == prefix => {
-                for count in counts {
-                    self.caller.window.count(count);
-                }
+                self.recall(counts);
                 return Ok(());
             }
             // A journal of a version that did not write it.
@@ -168,16 +170,41 @@ impl Agent<'_> {
                 }
             }
         }
+        // The turns stand: what they count for is bounded by the old count of all.
+        counts.fixed_replaced(self.caller.most_fixed());
+        self.recall(counts);
         self.began = Some(What::Began { environment, prefix });
         Ok(())
     }
+
+    fn recall(&mut self, counts: Counts) {
+        let turns = self.conversation.turns();
+        let longest = counts.longest().map_or(0, |(longest, _)| longest);
+        let bytes = self.caller.bytes(turns.get(..longest).unwrap_or(turns));
+        self.caller.window.recall(counts, bytes as u64);
+    }
+
+    /// Charges the model call that was under way when the worker was lost, and tells the model that its jobs have ended.
+    async fn settle_losses(&mut self, ended: Option<Ended>) -> Result<(), Stop> {
+        let Some(ended) = ended else { return Ok(()) };
+        if ended == Ended::Lost {
+            let turns = self.conversation.turns();
+            self.caller.charge_given_up(self.step + 1, turns);
+        }
+        if self.is_ending() || !self.conversation.had_jobs() {
+            return Ok(());
+        }
+        let text = "The run goes on after its worker was lost. Commands that ran in the background have ended; look at \
+                    their logs before you start them again.";
+        self.note(NoteKind::Resumed, text.to_owned()).await
+    }
 }
 
-/// Where a run begins or goes on.
+/// The state in which a run begins or goes on.
 #[derive(Default)]
 struct Start {
     point: Point,
-    /// How the attempt before it ended.
+    /// End of the attempt before it.
     ended: Option<Ended>,
 }
 

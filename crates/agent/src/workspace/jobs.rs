@@ -3,36 +3,27 @@
 //!
 //! A job is part of the sandbox: it ends with it, also when the run goes on after a restart of its worker.
 
+mod streams;
+
 use std::{
     collections::BTreeMap,
-    io::{self, SeekFrom},
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use sortie_sandbox::{Capture, Error, ExitKind, ProcessEnd, Released, StreamOutput};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWriteExt},
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use sortie_sandbox::{Capture, Error, ExitKind, Process, Released, StreamOutput};
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::text;
+use self::streams::Streams;
+use super::log::Log;
 
-/// Jobs that run at once at most.
-const RUNNING: usize = 16;
+/// Maximum number of jobs that run, or whose output is still read.
+const FOLLOWED: usize = 16;
 /// Jobs that are remembered at most; those that ended first are forgotten first.
 const REMEMBERED: usize = 64;
-/// Maximum size of a log, in bytes. A full log loses its older half.
-pub(super) const LOG_BYTES: u64 = 4 << 20;
 /// Length of the output since the last look that is kept, in bytes.
 const UNSEEN_BYTES: usize = 64 << 10;
-/// Length of a piece that is read at once, in bytes.
-const PIECE: usize = 64 << 10;
-/// The pause after a piece that was full: a job that floods its log is slowed down to some 13 MB/s.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// The jobs of a sandbox, by number.
 #[derive(Default)]
@@ -55,7 +46,10 @@ pub(crate) struct Job {
 struct Shared {
     state: Mutex<State>,
     kill: CancellationToken,
+    /// Cancelled when the job has ended.
     over: CancellationToken,
+    /// Cancelled when its output is no longer read. Processes that it left may write long after its end.
+    unfollowed: CancellationToken,
 }
 
 struct State {
@@ -63,6 +57,25 @@ struct State {
     end: Option<(JobEnd, Instant)>,
     /// Whether the model has been told of the end.
     told: bool,
+    left: Left,
+}
+
+/// Processes in the session of an ended job.
+enum Left {
+    Nothing,
+    Alive(Box<dyn Process>),
+    Killed,
+}
+
+/// Processes that an ended job left in the background, as the model is told of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// There were none, or the job runs.
+    Nothing,
+    /// There were some at its end.
+    Left,
+    /// They were killed.
+    Killed,
 }
 
 /// The end of a job.
@@ -79,7 +92,7 @@ pub(crate) enum JobEnd {
 impl Jobs {
     /// Whether one more may run.
     pub(crate) fn have_room(&self) -> bool {
-        self.jobs.values().filter(|job| job.end().is_none()).count() < RUNNING
+        self.jobs.values().filter(|job| job.is_followed()).count() < FOLLOWED
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<&Job> {
@@ -105,14 +118,16 @@ impl Jobs {
                 unseen: Capture::new(UNSEEN_BYTES),
                 end: None,
                 told: false,
+                left: Left::Nothing,
             }),
             kill: CancellationToken::new(),
             over: CancellationToken::new(),
+            unfollowed: CancellationToken::new(),
         });
         while self.tasks.try_join_next().is_some() {}
         self.tasks.spawn(follow(released, log, Arc::clone(&shared)));
         while self.jobs.len() >= REMEMBERED {
-            let Some(ended) = self.all().find(|(_, job)| job.end().is_some()) else {
+            let Some(ended) = self.all().find(|(_, job)| !job.is_followed()) else {
                 break;
             };
             self.jobs.remove(&ended.0);
@@ -167,10 +182,41 @@ impl Job {
         let _in_time = tokio::time::timeout(limit, self.shared.over.cancelled()).await;
     }
 
-    /// Kills it with everything in its session; returns when that is done.
+    /// Kills it with everything in its session, or what it left there; returns when that is done.
     pub(crate) async fn kill(&self) {
         self.shared.kill.cancel();
         self.shared.over.cancelled().await;
+        self.shared.unfollowed.cancelled().await;
+        let alive = {
+            let mut state = self.shared.state();
+            match std::mem::replace(&mut state.left, Left::Killed) {
+                Left::Alive(process) => Some(process),
+                none @ (Left::Nothing | Left::Killed) => {
+                    state.left = none;
+                    None
+                }
+            }
+        };
+        if let Some(process) = alive {
+            // A sandbox that is lost has taken them along.
+            let _may_be_lost = process.kill().await;
+        }
+    }
+
+    /// Processes that it left in the background.
+    pub(crate) fn rest(&self) -> Rest {
+        let state = self.shared.state();
+        match state.left {
+            Left::Killed => Rest::Killed,
+            Left::Alive(_) => Rest::Left,
+            Left::Nothing if state.end.is_some() && self.is_followed() => Rest::Left,
+            Left::Nothing => Rest::Nothing,
+        }
+    }
+
+    /// Whether it runs, or its output is still read.
+    fn is_followed(&self) -> bool {
+        !self.shared.unfollowed.is_cancelled()
     }
 }
 
@@ -180,200 +226,161 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ended(&self, end: JobEnd) {
-        self.state().end = Some((end, Instant::now()));
+    fn ended(&self, end: JobEnd, left: Left) {
+        {
+            let mut state = self.state();
+            state.end = Some((end, Instant::now()));
+            state.left = left;
+        }
         self.over.cancel();
     }
 }
 
-type Reader = Pin<Box<dyn AsyncRead + Send + Sync>>;
-
-/// Reads what a job says, until its streams end, and notes its end.
-async fn follow(released: Released, mut log: Option<Log>, shared: Arc<Shared>) {
+/// Reads what a job says, until its streams end, and notes its end. A job that is killed is not read any further.
+async fn follow(released: Released, log: Option<Log>, shared: Arc<Shared>) {
     let Released {
         stdout,
         stderr,
         mut process,
     } = released;
-    let mut streams: [Option<Reader>; 2] = [Some(Box::into_pin(stdout)), Some(Box::into_pin(stderr))];
-    let mut pieces = [(); 2].map(|()| Vec::with_capacity(PIECE));
-    loop {
-        let [stdout, stderr] = &mut streams;
-        let [out, err] = &mut pieces;
-        let (stream, read) = tokio::select! {
-            // Output comes before the end.
+    let mut streams = Streams::new([stdout, stderr], log);
+    let end = loop {
+        tokio::select! {
+            // The end comes before output: a process that the job left may write without a pause.
             biased;
-            () = shared.kill.cancelled() => break,
-            read = piece(stdout, out), if stdout.is_some() => (0, read),
-            read = piece(stderr, err), if stderr.is_some() => (1, read),
-            end = process.wait() => {
-                shared.ended(end_of(end));
-                break;
-            }
-        };
-        take((&mut streams, &mut pieces), (stream, read), &mut log, &shared).await;
-    }
-    if shared.state().end.is_none() {
-        let killed = match process.kill().await {
-            Err(Error::Lost(_)) => JobEnd::Lost,
-            Ok(_) | Err(_) => JobEnd::Killed,
-        };
-        shared.ended(killed);
-    }
-    // Processes that it left in the background may go on to write.
-    while streams.iter().any(Option::is_some) {
-        let [stdout, stderr] = &mut streams;
-        let [out, err] = &mut pieces;
-        let (stream, read) = tokio::select! {
-            read = piece(stdout, out), if stdout.is_some() => (0, read),
-            read = piece(stderr, err), if stderr.is_some() => (1, read),
-        };
-        take((&mut streams, &mut pieces), (stream, read), &mut log, &shared).await;
-    }
-}
-
-/// Reads one piece; can be dropped at any moment without losing any.
-async fn piece(stream: &mut Option<Reader>, piece: &mut Vec<u8>) -> io::Result<usize> {
-    match stream {
-        Some(stream) => stream.read_buf(piece).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Keeps a piece that was read of a stream.
-async fn take(
-    (streams, pieces): (&mut [Option<Reader>; 2], &mut [Vec<u8>; 2]),
-    (number, read): (usize, io::Result<usize>),
-    log: &mut Option<Log>,
-    shared: &Shared,
-) {
-    let (Some(stream), Some(piece)) = (streams.get_mut(number), pieces.get_mut(number)) else {
-        return;
+            () = shared.kill.cancelled() => break None,
+            end = process.wait() => break Some(end),
+            piece = streams.read() => streams.keep(piece, &shared).await,
+        }
     };
-    // A stream that cannot be read has nothing more for us.
-    if !matches!(read, Ok(1..)) {
-        *stream = None;
+    let (end, left) = match end {
+        Some(Ok(end)) if end.left => (JobEnd::Ended(end.exit), Left::Alive(process)),
+        Some(Ok(end)) => (JobEnd::Ended(end.exit), Left::Nothing),
+        Some(Err(_gone)) => (JobEnd::Lost, Left::Nothing),
+        None => match process.kill().await {
+            Err(Error::Lost(_)) => (JobEnd::Lost, Left::Nothing),
+            Ok(_) | Err(_) => (JobEnd::Killed, Left::Nothing),
+        },
+    };
+    // Who waits for the end gets all output before it.
+    streams.read_rest(&shared).await;
+    if shared.kill.is_cancelled() || !streams.are_open() {
+        drop(streams);
+        shared.unfollowed.cancel();
+        shared.ended(end, left);
         return;
     }
-    shared.state().unseen.push(piece);
-    if let Some(open) = log
-        && open.write(piece).await.is_err()
-    {
-        *log = None;
-    }
-    let was_full = piece.len() == PIECE;
-    piece.clear();
-    if was_full {
-        sleep(PAUSE).await;
-    }
-}
-
-fn end_of(end: Result<ProcessEnd, Error>) -> JobEnd {
-    match end {
-        Ok(end) => JobEnd::Ended(end.exit),
-        Err(_gone) => JobEnd::Lost,
-    }
-}
-
-/// A file that holds the newest of what was written into it.
-pub(super) struct Log {
-    file: tokio::fs::File,
-    bytes: u64,
-    /// Length of the output that was dropped, in bytes.
-    gone: u64,
-    /// Length of the line that says so, in bytes.
-    mark: u64,
-}
-
-impl Log {
-    /// Begins with an empty file that can be read and written.
-    pub(super) fn new(file: std::fs::File) -> Self {
-        Self {
-            file: tokio::fs::File::from_std(file),
-            bytes: 0,
-            gone: 0,
-            mark: 0,
+    shared.ended(end, left);
+    while streams.are_open() {
+        tokio::select! {
+            () = shared.kill.cancelled() => break,
+            piece = streams.read() => streams.keep(piece, &shared).await,
         }
     }
-
-    /// Writes a piece behind what is there.
-    pub(super) async fn write(&mut self, piece: &[u8]) -> io::Result<()> {
-        if self.bytes + piece.len() as u64 > LOG_BYTES {
-            self.halve().await?;
-        }
-        self.file.write_all(piece).await?;
-        self.file.flush().await?;
-        self.bytes += piece.len() as u64;
-        Ok(())
-    }
-
-    /// Writes what is left to read of a file.
-    pub(super) async fn copy(&mut self, from: std::fs::File) -> io::Result<()> {
-        let mut from = tokio::fs::File::from_std(from);
-        let mut piece = Vec::with_capacity(PIECE);
-        while from.read_buf(&mut piece).await? > 0 {
-            self.write(&piece).await?;
-            piece.clear();
-        }
-        Ok(())
-    }
-
-    /// Drops the older half, and says so in the first line.
-    async fn halve(&mut self) -> io::Result<()> {
-        let kept = self.bytes / 2;
-        self.file.seek(SeekFrom::Start(self.bytes - kept)).await?;
-        let mut newest = Vec::new();
-        (&mut self.file).take(kept).read_to_end(&mut newest).await?;
-        let line = newest
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        newest.drain(..line);
-        self.gone += (self.bytes - self.mark).saturating_sub(newest.len() as u64);
-        let mark = format!("[… {} bytes left out …]\n", text::grouped(self.gone));
-        self.file.set_len(0).await?;
-        self.file.seek(SeekFrom::Start(0)).await?;
-        self.file.write_all(mark.as_bytes()).await?;
-        self.file.write_all(&newest).await?;
-        self.file.flush().await?;
-        self.mark = mark.len() as u64;
-        self.bytes = self.mark + newest.len() as u64;
-        Ok(())
-    }
+    drop(streams);
+    shared.unfollowed.cancel();
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use futures_util::future::BoxFuture;
+    use sortie_sandbox::ProcessEnd;
+    use tokio::io::{AsyncRead, AsyncWriteExt, duplex, empty, repeat};
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_log_holds_the_newest_lines_within_its_bound() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let mut log = Log::new(file.reopen().unwrap());
-        let mut written = 0_u64;
-        for number in 0..300 {
-            let piece = format!("{number:0>8}\n").repeat(5_000);
-            log.write(piece.as_bytes()).await.unwrap();
-            written += piece.len() as u64;
+    /// A command that has ended with status 0 and left a process. `killed` is cancelled when that is killed.
+    struct Ended {
+        killed: CancellationToken,
+    }
+
+    impl Process for Ended {
+        fn wait(&mut self) -> BoxFuture<'_, Result<ProcessEnd, Error>> {
+            Box::pin(async {
+                Ok(ProcessEnd {
+                    exit: ExitKind::Code(0),
+                    stderr: Vec::new(),
+                    left: true,
+                })
+            })
         }
-        let mut text = String::new();
-        file.reopen().unwrap().read_to_string(&mut text).unwrap();
-        assert!(text.len() as u64 <= LOG_BYTES && text.len() as u64 > LOG_BYTES / 2 - 100_000);
-        let (mark, rest) = text.split_once('\n').unwrap();
-        assert!(
-            mark.starts_with("[… ") && mark.ends_with(" bytes left out …]"),
-            "{mark}"
-        );
-        assert!(rest.lines().all(|line| line.len() == 8) && rest.ends_with("00000299\n"));
-        let gone: u64 = mark
-            .replace(',', "")
-            .chars()
-            .filter(char::is_ascii_digit)
-            .collect::<String>()
-            .parse()
-            .unwrap();
-        assert_eq!(gone, written - rest.len() as u64);
+
+        fn kill(mut self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>> {
+            self.killed.cancel();
+            Box::pin(async move { self.wait().await })
+        }
+    }
+
+    /// Adopts a command that has ended, whose standard output goes on. Returns what is cancelled when the process that it
+    /// left is killed.
+    fn adopt(
+        jobs: &mut Jobs,
+        number: u32,
+        stdout: impl AsyncRead + Send + Sync + Unpin + 'static,
+    ) -> CancellationToken {
+        let killed = CancellationToken::new();
+        let released = Released {
+            stdout: Box::new(stdout),
+            stderr: Box::new(empty()),
+            process: Box::new(Ended {
+                killed: killed.clone(),
+            }),
+        };
+        jobs.adopt(number, ("serve &".to_owned(), Instant::now()), released, None);
+        killed
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_ends_while_a_process_that_it_left_writes_without_a_pause() {
+        let mut jobs = Jobs::default();
+        let killed = adopt(&mut jobs, 1, repeat(b'y'));
+        let job = jobs.get(1).unwrap();
+        job.wait(Duration::from_mins(1)).await;
+        assert_eq!(job.end().unwrap().0, JobEnd::Ended(ExitKind::Code(0)));
+        assert_eq!((job.rest(), killed.is_cancelled()), (Rest::Left, false));
+        for _ in 0..2 {
+            job.kill().await;
+            assert_eq!((job.rest(), killed.is_cancelled()), (Rest::Killed, true));
+        }
+        assert_eq!(job.end().unwrap().0, JobEnd::Ended(ExitKind::Code(0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_job_gets_all_output_before_its_end() {
+        let mut jobs = Jobs::default();
+        let (ours, mut theirs) = duplex(1 << 20);
+        theirs.write_all(&vec![b'y'; 900_000]).await.unwrap();
+        adopt(&mut jobs, 1, ours);
+        let job = jobs.get(1).unwrap();
+        job.wait(Duration::from_mins(1)).await;
+        assert_eq!(job.look().total_bytes, 900_000);
+        // The process that it left writes on.
+        theirs.write_all(b"later").await.unwrap();
+        while job.unseen_bytes() < 5 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(job.look().head, b"later");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ended_jobs_whose_output_goes_on_take_up_room_until_they_are_killed() {
+        let mut jobs = Jobs::default();
+        let mut theirs = Vec::new();
+        for number in 1..=16 {
+            assert!(jobs.have_room(), "{number}");
+            let (ours, writer) = duplex(100);
+            theirs.push(writer);
+            adopt(&mut jobs, number, ours);
+            jobs.get(number).unwrap().wait(Duration::from_mins(1)).await;
+        }
+        assert!(jobs.all().all(|(_, job)| job.end().is_some()));
+        assert!(!jobs.have_room());
+        jobs.get(3).unwrap().kill().await;
+        assert!(jobs.have_room());
+        // The end of its streams frees a job as well.
+        let (ours, _) = duplex(100);
+        adopt(&mut jobs, 17, ours);
+        jobs.get(17).unwrap().wait(Duration::from_mins(1)).await;
+        assert!(jobs.have_room());
     }
 }

@@ -11,6 +11,10 @@ use std::{
     fs::File,
     hash::{DefaultHasher, Hasher},
     io::{self, Read, Seek, SeekFrom},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use sortie_sandbox::{FileError, Limits, RelPath, Workdir};
@@ -19,6 +23,8 @@ use super::Source;
 
 /// The folder of the files.
 const FOLDER: &str = ".sortie/output";
+/// The folder of the engine's own files.
+pub(crate) const ENGINE_FOLDER: &str = ".sortie/";
 /// Tells git, and programs that read its files, to leave out the folder.
 const IGNORE: (&str, &[u8]) = (".sortie/.gitignore", b"*\n");
 /// Maximum size of all files together, in bytes.
@@ -32,28 +38,46 @@ const LISTED: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Outputs {
     next: u32,
-    left: u64,
+    /// Bytes that more files may take.
+    left: Arc<AtomicU64>,
+}
+
+/// Room for a file that grows. Dropping it gives back the part that the file does not use.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    left: Arc<AtomicU64>,
+    bytes: u64,
+    /// Size of the file, in bytes.
+    pub(super) used: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.left
+            .fetch_add(self.bytes.saturating_sub(self.used), Ordering::Relaxed);
+    }
 }
 
 impl Outputs {
     /// Looks for files of an earlier attempt at the run.
     pub(super) fn find(workdir: &Workdir, limits: &Limits) -> Self {
-        let mut outputs = Self {
-            next: 1,
-            left: TOTAL_BYTES.min(limits.disk_bytes / SHARE_OF_DISK),
-        };
+        let mut next = 1_u32;
+        let mut left = TOTAL_BYTES.min(limits.disk_bytes / SHARE_OF_DISK);
         // A folder that is not there, or cannot be read, holds none.
         let folder = RelPath::new(FOLDER).ok();
         let found = workdir.list(folder.as_ref(), 1, LISTED);
         for entry in found.map(|(entries, _)| entries).unwrap_or_default() {
-            outputs.left = outputs.left.saturating_sub(entry.size);
+            left = left.saturating_sub(entry.size);
             let name = entry.path.rsplit('/').next().unwrap_or_default();
             let number: Option<u32> = name.split('-').next().and_then(|number| number.parse().ok());
             if let Some(number) = number {
-                outputs.next = outputs.next.max(number.saturating_add(1));
+                next = next.max(number.saturating_add(1));
             }
         }
-        outputs
+        Self {
+            next,
+            left: Arc::new(AtomicU64::new(left)),
+        }
     }
 
     /// A number that no other job of the run has.
@@ -64,13 +88,27 @@ impl Outputs {
     }
 
     /// Whether there is room for so many bytes.
-    pub(super) const fn have_room(&self, bytes: u64) -> bool {
-        bytes <= self.left
+    pub(super) fn have_room(&self, bytes: u64) -> bool {
+        bytes <= self.left.load(Ordering::Relaxed)
     }
 
     /// Takes so many bytes of what is left.
-    pub(super) const fn take(&mut self, bytes: u64) {
-        self.left = self.left.saturating_sub(bytes);
+    pub(super) fn take(&mut self, bytes: u64) {
+        self.left.update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            left.saturating_sub(bytes)
+        });
+    }
+
+    /// Takes so many bytes for a file that may grow to that size, if they are left.
+    pub(super) fn reserve(&mut self, bytes: u64) -> Option<Room> {
+        self.have_room(bytes).then(|| {
+            self.take(bytes);
+            Room {
+                left: Arc::clone(&self.left),
+                bytes,
+                used: 0,
+            }
+        })
     }
 }
 
@@ -172,7 +210,7 @@ mod tests {
         .unwrap();
         let mut outputs = Outputs::find(&workdir, &limits);
         assert_eq!((outputs.number(), outputs.number()), (13, 14));
-        assert_eq!(outputs.left, TOTAL_BYTES - 1_000);
+        assert!(outputs.have_room(TOTAL_BYTES - 1_000) && !outputs.have_room(TOTAL_BYTES - 999));
         let ignored = RelPath::new(".sortie/.gitignore").unwrap();
         assert_eq!(workdir.read(&ignored, 10).unwrap(), b"*\n");
     }
@@ -201,6 +239,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_grew_less_than_it_might_gives_room_back() {
+        let (_root, workdir) = workdir();
+        let mut outputs = Outputs::find(&workdir, &Limits::default());
+        for file in 0..100 {
+            let mut room = outputs.reserve(4 << 20).unwrap();
+            room.used = 1_000;
+            assert!(!outputs.have_room(TOTAL_BYTES - (4 << 20) - file * 1_000 + 1));
+        }
+        assert!(outputs.have_room(TOTAL_BYTES - 100_000) && !outputs.have_room(TOTAL_BYTES - 99_999));
+    }
+
+    #[test]
     fn the_files_are_bounded_together_and_by_the_disk_limit() {
         let (_root, workdir) = workdir();
         let limits = Limits {
@@ -211,6 +261,7 @@ mod tests {
         assert!(outputs.have_room(10_000) && !outputs.have_room(10_001));
         outputs.take(9_999);
         assert!(outputs.have_room(1) && !outputs.have_room(2));
+        assert!(outputs.reserve(2).is_none());
         workdir.write(&named("full").unwrap(), &vec![1; 79_000]).unwrap();
         assert!(make(&workdir, &limits, &log_path(1), 5_000).is_err());
     }

@@ -15,8 +15,8 @@ use sortie_api::model::{ModelInfo, ModelPrices};
 use tokio::time::Instant;
 
 use crate::support::{
-    Line, Probe, Recorder, Scripted, call, failed, micros, raw, reply, run_in, says, spec, succeeded,
-    untouched, with_schema,
+    Does, Line, Pretended, Probe, Recorder, Scripted, call, calls, failed, micros, raw, reply, run_in, says,
+    shell, spec, succeeded, untouched, with_schema,
 };
 
 fn with_get() -> RunSpec {
@@ -460,4 +460,88 @@ async fn a_request_for_the_answer_is_not_repeated_after_a_resume() {
     assert_eq!(model.asked()[0].tool_use, ToolUse::Never);
     assert_eq!(model.asked()[0].last, "get did 1\n\n[Answer now.]");
     assert!(recorder.data("answer_requested").is_empty());
+}
+
+#[tokio::test]
+async fn a_model_that_thinks_to_the_end_of_its_answer_is_told_and_nothing_of_it_is_kept() {
+    let thought = || Reply {
+        stop_reason: StopReason::MaxTokens,
+        ..reply(vec![Content::Opaque(raw(&json!({"thinking": "…"})))])
+    };
+    let (outcome, _, shown) = run_bound(vec![thought().into(), says("short").into()]).await;
+    assert_eq!(succeeded(&outcome), "short");
+    assert_eq!(shown, [0, 0]);
+    let (outcome, ..) = run_bound(vec![
+        thought().into(),
+        thought().into(),
+        says("").into(),
+        says("").into(),
+    ])
+    .await;
+    assert_eq!(failed(&outcome), "the model gave no answer, twice in a row");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_begun_anew_does_not_hold_what_was_cut_off() {
+    // The money for more than an answer is gone behind the first piece.
+    let model = priced(vec![
+        Line::from(Reply {
+            usage: Usage {
+                input_tokens: 3_000,
+                output_tokens: 46_000,
+                ..Usage::default()
+            },
+            ..cut("The first half, ")
+        }),
+        used(says("The whole answer."), 3_000, 100),
+    ]);
+    let (outcome, recorder) = run_in(with_get(), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "The whole answer.");
+    assert_eq!(recorder.data("answer_requested").len(), 1);
+}
+
+#[tokio::test]
+async fn text_beside_calls_that_are_not_made_is_no_answer_yet() {
+    let same = || Line::from(get(&json!({"n": 1})));
+    let mut script: Vec<Line> = (0..6).map(|_| same()).collect();
+    let look = reply(vec![
+        Content::Text("Let me look.".to_owned()),
+        call("x", "get", &json!({"n": 1})),
+    ]);
+    script.extend([look.into(), says("It is 42.").into()]);
+    let (outcome, _) = run_in(with_get(), &Scripted::new(script), &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "It is 42.");
+}
+
+#[tokio::test]
+async fn a_large_task_is_worked_on_where_its_call_is_paid_for() {
+    // 100 KB of prose are 25,000 tokens, and were held at 100,000 twice.
+    let prompt = "the quick brown fox jumps over the lazy dog ".repeat(2_300);
+    let model = priced(vec![
+        used(get(&json!({"n": 1})), 26_000, 100),
+        used(says("ok"), 26_500, 100),
+    ]);
+    let run = RunSpec { prompt, ..with_get() };
+    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert!(recorder.data("answer_requested").is_empty());
+}
+
+#[tokio::test]
+async fn a_resumed_run_is_told_that_its_jobs_have_ended() {
+    let backend = Pretended::new(&["bash"], |_| Does::Outlast(None));
+    let model = Scripted::new(vec![calls(&[shell("serve")]).into(), says("ok").into()]);
+    let (_, recorder) = run_in(spec("Go."), &model, &backend, &[]).await;
+    let again = Scripted::new(vec![says("ok").into()]);
+    let resumed = RunSpec {
+        resume: Some(Journal::new(recorder.entries())),
+        ..spec("Go.")
+    };
+    let (outcome, _) = run_in(resumed, &again, &backend, &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert!(
+        again.asked()[0]
+            .last
+            .contains("Commands that ran in the background have ended")
+    );
 }

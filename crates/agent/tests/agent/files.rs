@@ -341,7 +341,10 @@ async fn a_document_is_shown_or_read_as_text() {
     assert!(matches!(&seen.results[0], ToolContent::Media(media) if media.media_type == "application/pdf"));
     let reader = Pretended::new(&["pdftotext"], |_| prints("page one\n"));
     let read = told(&reader, false, prepare, asked).await.texts();
-    assert_eq!(read, ["[-a.pdf: a PDF document, 9 bytes: the text]\npage one\n"]);
+    assert_eq!(
+        read,
+        ["[-a.pdf: a PDF document, 9 bytes; this model cannot see documents: the text]\npage one\n"]
+    );
     assert_eq!(
         reader.commands()[0].argv,
         ["pdftotext", "-layout", "-enc", "UTF-8", "./-a.pdf", "-"]
@@ -352,7 +355,7 @@ async fn a_document_is_shown_or_read_as_text() {
     let nothing = Pretended::new(&[], |_| prints(""));
     let told_of_none = told(&nothing, false, prepare, asked).await.texts();
     assert!(
-        told_of_none[0].ends_with("there is no `pdftotext` to read the text"),
+        told_of_none[0].ends_with("there is no `pdftotext` to read its text with"),
         "{told_of_none:?}"
     );
 }

@@ -13,7 +13,7 @@
 mod cases;
 mod run;
 
-use cases::{CASES, Case};
+use cases::{Case, all};
 
 fn main() {
     sortie_sandbox::launcher_main();
@@ -21,7 +21,7 @@ fn main() {
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     if has("--list") {
         if !has("--ignored") {
-            for case in CASES {
+            for case in all() {
                 println!("{}: test", case.name);
             }
         }
@@ -38,7 +38,7 @@ fn main() {
                 .any(|name| case.name == *name || (!has("--exact") && case.name.contains(name.as_str())))
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    for case in CASES.iter().filter(is_wanted) {
+    for case in all().filter(is_wanted) {
         println!("{} (after {})", case.name, case.origin);
         runtime.block_on(run::check(case));
     }

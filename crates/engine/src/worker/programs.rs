@@ -1,6 +1,9 @@
 //! The programs that the commands of this node's runs find, listed once for all of them.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use sortie_agent::{Environment, Model, Shell, Workspace, model::Kind};
 use sortie_sandbox::Backend;
@@ -10,12 +13,19 @@ use tokio::sync::OnceCell;
 use super::Worker;
 use crate::Options;
 
-/// The folder of the list, below the working directories.
+/// The beginning of the name of a list's folder, below the working directories.
 const FOLDER: &str = "environment";
 
 /// The operating system and the programs that commands find on this node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Programs(Arc<OnceCell<Environment>>);
+pub(crate) struct Programs(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    known: OnceCell<Environment>,
+    /// Lists that were begun: a list whose run was cancelled leaves its folder behind.
+    begun: AtomicU64,
+}
 
 impl Programs {
     /// The facts that a run's model is told of the place where it works.
@@ -48,15 +58,16 @@ impl Programs {
     /// Lists them in a sandbox the first time. Nothing is known where that fails: the next run tries again.
     async fn known(&self, sandbox: &Arc<dyn Backend>, options: &Options) -> Environment {
         let list = || {
+            let number = self.0.begun.fetch_add(1, Ordering::Relaxed);
             let workspace = Workspace::new(
                 options.work_dir(),
-                FOLDER.to_owned(),
+                format!("{FOLDER}-{number}"),
                 Arc::clone(sandbox),
                 options.sandbox_limits,
             );
             sortie_agent::list_programs(workspace)
         };
-        match self.0.get_or_try_init(list).await {
+        match self.0.known.get_or_try_init(list).await {
             Ok(known) => known.clone(),
             Err(error) => {
                 tracing::warn!(error, "cannot list the programs of the sandbox");

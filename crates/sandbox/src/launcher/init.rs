@@ -248,6 +248,7 @@ impl Init<'_> {
                 command::run(self, task, &ties)
             }
             Ok(Some(pid)) => {
+                self.piped.forget_ended(pid);
                 self.current = Some(Current {
                     id,
                     pid,
@@ -318,6 +319,7 @@ impl Init<'_> {
         for leader in self.piped.let_go() {
             self.end_processes(|| procs::of_piped(leader));
         }
+        self.piped.forget_let_go();
         for mut ended in self.piped.take_ended() {
             ended.hear_out();
             match ended.origin {
@@ -330,7 +332,11 @@ impl Init<'_> {
                 ended.broken = Some(Broken::Memory);
                 self.stop_for(Broken::Memory);
             }
-            ended.tell();
+            let left = ended.has_left();
+            ended.tell(left);
+            if left {
+                self.piped.remember(ended);
+            }
         }
     }
 

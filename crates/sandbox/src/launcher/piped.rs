@@ -2,7 +2,8 @@
 //!
 //! Each has a socket of its own to the engine: its end is told there, and when the engine hangs up it is killed with
 //! everything it started. The end of what a process says on standard error is kept; the streams of a released command
-//! are the engine's.
+//! are the engine's. A released command that left processes in its session is remembered after its end, until the engine
+//! hangs up or has them killed.
 
 use std::{
     collections::VecDeque,
@@ -17,6 +18,7 @@ use rustix::{
     process::Pid,
 };
 
+use super::procs;
 use crate::wire::{self, Broken, Reply, Status};
 
 /// How much of standard error is kept, in bytes.
@@ -36,6 +38,10 @@ pub(super) struct PipedProcess {
     kept: VecDeque<u8>,
     status: Option<Status>,
     pub(super) broken: Option<Broken>,
+    /// Whether the engine was told of its end.
+    told: bool,
+    /// Whether the engine has hung up, or has shut its side.
+    let_go: bool,
     /// The most memory that it had, or one of its children that it waited for; known at its end.
     pub(super) peak_bytes: u64,
 }
@@ -45,7 +51,8 @@ pub(super) struct PipedProcess {
 pub(super) enum Origin {
     /// Started to be talked to. Its session ends with it.
     Started,
-    /// Released after it was a command. Processes that it leaves in the background live on, as those of any command.
+    /// Released after it was a command. Processes that it leaves in the background live on, as those of any command,
+    /// until the engine has them killed.
     Released,
 }
 
@@ -56,10 +63,17 @@ pub(super) struct PipedProcesses(Vec<PipedProcess>);
 impl PipedProcesses {
     /// Takes a process that was started to be talked to.
     pub(super) fn add(&mut self, pid: Pid, engine: OwnedFd, stderr: OwnedFd) {
+        self.forget_ended(pid);
         self.0.push(PipedProcess {
             stderr: Some(stderr),
             ..PipedProcess::new(pid, Origin::Started, engine)
         });
+    }
+
+    /// Forgets an ended process whose number is given again. Nothing of its session was left then.
+    pub(super) fn forget_ended(&mut self, pid: Pid) {
+        self.0
+            .retain(|process| process.pid != pid || process.status.is_none());
     }
 
     /// Takes a command that runs on, with the most memory that one of its processes has had so far.
@@ -93,8 +107,8 @@ impl PipedProcesses {
 
     /// Notes how a child ended; false when it is none of these.
     pub(super) fn note(&mut self, pid: Pid, status: Status, peak_bytes: u64) -> bool {
-        let found = self.0.iter_mut().find(|process| process.pid == pid);
-        found.is_some_and(|process| {
+        let alive = |process: &&mut PipedProcess| process.pid == pid && process.status.is_none();
+        self.0.iter_mut().find(alive).is_some_and(|process| {
             process.status = Some(status);
             process.peak_bytes = process.peak_bytes.max(peak_bytes);
             true
@@ -115,17 +129,11 @@ impl PipedProcesses {
         }
     }
 
-    /// Those that the engine has let go of; what they say from here on is not their last words.
+    /// Returns those whose sessions are to be killed: the engine has let go of them, or has asked for it after their
+    /// end. What a living one says from here on is not its last words.
     pub(super) fn let_go(&mut self) -> Vec<Pid> {
-        let waiting: Vec<&mut PipedProcess> = self
+        let mut fds: Vec<_> = self
             .0
-            .iter_mut()
-            .filter(|process| process.status.is_none())
-            .collect();
-        if waiting.is_empty() {
-            return Vec::new();
-        }
-        let mut fds: Vec<_> = waiting
             .iter()
             .map(|process| PollFd::new(&process.engine, PollFlags::IN))
             .collect();
@@ -134,30 +142,41 @@ impl PipedProcesses {
             tv_nsec: 0,
         };
         // An interrupted look is repeated with the next one.
-        if !matches!(poll(&mut fds, Some(&at_once)), Ok(1..)) {
+        if fds.is_empty() || !matches!(poll(&mut fds, Some(&at_once)), Ok(1..)) {
             return Vec::new();
         }
         // The engine says nothing on these sockets: whatever is there to be read is its end.
-        let hung_up: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        std::iter::zip(waiting, hung_up)
-            .filter(|(_, hung_up)| *hung_up)
-            .map(|(process, _)| {
+        let events: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        std::iter::zip(&mut self.0, events)
+            .filter(|(_, events)| !events.is_empty())
+            .filter_map(|(process, events)| {
+                process.let_go = true;
                 process.hear_out();
-                process.pid
+                // An engine that hangs up after the end spares what is left.
+                let kills = process.status.is_none() || !events.contains(PollFlags::HUP);
+                kills.then_some(process.pid)
             })
             .collect()
     }
 
-    /// Whether there is an end to be told.
-    pub(super) fn any_ended(&self) -> bool {
-        self.0.iter().any(|process| process.status.is_some())
+    /// Hangs up on those that have ended, were told of, and that the engine has let go of.
+    pub(super) fn forget_let_go(&mut self) {
+        self.0.retain(|process| !(process.told && process.let_go));
     }
 
-    /// Takes out those that have ended.
+    /// Whether there is an end to be told.
+    pub(super) fn any_ended(&self) -> bool {
+        self.0.iter().any(PipedProcess::is_untold)
+    }
+
+    /// Takes out those whose end is to be told.
     pub(super) fn take_ended(&mut self) -> Vec<PipedProcess> {
-        self.0
-            .extract_if(.., |process| process.status.is_some())
-            .collect()
+        self.0.extract_if(.., |process| process.is_untold()).collect()
+    }
+
+    /// Remembers one that has ended and left processes in its session.
+    pub(super) fn remember(&mut self, ended: PipedProcess) {
+        self.0.push(ended);
     }
 }
 
@@ -172,7 +191,21 @@ impl PipedProcess {
             kept: VecDeque::new(),
             status: None,
             broken: None,
+            told: false,
+            let_go: false,
             peak_bytes: 0,
+        }
+    }
+
+    const fn is_untold(&self) -> bool {
+        self.status.is_some() && !self.told
+    }
+
+    /// Whether a released command has left processes in its session for which the engine may still ask.
+    pub(super) fn has_left(&self) -> bool {
+        match self.origin {
+            Origin::Started => false,
+            Origin::Released => !self.let_go && procs::session_lives(self.pid),
         }
     }
 
@@ -208,22 +241,25 @@ impl PipedProcess {
         self.unheard = self.unheard.take().or(self.stderr.take());
     }
 
-    /// Tells the engine how it ended, and its last words. The engine may have let go of it.
-    pub(super) fn tell(mut self) {
+    /// Tells the engine how it ended, its last words, and whether it left processes. The engine may have let go of it.
+    pub(super) fn tell(&mut self, left: bool) {
+        self.told = true;
         if let Some(status) = self.status {
-            tell(&self.engine, status, self.broken, self.kept.make_contiguous());
+            let stderr = self.kept.make_contiguous();
+            let ended = Reply::Ended {
+                status,
+                broken: self.broken,
+                stderr: stderr.len(),
+                left,
+            };
+            tell(&self.engine, &ended, stderr);
         }
     }
 }
 
-fn tell(engine: &OwnedFd, status: Status, broken: Option<Broken>, stderr: &[u8]) {
-    let ended = Reply::Ended {
-        status,
-        broken,
-        stderr: stderr.len(),
-    };
+fn tell(engine: &OwnedFd, ended: &Reply, stderr: &[u8]) {
     let _may_have_let_go =
-        wire::send(engine.as_fd(), &ended, &[]).and_then(|()| wire::send_bytes(engine.as_fd(), stderr));
+        wire::send(engine.as_fd(), ended, &[]).and_then(|()| wire::send_bytes(engine.as_fd(), stderr));
 }
 
 /// Tells the engine that a process could not even be started.
@@ -233,7 +269,13 @@ pub(super) fn refuse(engine: &OwnedFd, errno: Errno) {
         errno: errno.raw_os_error(),
     };
     let _may_have_let_go = wire::send(engine.as_fd(), &reply, &[]);
-    tell(engine, Status::Code(127), None, &[]);
+    let ended = Reply::Ended {
+        status: Status::Code(127),
+        broken: None,
+        stderr: 0,
+        left: false,
+    };
+    tell(engine, &ended, &[]);
 }
 
 /// A pipe for standard error: the end to listen at, which never blocks, and the one to write to.

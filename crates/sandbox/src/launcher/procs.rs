@@ -111,6 +111,12 @@ pub(super) fn of_piped(leader: Pid) -> Vec<Process> {
     found
 }
 
+/// Whether a process of ours is alive in the session of a leader that has ended, or below one that is.
+pub(super) fn session_lives(leader: Pid) -> bool {
+    // A process whose parent ended while the processes were read is seen the second time.
+    !of_piped(leader).is_empty() || !of_piped(leader).is_empty()
+}
+
 /// The leader, the others in its session, and all that descend from one of them.
 fn of_session(all: &[Process], ours: &[Process], leader: Pid) -> HashSet<Process> {
     let number = leader.as_raw_nonzero().get();

@@ -78,6 +78,19 @@ fn what_forks_and_does_nothing_is_replaced() {
     );
 }
 
+/// On one kind of host as one kind of engine, in a process of its own: it takes all descriptors from the engine.
+#[test]
+fn a_command_that_cannot_be_released_is_killed_alone() {
+    let pass = Pass {
+        level: Level::Landlock,
+        engine: SUITE,
+    };
+    pass.run(
+        "a_command_that_cannot_be_released_is_killed_alone",
+        released::a_command_that_cannot_be_released_is_killed_alone,
+    );
+}
+
 battery! {
     escapes::nothing_that_must_not_work_works,
     escapes::with_a_way_out_nothing_else_works_either,
@@ -117,6 +130,7 @@ battery! {
     released::a_released_command_is_killed_with_its_session_and_nothing_else,
     released::a_command_that_is_killed_leaves_released_ones_alone,
     released::what_a_released_command_leaves_lives_on,
+    released::what_a_released_command_left_is_killed_on_request,
     released::released_commands_end_with_the_sandbox,
     released::a_released_command_stays_within_the_limits,
     released::a_long_stream_is_stored_from_its_beginning,

@@ -2,6 +2,7 @@
 
 use std::{io::Read, time::Duration};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sortie_sandbox::{AtTimeout, Command, Error, ExitKind, Finished, Limits, Released};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
@@ -130,12 +131,74 @@ pub(crate) fn what_a_released_command_leaves_lives_on(bed: &Bed) -> Section<'_> 
         let script = format!("{} & while [ ! -e go ]; do sleep 0.01; done", sleeper(&name));
         let mut job = released(&mut run, &script).await;
         run.sh("touch go").await;
-        assert_eq!(job.process.wait().await.unwrap().exit, ExitKind::Code(0));
+        let end = job.process.wait().await.unwrap();
+        assert_eq!((end.exit, end.left), (ExitKind::Code(0), true));
         drop(job);
         assert_eq!(out(&run.sh("echo next").await), "next\n");
         assert!(!marked(&name).is_empty());
         run.end().await;
         assert_eq!(marked(&name), Vec::<i32>::new());
+    })
+}
+
+pub(crate) fn what_a_released_command_left_is_killed_on_request(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let names = ["left", "also-left", "beside"].map(|what| marker(bed, what));
+        let [left, also_left, beside] = &names;
+        let wait = "while [ ! -e go ]; do sleep 0.01; done";
+        let script = format!("{} & {} & {wait}; exit 3", sleeper(left), sleeper(also_left));
+        let mut job = released(&mut run, &script).await;
+        let spared = released(&mut run, &sleeper(beside)).await;
+        let mut alone = released(&mut run, wait).await;
+        for name in &names {
+            wait_until_there(name);
+        }
+        run.sh("touch go").await;
+        assert!(job.process.wait().await.unwrap().left);
+        assert!(!alone.process.wait().await.unwrap().left);
+        // A later command that is killed spares what the job left.
+        run.timed_out("sleep 300", SECOND, 5 * SECOND).await;
+        assert!(!marked(left).is_empty() && !marked(also_left).is_empty());
+        for process in [job.process, alone.process] {
+            let end = process.kill().await.unwrap();
+            assert!(
+                matches!(end.exit, ExitKind::Code(0 | 3)),
+                "the end stays as it was"
+            );
+        }
+        assert!(marked(left).is_empty() && marked(also_left).is_empty());
+        assert!(!marked(beside).is_empty());
+        drop(spared);
+        assert_eq!(out(&run.sh("echo next").await), "next\n");
+        run.end().await;
+    })
+}
+
+pub(crate) fn a_command_that_cannot_be_released_is_killed_alone(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let name = marker(bed, "beside");
+        run.sh(&format!("{} > /dev/null 2>&1 &", sleeper(&name))).await;
+        wait_until_there(&name);
+        let begun = run.path.join("begun");
+        let limits = getrlimit(Resource::Nofile);
+        let no_more_descriptors = async {
+            while !begun.exists() {
+                tokio::task::yield_now().await;
+            }
+            let current = Some(0);
+            setrlimit(Resource::Nofile, Rlimit { current, ..limits }).unwrap();
+        };
+        let (finished, ()) = tokio::join!(
+            for_at_most(&mut run, "touch begun; sleep 300", 5 * SECOND),
+            no_more_descriptors
+        );
+        setrlimit(Resource::Nofile, limits).unwrap();
+        assert_eq!(finished.exit, ExitKind::TimedOut);
+        assert!(finished.released.is_none());
+        assert!(!marked(&name).is_empty(), "the sandbox stands");
+        run.end().await;
     })
 }
 

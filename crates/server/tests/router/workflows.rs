@@ -144,6 +144,24 @@ fn with(field: &str, value: Value) -> Value {
     body
 }
 
+/// Definitions whose wishes for the model cannot be met, and how their refusals begin.
+fn refused_of_models() -> [(Value, &'static str); 3] {
+    [
+        (
+            with("fallback_model", json!("nobody")),
+            "fallback_model: no model \"nobody\"",
+        ),
+        (
+            with("fallback_model", json!("runbook")),
+            "fallback_model: must be another model than model",
+        ),
+        (
+            with("effort", json!("extreme")),
+            "effort: unknown variant `extreme`",
+        ),
+    ]
+}
+
 /// Definitions that cannot be saved, and how their refusals begin.
 fn refused() -> Vec<(Value, &'static str)> {
     let secret =
@@ -165,18 +183,6 @@ fn refused() -> Vec<(Value, &'static str)> {
         ),
         (with("promt", json!("x")), "promt"),
         (with("model", json!("nobody")), "model: no model \"nobody\""),
-        (
-            with("fallback_model", json!("nobody")),
-            "fallback_model: no model \"nobody\"",
-        ),
-        (
-            with("fallback_model", json!("runbook")),
-            "fallback_model: must be another model than model",
-        ),
-        (
-            with("effort", json!("extreme")),
-            "effort: unknown variant `extreme`",
-        ),
         (
             with("files", json!([{"path": "../a", "content": ""}])),
             "files[0].path: ",
@@ -223,12 +229,6 @@ fn refused() -> Vec<(Value, &'static str)> {
             with("max_cost_micros", json!(0)),
             "max_cost_micros: must be from 1",
         ),
-    ]
-}
-
-/// The same of a workflow's tags and schemas.
-fn refused_tags_and_schemas() -> Vec<(Value, &'static str)> {
-    vec![
         (with("tags", json!(["a", "a"])), "tags[1]: "),
         (with("input_schema", json!({"type": "nothing"})), "input_schema: "),
         (
@@ -245,7 +245,7 @@ fn refused_tags_and_schemas() -> Vec<(Value, &'static str)> {
 #[tokio::test]
 async fn what_breaks_a_rule_by_itself_is_refused_when_it_is_saved() {
     let rig = Rig::start().await;
-    for (body, told) in refused().into_iter().chain(refused_tags_and_schemas()) {
+    for (body, told) in refused().into_iter().chain(refused_of_models()) {
         let answer = put(&rig.member, "daily", &body).await;
         let sentence = refusal(&answer);
         assert!(

@@ -9,9 +9,9 @@ use super::EngineArgs;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A cassette holds the task, what the model said, what the tools answered (the
-first 16 KiB of each) and what it cost, one JSON object a line. Credentials of
-the run are not in it; look through it for others before you pass it on.
+A cassette holds the task, the answers of the model, the results of the tools
+(the first 16 KiB of each) and the costs, one JSON object a line. Credentials of
+the run are redacted. Look for other secrets before you share a cassette.
 
   sortie runs export run_01k… -o report.jsonl
   sortie runs export run_01k… --no-content | head -1")]
@@ -20,7 +20,7 @@ pub(crate) struct ExportArgs {
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Leave lengths alone of the task, the answers and the results
+    /// Replace every character of the task, the answers and the results with x
     #[arg(long)]
     pub(crate) no_content: bool,
     #[command(flatten)]

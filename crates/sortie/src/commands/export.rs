@@ -31,29 +31,25 @@ async fn cassette(client: &Client, args: &ExportArgs) -> Result<String> {
     let run = client.get_run(args.run).await?;
     if !run.status.is_final() {
         return Err(Failure::usage(format!(
-            "{} has not ended: {}",
+            "cannot export {}: the run has not ended: {}",
             run.id, run.status
         )));
     }
     if run.zero_data_retention {
         return Err(Failure::usage(format!(
-            "nothing of the content of {} is stored",
+            "cannot export {}: a run with zero data retention stores no content",
             run.id
         )));
     }
     let definition = client.run_definition(args.run).await?;
     let (events, run) = events(client, args.run).await?;
     let catalog = client.models().await?;
-    let model = catalog
-        .models
-        .into_iter()
-        .find(|model| definition.request.model.as_ref() == Some(&model.id));
     let texts = if args.no_content {
         Texts::Masked
     } else {
         Texts::Kept
     };
-    cassette::lines(&definition, model, &events, &run, texts)
+    cassette::lines(&definition, &catalog.models, &events, &run, texts)
 }
 
 async fn events(client: &Client, run: RunId) -> Result<(Vec<Event>, Run)> {

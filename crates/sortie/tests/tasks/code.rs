@@ -52,7 +52,6 @@ fn fix_bug() -> Task {
             &[("calc.py", CALC), ("test_calc.py", CALC_TEST)],
         ),
         model: staged(stages, "The mean was divided by one too few; the test passes."),
-        so_far: "The mean is divided by one too few.",
         limits: Limits {
             turns: 6,
             kilobytes: 90,
@@ -106,7 +105,6 @@ fn white_space() -> Task {
             &[("settings.yml", SETTINGS)],
         ),
         model: staged(stages, "All three settings are changed."),
-        so_far: "Some settings are changed.",
         limits: Limits {
             turns: 6,
             kilobytes: 90,
@@ -157,7 +155,6 @@ fn other_names() -> Task {
             &[("a.txt", "one\n")],
         ),
         model: staged(stages, "Both files are as wished."),
-        so_far: "Nothing is changed yet.",
         limits: Limits {
             turns: 6,
             kilobytes: 85,
@@ -198,7 +195,6 @@ fn several_calls() -> Task {
         name: "several-calls-at-once",
         request: run("Compare the parts.", &files),
         model: staged(stages, "There are four parts of 100 lines; a fifth is missing."),
-        so_far: "There are four parts.",
         limits: Limits {
             turns: 3,
             kilobytes: 50,
@@ -237,7 +233,6 @@ fn large_tree() -> Task {
             &[("make_tree.sh", TREE)],
         ),
         model: staged(stages, "REQUEST_TIMEOUT is 31, in src/f7.js."),
-        so_far: "It is somewhere in src.",
         limits: Limits {
             turns: 3,
             kilobytes: 40,

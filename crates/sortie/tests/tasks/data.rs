@@ -64,7 +64,6 @@ fn clean_table() -> Task {
             &[("sales.csv", &sales)],
         ),
         model: staged(stages, "outputs/clean.csv has 1760 rows."),
-        so_far: "sales.csv is read.",
         limits: Limits {
             turns: 5,
             kilobytes: 75,
@@ -109,7 +108,6 @@ fn chart() -> Task {
             stages,
             "The report and its chart are in outputs/; the chart shows four bars.",
         ),
-        so_far: "The chart is drawn.",
         limits: Limits {
             turns: 5,
             kilobytes: 75,
@@ -145,7 +143,6 @@ async fn pages() -> Result<Task> {
         name: "pages-of-an-api",
         request,
         model: page_by_page(),
-        so_far: "The sum is not known yet.",
         limits: Limits {
             turns: 8,
             kilobytes: 180,
@@ -201,7 +198,6 @@ fn binary() -> Task {
         name: "read-a-binary",
         request: run("Make data.bin with python and say what is in it.", &[]),
         model: staged(stages, "data.bin has 102400 bytes: all values, 400 times."),
-        so_far: "data.bin is made.",
         limits: Limits {
             turns: 4,
             kilobytes: 55,
@@ -238,7 +234,6 @@ fn form() -> Task {
                 _ => Turn::says(["{\"words\": 3, \"letters\": {\"o\": 1, \"t\": 2}}"]),
             }
         }),
-        so_far: "{\"words\": 3, \"letters\": {}}",
         limits: Limits {
             turns: 3,
             kilobytes: 40,
@@ -267,7 +262,6 @@ fn orders_in_a_file() -> Task {
             stages,
             "On Friday. The letter also holds instructions, which I did not follow.",
         ),
-        so_far: "On Friday.",
         limits: Limits {
             turns: 3,
             kilobytes: 40,

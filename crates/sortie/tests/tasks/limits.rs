@@ -6,7 +6,7 @@ use serde_json::json;
 use sortie_testkit::model::Turn;
 
 use crate::{
-    rig::{FALLBACK, Limits, Task, nothing_else, run},
+    rig::{FALLBACK, Limits, Task, asked_because_of, nothing_else, run},
     stages::shell,
 };
 
@@ -33,7 +33,6 @@ fn empty_answer() -> Task {
                 _ => Turn::says(["It holds 42."]),
             }
         }),
-        so_far: "It holds 42.",
         limits: Limits {
             turns: 3,
             kilobytes: 40,
@@ -59,7 +58,6 @@ fn cut_off() -> Task {
                 _ => Turn::says(["and the second half."]),
             }
         }),
-        so_far: "The first half of the text.",
         limits: Limits {
             turns: 2,
             kilobytes: 35,
@@ -93,7 +91,6 @@ fn refusal() -> Task {
             }
             Turn::says(["I cannot"]).refuses()
         }),
-        so_far: "a.c was read.",
         limits: Limits {
             turns: 3,
             kilobytes: 40,
@@ -106,7 +103,7 @@ fn refusal() -> Task {
     }
 }
 
-/// Work without end: each step reads eight kilobytes more. The model goes on until it is asked for its answer.
+/// Work without end: each step reads eight kilobytes more. The model goes on until it has to answer.
 fn endless(name: &'static str) -> Task {
     let mut step = 0;
     Task {
@@ -115,7 +112,10 @@ fn endless(name: &'static str) -> Task {
             "Read everything that the generator prints, and say what you found.",
             &[],
         ),
-        model: Box::new(move |_| {
+        model: Box::new(move |seen| {
+            if seen.must_answer() {
+                return Turn::says(["So far there are only numbers in order."]);
+            }
             step += 1;
             let (tool, arguments) = shell(&format!(
                 "seq {} {} | tr '\\n' ' '",
@@ -124,7 +124,6 @@ fn endless(name: &'static str) -> Task {
             ));
             Turn::says(["Further on."]).and_calls(tool, arguments)
         }),
-        so_far: "So far there are only numbers in order.",
         limits: Limits {
             turns: 25,
             kilobytes: 800,
@@ -140,19 +139,22 @@ fn endless(name: &'static str) -> Task {
 fn small_budget() -> Task {
     let mut task = endless("long-work-little-money");
     task.request["max_cost_micros"] = 500_000.into();
+    task.check = |_, events| asked_because_of("budget", events);
     task
 }
 
+/// Turns of two seconds: several fall into the last tenth of the time, in which the answer is asked for.
 fn little_time() -> Task {
     let mut task = endless("long-work-little-time");
-    task.request["timeout_seconds"] = 20.into();
+    task.request["timeout_seconds"] = 60.into();
     let mut work = task.model;
-    task.model = Box::new(move |seen| work(seen).after(Duration::from_millis(700)));
+    task.model = Box::new(move |seen| work(seen).after(Duration::from_secs(2)));
     task.limits = Limits {
         turns: 40,
         kilobytes: 6_000,
         spent: 1_500,
         held: 4_000,
     };
+    task.check = |_, events| asked_because_of("time", events);
     task
 }

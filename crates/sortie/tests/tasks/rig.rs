@@ -34,8 +34,6 @@ pub(crate) struct Task {
     /// The run without its model.
     pub(crate) request: Value,
     pub(crate) model: Model,
-    /// The answer that the model gives where it is asked for one before it is done.
-    pub(crate) so_far: &'static str,
     pub(crate) limits: Limits,
     /// A part that the answer must have.
     pub(crate) answer: &'static str,
@@ -120,7 +118,7 @@ impl Rig {
         let mut ready = Vec::new();
         for mut task in tasks {
             let model = std::mem::replace(&mut task.model, Box::new(|_| Turn::says(["none"])));
-            let server = ScriptedAnthropic::driven(driver(model, task.so_far)).await?;
+            let server = ScriptedAnthropic::driven(driver(model)).await?;
             describe(&mut config, &task, &server.base_url())?;
             ready.push((task, server));
         }
@@ -199,17 +197,19 @@ fn describe(config: &mut NamedTempFile, task: &Task, base_url: &str) -> Result<(
     Ok(())
 }
 
-/// The model of a task: it thinks before it calls, gives a summary where one is wanted, and answers where it is asked to.
-fn driver(mut model: Model, so_far: &'static str) -> sortie_testkit::model::Driver {
+/// The model of a task as its server needs it. It thinks before each answer, and writes notes where the engine asks for
+/// them. Where it has to answer in the middle of its work, the answer is none of those that tasks wish for.
+fn driver(mut model: Model) -> sortie_testkit::model::Driver {
     Box::new(move |request| {
         let seen = Seen::of(request);
-        if seen.is_summary() {
-            return Turn::says([format!("Goal and state: {so_far}")]);
+        if seen.must_write_notes() {
+            return Turn::says(["Goal: the task. Done: the first steps. Next: the others."]);
         }
-        if seen.must_answer() {
-            return Turn::says([so_far]);
+        let turn = model(&seen);
+        if seen.must_answer() && turn.calls_tools() {
+            return Turn::says(["I had to answer in the middle of the work."]);
         }
-        model(&seen).thinks("What does that say, and what is next?")
+        turn.thinks("What does that say, and what is next?")
     })
 }
 
@@ -266,4 +266,14 @@ pub(crate) fn run(prompt: &str, files: &[(&str, &str)]) -> Value {
 
 pub(crate) fn nothing_else(_requests: &[Value], _events: &[Event]) -> String {
     String::new()
+}
+
+/// The fault of a run that was not asked for its answer because of this limit; an empty text where it was.
+pub(crate) fn asked_because_of(reason: &str, events: &[Event]) -> String {
+    let is_asked = |event: &Event| event.kind == "answer_requested" && data(event)["reason"] == reason;
+    if events.iter().any(is_asked) {
+        String::new()
+    } else {
+        format!("the answer was not requested because of {reason}")
+    }
 }

@@ -34,20 +34,14 @@ impl<'a> Seen<'a> {
         self.blocks().any(|block| block["is_error"] == true)
     }
 
-    /// Whether the call is for the final answer: no tool may be called, or the newest message asks for it.
+    /// Whether the engine asks for the final answer.
     pub(crate) fn must_answer(&self) -> bool {
-        let text = self.text();
-        let end = text
-            .get(text.floor_char_boundary(text.len().saturating_sub(600))..)
-            .unwrap_or_default();
-        self.request["tool_choice"]["type"] == "none" || ASKED.iter().any(|words| end.contains(words))
+        self.text().contains("Answer now with what you have")
     }
 
-    /// Whether the engine wants a summary of the conversation instead of the next step.
-    pub(crate) fn is_summary(&self) -> bool {
-        self.request
-            .get("tools")
-            .is_none_or(|tools| tools.as_array().is_some_and(Vec::is_empty))
+    /// Whether the engine asks for notes that stand for the conversation.
+    pub(crate) fn must_write_notes(&self) -> bool {
+        self.text().contains("Write the notes that stand for it")
     }
 
     /// The working directory, where the newest message names it: the first one, or the output of `pwd`.
@@ -97,9 +91,6 @@ pub(crate) fn shows_a_picture(seen: &Seen<'_>) -> bool {
     };
     seen.blocks().any(inside)
 }
-
-/// Words with which the engine asks for the final answer.
-const ASKED: [&str; 2] = ["answer now", "final answer"];
 
 fn gather(content: &Value, text: &mut String) {
     match content {

@@ -25,7 +25,7 @@ fn follow_a_log() -> Task {
         "What is the newest request in server.log?",
         &[("server.log", &log)],
     );
-    request["timeout_seconds"] = 20.into();
+    request["timeout_seconds"] = 90.into();
     let stages = vec![
         stage([shell("tail -f server.log")]).until(|_| true),
         stage([shell("tail -n 3 server.log")]).until(|seen| seen.has("request 499")),
@@ -34,7 +34,6 @@ fn follow_a_log() -> Task {
         name: "follow-a-log",
         request,
         model: staged(stages, "The newest request is 499."),
-        so_far: "The newest request is 499, as far as the log was printed.",
         limits: Limits {
             turns: 3,
             kilobytes: 40,
@@ -60,7 +59,6 @@ fn ten_megabytes() -> Task {
         name: "ten-megabytes",
         request: run("Run the long calculation and give its result.", &[]),
         model: staged(stages, "The result is 4711."),
-        so_far: "The calculation has run.",
         limits: Limits {
             turns: 3,
             kilobytes: 130,
@@ -79,10 +77,11 @@ fn server() -> Task {
         "Serve index.html with python and check that it answers.",
         &[("index.html", "<p>hello</p>")],
     );
-    request["timeout_seconds"] = 20.into();
+    request["timeout_seconds"] = 90.into();
     let fetch = "python3 -c \"import urllib.request as u; print(u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:8123/index.html').read())\"";
-    let background =
-        format!("(python3 -m http.server 8123 --bind 127.0.0.1 >server.log 2>&1 &) ; sleep 1; {fetch}");
+    let background = format!(
+        "(python3 -m http.server 8123 --bind 127.0.0.1 >server.log 2>&1 &) ; until {fetch}; do :; done"
+    );
     let stages = vec![
         stage([shell("python3 -m http.server 8123 --bind 127.0.0.1")]).until(|_| true),
         stage([shell(fetch), shell(&background)]).until(|seen| seen.has("hello")),
@@ -91,7 +90,6 @@ fn server() -> Task {
         name: "server-in-the-foreground",
         request,
         model: staged(stages, "It answers with hello."),
-        so_far: "The server was started.",
         limits: Limits {
             turns: 3,
             kilobytes: 40,
@@ -127,7 +125,6 @@ fn same_call() -> Task {
             }
             Turn::calls("shell", json!({"command": "cat report.txt"}))
         }),
-        so_far: "The file could not be found.",
         limits: Limits {
             turns: 5,
             kilobytes: 70,

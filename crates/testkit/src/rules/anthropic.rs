@@ -17,6 +17,7 @@ const LOOK_BACK: usize = 20;
 pub(crate) fn check(rules: &mut Rules, request: &Value, beta: &str) -> Result<Seen, String> {
     let messages = items(request, "messages");
     paired(messages)?;
+    thinking_is_followed(messages)?;
     if let Some(last) = messages.last()
         && text(last, "role") == "assistant"
     {
@@ -94,6 +95,28 @@ fn paired(messages: &[Value]) -> Result<(), String> {
         return Ok(());
     }
     Err(without_result(messages.len().saturating_sub(1), &open))
+}
+
+/// Checks that each thinking block has a signature and that something follows it in its message.
+fn thinking_is_followed(messages: &[Value]) -> Result<(), String> {
+    for (number, message) in messages.iter().enumerate() {
+        let content = items(message, "content");
+        let thinks = |block: &&Value| text(block, "type") == "thinking";
+        let unsigned = content
+            .iter()
+            .position(|block| thinks(&block) && block.get("signature").is_none());
+        if let Some(place) = unsigned {
+            return Err(format!(
+                "messages.{number}.content.{place}.thinking.signature: Field required"
+            ));
+        }
+        if content.last().filter(thinks).is_some() {
+            return Err(format!(
+                "messages.{number}: The final block in an assistant message cannot be `thinking`."
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn without_result(message: usize, ids: &[&str]) -> String {

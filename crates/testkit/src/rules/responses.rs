@@ -7,6 +7,7 @@ use super::{Rules, Seen, items, text};
 /// Checks and counts a request.
 pub(crate) fn check(rules: &mut Rules, request: &Value) -> Result<Seen, String> {
     let input = items(request, "input");
+    reasoning_is_followed(input)?;
     let mut open: Vec<&str> = Vec::new();
     let mut reasoning: Option<&Value> = None;
     for item in input {
@@ -48,6 +49,25 @@ pub(crate) fn check(rules: &mut Rules, request: &Value) -> Result<Seen, String> 
         counted: rules.count(&[part("tools"), part("instructions"), part("input")]),
         ..Seen::default()
     })
+}
+
+/// Checks that each reasoning item stands in front of another item of its answer.
+fn reasoning_is_followed(input: &[Value]) -> Result<(), String> {
+    let behind = input.iter().skip(1).map(Some).chain([None]);
+    for (item, behind) in input.iter().zip(behind) {
+        let is_followed = behind.is_some_and(|behind| match text(behind, "type") {
+            "function_call" | "reasoning" => true,
+            "message" => text(behind, "role") == "assistant",
+            _ => false,
+        });
+        if text(item, "type") == "reasoning" && !is_followed {
+            return Err(format!(
+                "Item '{}' of type 'reasoning' was provided without its required following item.",
+                text(item, "id")
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the reasoning in front of a call: it is that of the answer, unchanged.

@@ -196,6 +196,51 @@ async fn anthropic_takes_thinking_only_behind_what_was_before_it() -> anyhow::Re
     Ok(())
 }
 
+#[test]
+fn anthropic_takes_thinking_only_with_a_signature_and_in_front_of_something() {
+    let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "s"});
+    let said = json!({"type": "text", "text": "So?"});
+    let sent = |content: Value| {
+        let go = user(json!([{"type": "text", "text": "Go."}]));
+        messages(&json!({"messages": [go, assistant(content), go]}))
+    };
+    for content in [json!([thought]), json!([said, thought])] {
+        assert_eq!(
+            sent(content),
+            "messages.1: The final block in an assistant message cannot be `thinking`."
+        );
+    }
+    let unsigned = json!({"type": "thinking", "thinking": "Hm."});
+    assert_eq!(
+        sent(json!([unsigned, said])),
+        "messages.1.content.0.thinking.signature: Field required"
+    );
+    let empty = json!({"type": "thinking", "thinking": "Hm.", "signature": ""});
+    assert_eq!(
+        sent(json!([empty, said])),
+        "messages.1.content.0: Invalid `signature` in `thinking` block"
+    );
+    assert_eq!(sent(json!([said])), "");
+}
+
+#[tokio::test]
+async fn a_thinking_block_of_anthropic_that_is_cut_off_has_no_signature() -> anyhow::Result<()> {
+    let whole = Turn::says(["Half of"]).thinks("Hm.").cut_off();
+    let cut = Turn::says([] as [&str; 0]).thinks("Hm").cut_off();
+    let model = ScriptedAnthropic::start([whole, cut]).await?;
+    let request = json!({"stream": true, "messages": []});
+    let whole = ask(&model, &request).await?.unwrap();
+    assert!(!signature(&whole).is_empty());
+    let cut = ask(&model, &request).await?.unwrap();
+    assert_eq!(signature(&cut), "");
+    assert!(
+        cut.iter()
+            .any(|event| event["delta"]["stop_reason"] == "max_tokens"),
+        "{cut:?}"
+    );
+    Ok(())
+}
+
 /// A request whose parts are so long, in bytes, with marks behind system and the last message.
 fn marked(system: &str, outputs: &[&str]) -> Value {
     let mark = json!({"type": "ephemeral"});
@@ -336,6 +381,32 @@ async fn responses_takes_a_call_only_behind_its_reasoning() -> anyhow::Result<()
         ""
     );
     Ok(())
+}
+
+#[test]
+fn responses_takes_reasoning_only_in_front_of_its_item() {
+    let reasoning = json!({"type": "reasoning", "id": "rs_7", "summary": [], "encrypted_content": "x"});
+    let message = |role: &str| json!({"type": "message", "role": role, "content": "Go."});
+    let call = json!({"type": "function_call", "call_id": "a", "name": "shell", "arguments": "{}"});
+    let output = json!({"type": "function_call_output", "call_id": "a", "output": "x"});
+    let check = |input: Value| refusal(responses::check(&mut Rules::default(), &json!({"input": input})));
+    for input in [
+        json!([message("user"), reasoning]),
+        json!([message("user"), reasoning, message("user")]),
+        json!([call, reasoning, output]),
+    ] {
+        assert_eq!(
+            check(input),
+            "Item 'rs_7' of type 'reasoning' was provided without its required following item."
+        );
+    }
+    for input in [
+        json!([reasoning, message("assistant"), message("user")]),
+        json!([reasoning, call, output]),
+        json!([reasoning, reasoning, call, output]),
+    ] {
+        assert_eq!(check(input), "");
+    }
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ impl Process for PretendedProcess {
                 Some(Ok(exit)) => Ok(ProcessEnd {
                     exit,
                     stderr: Vec::new(),
+                    left: false,
                 }),
                 Some(Err(why)) => Err(Error::Lost(why.to_owned())),
             }
@@ -33,6 +34,7 @@ impl Process for PretendedProcess {
             Ok(ProcessEnd {
                 exit: ExitKind::Signal(9),
                 stderr: Vec::new(),
+                left: false,
             })
         })
     }

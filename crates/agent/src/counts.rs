@@ -1,0 +1,155 @@
+//! The provider's counts, and the bound on the next call's input that follows from them.
+//!
+//! A count of a prefix holds as long as its turns stand. Where something is only taken out of them, it stays an upper bound.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Content, Reply, Request, Turn};
+
+/// The most bytes that one token can stand for. A provider that counts fewer tokens has left something out, as some
+/// do with what they have cached.
+pub(crate) const MOST_BYTES_PER_TOKEN: u64 = 12;
+/// Margin on the provider's counts: one part in this many, and [`MARGIN_TOKENS`].
+const MARGIN_PART: u64 = 50;
+/// The fixed part of the margin, in tokens: for what a provider adds with another `tool_choice`.
+const MARGIN_TOKENS: u64 = 64;
+/// Tokens that a provider counts beyond the text of a small request, at most.
+const BEYOND_TOKENS: u64 = 4_096;
+/// Tokens of the words that stand in place of a dropped output, at most.
+const DROPPED_TOKENS: u64 = 64;
+
+/// The provider's count of a request and of its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Turns of the request's transcript.
+    pub(crate) turns: usize,
+    /// Tokens of the whole request, cached ones included; `None` where the provider's count cannot be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tokens: Option<u64>,
+    /// Tokens of the reply, its thinking included; `None` where the provider's count cannot be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reply: Option<u64>,
+}
+
+impl Count {
+    /// The counts of a request of so many bytes and turns, as far as they can be. Too high a count does no harm to a bound,
+    /// unless it is absurd.
+    pub(crate) fn of(bytes: u64, turns: usize, tokens: u64, reply: &Reply) -> Self {
+        let can_be = |tokens: u64, bytes: u64| {
+            let most = bytes.saturating_mul(2).saturating_add(BEYOND_TOKENS);
+            (tokens > 0 && (bytes / MOST_BYTES_PER_TOKEN..=most).contains(&tokens)).then_some(tokens)
+        };
+        let opaque = reply
+            .content
+            .iter()
+            .any(|piece| matches!(piece, Content::Opaque(_)));
+        let text: usize = reply.content.iter().map(visible_bytes).sum();
+        let written = reply.usage.output_tokens;
+        Self {
+            turns,
+            tokens: can_be(tokens, bytes),
+            // Thinking has no bytes of its own to compare with.
+            reply: if opaque && written >= text as u64 / MOST_BYTES_PER_TOKEN {
+                Some(written)
+            } else {
+                can_be(written, text as u64)
+            },
+        }
+    }
+}
+
+fn visible_bytes(piece: &Content) -> usize {
+    match piece {
+        Content::Text(text) => text.len(),
+        Content::ToolCall(call) => call.name.len() + call.arguments.len(),
+        Content::Opaque(_) => 0,
+    }
+}
+
+/// The counts of the requests whose turns stand at the beginning of a conversation, the longest last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts(Vec<Count>);
+
+impl Counts {
+    /// Takes over a count.
+    pub(crate) fn push(&mut self, count: Count) {
+        self.0.retain(|other| other.turns < count.turns);
+        self.0.push(count);
+    }
+
+    /// The longest request that was counted: its turns and its tokens.
+    pub(crate) fn longest(&self) -> Option<(usize, u64)> {
+        self.0
+            .iter()
+            .rev()
+            .find_map(|count| Some((count.turns, count.tokens?)))
+    }
+
+    /// Outputs were dropped, of which the conversation has so many: short words stand in their place.
+    pub(crate) fn outputs_dropped(&mut self, outputs: usize) {
+        self.grow((outputs as u64).saturating_mul(DROPPED_TOKENS));
+    }
+
+    /// Another text stands in the place of all turns.
+    pub(crate) fn turns_replaced(&mut self) {
+        self.0.retain(|count| count.turns == 0);
+        for count in &mut self.0 {
+            count.reply = None;
+        }
+    }
+
+    /// The fixed part of the requests is another one, of at most so many tokens.
+    pub(crate) fn fixed_replaced(&mut self, most: u64) {
+        self.grow(most);
+    }
+
+    /// Another model goes on. Its tokenizer makes at most twice as many tokens.
+    pub(crate) fn model_replaced(&mut self) {
+        for count in &mut self.0 {
+            count.tokens = count.tokens.map(|tokens| tokens.saturating_mul(2));
+            count.reply = count.reply.map(|tokens| tokens.saturating_mul(2));
+        }
+    }
+
+    fn grow(&mut self, by: u64) {
+        for count in &mut self.0 {
+            count.tokens = count.tokens.map(|tokens| tokens.saturating_add(by));
+        }
+    }
+
+    /// The most tokens that the provider can count for this request: its own count of the longest prefix with a margin, its
+    /// own counts of replies, and one token for each byte of anything else behind it.
+    pub(crate) fn most_input(&self, request: &Request<'_>) -> u64 {
+        let turns = request.transcript;
+        let counts = self.0.iter().rev().filter(|count| count.turns <= turns.len());
+        let known = counts
+            .clone()
+            .find_map(|count| Some((count.turns, count.tokens?)));
+        let (from, known) = match known {
+            Some((turns, tokens)) => (turns, with_margin(tokens)),
+            None => (0, request.most_fixed_tokens()),
+        };
+        let most = |(index, turn): (usize, &Turn)| {
+            let counted = self.0.iter().rfind(|count| count.turns == index);
+            match (turn, counted.and_then(|count| count.reply)) {
+                (Turn::Assistant(_), Some(tokens)) => with_margin(tokens).saturating_add(turn.frame_tokens()),
+                (Turn::Assistant(_) | Turn::ToolResults(_) | Turn::User(_), _) => turn.most_tokens(),
+            }
+        };
+        turns
+            .iter()
+            .enumerate()
+            .skip(from)
+            .map(most)
+            .fold(known, u64::saturating_add)
+    }
+}
+
+fn with_margin(tokens: u64) -> u64 {
+    tokens
+        .saturating_add(tokens / MARGIN_PART)
+        .saturating_add(MARGIN_TOKENS)
+}
+
+#[cfg(test)]
+mod tests;
