@@ -63,8 +63,8 @@ fn only_model(api: Api, base_url: &str) -> Result<Arc<dyn Model>> {
     catalog(&settings)?.models.into_iter().next().context("no model")
 }
 
-async fn converse(model: &dyn Model) -> Result<()> {
-    let mut request = Request {
+fn request() -> Request<'static> {
+    Request {
         system: "Be brief.",
         task: Task {
             prompt: "Count the files.",
@@ -80,7 +80,11 @@ async fn converse(model: &dyn Model) -> Result<()> {
         tool_use: ToolUse::Auto,
         effort: None,
         cache_key: "",
-    };
+    }
+}
+
+async fn converse(model: &dyn Model) -> Result<()> {
+    let mut request = request();
     let reply = model.call(request, &Nobody).await?;
     assert_eq!(reply.stop_reason, StopReason::ToolUse);
     assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (20, 9));
@@ -153,4 +157,40 @@ async fn a_conversation_with_tools_goes_through_the_responses_api() -> Result<()
 async fn a_conversation_with_tools_goes_through_chat_completions() -> Result<()> {
     let server = ScriptedModel::start(script()).await?;
     converse(&*only_model(Api::OpenaiChat, &server.base_url())?).await
+}
+
+#[tokio::test]
+async fn an_answer_cut_off_while_the_model_thinks_goes_on_in_every_protocol() -> Result<()> {
+    let script = || {
+        [
+            model::Turn::says([""; 0]).thinks("Where are").cut_off(),
+            model::Turn::says(["42"]),
+        ]
+    };
+    let anthropic = ScriptedAnthropic::start(script()).await?;
+    let openai = [
+        ScriptedModel::start(script()).await?,
+        ScriptedModel::start(script()).await?,
+    ];
+    let gemini = ScriptedGemini::start(script()).await?;
+    for (api, base_url) in [
+        (Api::Anthropic, anthropic.base_url()),
+        (Api::OpenaiResponses, openai[0].base_url()),
+        (Api::OpenaiChat, openai[1].base_url()),
+        (Api::Gemini, gemini.base_url()),
+    ] {
+        let model = only_model(api, &base_url)?;
+        let cut = model.call(request(), &Nobody).await?;
+        assert_eq!(cut.stop_reason, StopReason::MaxTokens, "{api:?}");
+        let transcript = [Turn::Assistant(cut.content), Turn::User("Go on.".to_owned())];
+        let whole = Request {
+            transcript: &transcript,
+            ..request()
+        };
+        let reply = model.call(whole, &Nobody).await?;
+        assert_eq!(reply.stop_reason, StopReason::EndTurn, "{api:?}");
+    }
+    assert_eq!(anthropic.broken_rules(), [""; 0]);
+    assert_eq!(openai.iter().flat_map(ScriptedModel::broken_rules).count(), 0);
+    Ok(())
 }
