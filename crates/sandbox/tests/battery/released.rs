@@ -179,7 +179,7 @@ pub(crate) fn a_command_that_cannot_be_released_is_killed_alone(bed: &Bed) -> Se
     Box::pin(async {
         let mut run = bed.open("run_1", Limits::default()).await;
         let parent = "echo $PPID";
-        let before = out(&run.sh(parent).await).to_owned();
+        let before = out(&run.sh(parent).await);
         let begun = run.path.join("begun");
         let limits = getrlimit(Resource::Nofile);
         let no_more_descriptors = async {
