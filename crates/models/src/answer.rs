@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::transport::{Events, Transport};
 
-/// How long the end of a stream is waited for once its answer is whole: then its connection can serve the next call. In
+/// Wait for the end of a stream once its answer is whole: then its connection can serve the next call. In
 /// tests a machine under load has time for it.
 const END_WAIT: Duration = Duration::from_millis(if cfg!(test) { 3_000 } else { 250 });
 /// Bytes of text that one token stands for where the provider did not come to count them.
@@ -34,10 +34,10 @@ pub(crate) trait Decoder {
         false
     }
 
-    /// What the provider has counted so far.
+    /// Usage that the provider has counted so far.
     fn usage(&self) -> Usage;
 
-    /// How many bytes the model has written so far, hidden ones included.
+    /// Bytes that the model has written so far, hidden ones included.
     fn written_bytes(&self) -> u64;
 
     /// The answer, if it is whole.
@@ -135,7 +135,7 @@ async fn read(
             Err(failure) => {
                 let error = told(&failure, transport);
                 let nothing_came = decoder.usage() == Usage::default() && decoder.written_bytes() == 0;
-                // As if it had come before the stream.
+                // Treated like a refusal before the stream.
                 let is_refused = nothing_came && failure.is_refusal();
                 return Err(if is_refused {
                     error
@@ -211,7 +211,7 @@ fn charged(error: ModelError, decoder: &impl Decoder, sent_bytes: usize) -> Mode
     }
 }
 
-/// What a call without a reply has cost: what the provider counted, and at least the request and the text that came.
+/// Cost of a call without a reply: what the provider counted, and at least the request and the text that came.
 /// Providers tell the whole count of the output at the end only.
 fn charge(decoder: &impl Decoder, sent_bytes: usize) -> Usage {
     let usage = with_input(decoder.usage(), sent_bytes);

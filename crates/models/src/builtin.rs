@@ -2,7 +2,7 @@
 //!
 //! Prices change: what an operator says about a model counts, and this table does not. Three rules keep it from charging
 //! too little. Where a price is announced to rise, the later one stands here. Where long prompts cost more, the context
-//! window ends before they do. Where writing to the cache is free or not a thing, it has the price of reading.
+//! window ends before they do. Where writing to the cache costs nothing extra, it has the price of input.
 //!
 //! Each line names the page that was checked and its date. "Pricing" is the price list of the provider:
 //! platform.claude.com/docs/en/about-claude/pricing, developers.openai.com/api/docs/pricing and
@@ -16,7 +16,7 @@ use sortie_api::{
 
 use crate::settings::Api;
 
-/// One model.
+/// A built-in model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Builtin {
     pub(crate) id: &'static str,
@@ -130,7 +130,7 @@ pub(crate) fn find(id: &str) -> Option<&'static Builtin> {
 }
 
 impl Builtin {
-    /// Its entry in the catalog.
+    /// Entry in the catalog.
     pub(crate) fn info(&self) -> ModelInfo {
         let [input, output, cache_read, cache_write] = self
             .prices

@@ -18,7 +18,7 @@ use crate::{
 
 /// The connection to a provider.
 const CONNECT: Duration = Duration::from_secs(10);
-/// What a model can do, as settings say it.
+/// Abilities that settings can give a model.
 const CAPABILITIES: [&str; 5] = ["tools", "structured_output", "thinking", "vision", "documents"];
 
 /// The models of a node.
@@ -108,7 +108,7 @@ pub(crate) fn client(settings: &Settings) -> Result<Option<EngineClient>, Invali
         .map_err(|error| refused(format!("providers: no HTTP client can be made: {error}")))
 }
 
-/// Where a provider answers, without a slash at its end.
+/// Base address of a provider, without a slash at its end.
 pub(crate) fn base(provider: &ProviderSettings) -> Result<Url, InvalidSettings> {
     let wrong = |rule: &str| refused(format!("provider {:?}: base_url {rule}", provider.name));
     let mut base = match &provider.base_url {
@@ -219,7 +219,7 @@ fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
     })
 }
 
-/// What one provider offers. An operator's model takes the place of the built-in one of its id, also where that means
+/// Models of a provider. An operator's model takes the place of the built-in one of its id, also where that means
 /// another provider.
 fn entries<'a>(provider: &'a ProviderSettings, own: &'a [Entry]) -> impl Iterator<Item = Entry> + 'a {
     let of_own = |id: &str| own.iter().find(|entry| entry.info.id == id);

@@ -1,4 +1,4 @@
-//! Where a provider is called, and with which headers.
+//! Address and headers of a provider's calls.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sortie_api::Credential;

@@ -5,27 +5,30 @@
 //! vision" (developers.openai.com/api/docs/guides/images-vision); Google "Media resolution" and "Image understanding"
 //! (ai.google.dev/gemini-api/docs).
 
+mod inflate;
+mod pdf;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sortie_agent::Media;
 use sortie_api::model::ModelInfo;
 
 /// Tokens of the text of one page of a document. Anthropic: typically 1,500 to 3,000.
 const PAGE_TEXT: u64 = 3_000;
-/// Pages of a document that does not tell how many it has: as many as providers with small windows take.
+/// Pages of a document whose pages cannot be read: as many as providers with small windows take.
 const UNKNOWN_PAGES: u64 = 100;
 /// Most pages that a provider takes.
 const MOST_PAGES: u64 = 1_000;
 /// Tokens around a picture or a document: its frame, its label's heading.
 const FRAME: u64 = 16;
 
-/// What a piece of media is to a provider.
+/// Kind of media, as a provider takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Picture,
     Document,
 }
 
-/// What this is, where the model takes it; `None` where it is told of it by its label alone.
+/// Kind of this file, where the model takes it; `None` where it is told of it by its label alone.
 pub(crate) fn taken(info: &ModelInfo, media: &Media) -> Option<Kind> {
     let (kind, needed) = if media.media_type.starts_with("image/") {
         (Kind::Picture, "vision")
@@ -42,7 +45,7 @@ pub(crate) fn data_url(media: &Media) -> String {
     format!("data:{};base64,{}", media.media_type, media.data)
 }
 
-/// How a provider counts pictures.
+/// The way in which a provider counts pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
     /// Claude: one token a patch of 28 pixels, up to 4,784 (since 4.7) or about 1,600.
@@ -104,31 +107,10 @@ fn openai(patches: u64, since_6: bool) -> u64 {
     }
 }
 
-/// The pages of a PDF, counted high; `None` where its page objects are compressed or it is none.
+/// The pages of a PDF; `None` where they cannot be read.
 fn pages(base64: &str) -> Option<u64> {
     let pdf = STANDARD.decode(base64).ok()?;
-    let after = |name: &'static [u8]| {
-        let places = pdf.windows(name.len()).enumerate();
-        places
-            .filter(move |(_, window)| *window == name)
-            .map(move |(at, _)| at + name.len())
-    };
-    if after(b"/ObjStm").next().is_some() {
-        return None;
-    }
-    let rest = |at: usize| pdf.get(at..).unwrap_or_default().trim_ascii_start();
-    let is_page = |at: &usize| {
-        let kind = rest(*at).strip_prefix(b"/Page");
-        kind.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphanumeric))
-    };
-    let objects = after(b"/Type").filter(is_page).count() as u64;
-    // The page tree says how many there are, once for all; an outline may say more.
-    let told = after(b"/Count").filter_map(|at| {
-        let digits: Vec<u8> = rest(at).iter().copied().take_while(u8::is_ascii_digit).collect();
-        String::from_utf8(digits).ok()?.parse().ok()
-    });
-    let most = told.max().unwrap_or(0).max(objects);
-    (most > 0).then_some(most.min(MOST_PAGES))
+    Some(pdf::pages(&pdf)?.min(MOST_PAGES))
 }
 
 #[cfg(test)]
@@ -191,13 +173,13 @@ mod tests {
         let most = |content: &[u8]| counting.most_tokens(Kind::Document, &document(content)) - FRAME;
         assert_eq!(most(two), 2 * 4_600);
         assert_eq!(
-            most(b"%PDF-1.4 <</Type\n/Page/Parent 1 0 R>> <</Type /Page>>"),
+            most(b"%PDF-1.4\n<</Type\n/Page/Parent 1 0 R>> <</Type /Page>>"),
             2 * 4_600
         );
-        assert_eq!(most(b"%PDF-1.7 <</Type/ObjStm>> /Count 2"), 100 * 4_600);
+        assert_eq!(most(b"%PDF-1.7\n<</Type/ObjStm>>stream\n"), 100 * 4_600);
         assert_eq!(most(b"no document"), 100 * 4_600);
         assert_eq!(
-            most(b"%PDF /Count 99999999999999999999 /Count 9999999"),
+            most(b"%PDF\n<</Type/Pages/Count 99999999999999999999>>"),
             MOST_PAGES * 4_600
         );
     }

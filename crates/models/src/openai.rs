@@ -1,4 +1,4 @@
-//! What the two protocols of `OpenAI` share: the address and the key, lenient readings of what compatible servers send,
+//! Parts that the two protocols of `OpenAI` share: the address and the key, lenient readings of what compatible servers send,
 //! failures inside of a stream, and the arithmetic of usage.
 //!
 //! Many servers speak these protocols nearly. A text may be null or in parts, a figure a float, a code a number: all of
@@ -13,7 +13,7 @@ mod wire;
 use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_agent::model::{Content, ModelError, Request, ToolCall, ToolDefinition};
+use sortie_agent::model::{Content, ModelError, Request, ToolCall, ToolDefinition, ToolUse, Turn};
 use url::Url;
 
 use crate::{
@@ -57,12 +57,42 @@ pub(crate) fn is_openai(url: &Url) -> bool {
     })
 }
 
-/// The tools that the model is told of: none where it can call none, which servers refuse.
-pub(crate) fn tools<'a>(entry: &Entry, request: &Request<'a>) -> &'a [ToolDefinition<'a>] {
-    if entry.can("tools") { request.tools } else { &[] }
+/// Returns the tools that the model is told of: none where it can call none, which servers refuse. Where the server does
+/// not take `tool_choice`, tools that must not be called are left out, unless the conversation has calls of them.
+pub(crate) fn tools<'a>(
+    entry: &Entry,
+    request: &Request<'a>,
+    takes_choice: bool,
+) -> &'a [ToolDefinition<'a>] {
+    let is_useless = request.tool_use == ToolUse::Never && !takes_choice && !has_calls(request.transcript);
+    if entry.can("tools") && !is_useless {
+        request.tools
+    } else {
+        &[]
+    }
 }
 
-/// How pictures count at this address.
+/// Whether the request forbids the calls of tools that the model is told of.
+pub(crate) fn forbids_tools(entry: &Entry, request: &Request<'_>) -> bool {
+    request.tool_use == ToolUse::Never && entry.can("tools") && !request.tools.is_empty()
+}
+
+fn has_calls(transcript: &[Turn]) -> bool {
+    let is_call = |piece: &Content| matches!(piece, Content::ToolCall(_));
+    transcript.iter().any(|turn| match turn {
+        Turn::Assistant(pieces) => pieces.iter().any(is_call),
+        Turn::ToolResults(_) | Turn::User(_) => false,
+    })
+}
+
+/// Whether a refusal is about the effort of thinking.
+pub(crate) fn is_about_effort(said: &str) -> bool {
+    ["reasoning_effort", "reasoning.effort", "reasoning effort"]
+        .iter()
+        .any(|name| said.contains(name))
+}
+
+/// The way in which pictures count at this address.
 pub(crate) fn counting(is_own: bool, upstream: &str) -> Counting {
     let since_6 = effort::version(upstream).is_some_and(|version| version >= (6, 0));
     if is_own {

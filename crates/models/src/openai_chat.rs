@@ -1,6 +1,6 @@
 //! The client of `OpenAI`'s Chat Completions protocol, which most other servers speak as well.
 //!
-//! It lives with what those servers make of the protocol: calls without ids or in one piece, usage in any chunk or in
+//! The client takes what those servers make of the protocol: calls without ids or in one piece, usage in any chunk or in
 //! none, a stream without its last mark. An answer counts as whole when a reason for its end has come; one that broke
 //! off before is an error that carries what it has cost.
 
@@ -15,49 +15,57 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use sortie_agent::{
     Media,
-    model::{Deltas, ErrorKind, Model, ModelError, Reply, Request, ToolUse},
+    model::{Deltas, ErrorKind, Model, ModelError, Reply, Request},
 };
 use sortie_api::model::ModelInfo;
 
 use crate::{
     answer, media, openai,
-    optional::Optional,
+    optional::{self, Optional, Optionals},
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
 };
 use reply::Answer;
-use request::{Body, Dialect};
+use request::{Body, Dialect, Form};
 
 /// The client of one model. An unusable address or key is refused.
 pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
-    let dialect = if openai::is_openai(&provider.base) {
-        Dialect::Openai
+    let form = if openai::is_openai(&provider.base) {
+        Form::Openai
     } else {
-        Dialect::Compatible
+        Form::Compatible
     };
     Ok(Arc::new(ChatModel {
         transport: openai::transport(provider, &["chat", "completions"])?,
         entry,
-        dialect,
-        tool_choice: Optional::new("tool_choice", |said| said.contains("tool_choice")),
+        form,
+        optionals: Optionals::new([
+            Optional::new("tool_choice", optional::is_about_tool_choice),
+            Optional::new("reasoning_effort", openai::is_about_effort),
+        ]),
     }))
 }
 
 struct ChatModel {
     transport: Transport,
     entry: Entry,
-    dialect: Dialect,
-    tool_choice: Optional,
+    form: Form,
+    optionals: Optionals<2>,
 }
 
 impl ChatModel {
     async fn attempt(
         &self,
         request: &Request<'_>,
-        takes_choice: bool,
+        [tool_choice, effort]: [bool; 2],
         deltas: &dyn Deltas,
     ) -> Result<Reply, ModelError> {
-        let body = Body::new(&self.entry, (self.dialect, takes_choice), request)?;
+        let dialect = Dialect {
+            form: self.form,
+            tool_choice,
+            effort,
+        };
+        let body = Body::new(&self.entry, dialect, request)?;
         let answer = Answer::new(&body, request.transcript.len());
         answer::call(&self.transport, &body, answer, deltas)
             .await
@@ -84,7 +92,7 @@ impl Model for ChatModel {
 
     fn media_tokens(&self, media: &Media) -> Option<u64> {
         let kind = media::taken(&self.entry.info, media)?;
-        let is_own = self.dialect == Dialect::Openai;
+        let is_own = self.form == Form::Openai;
         Some(openai::counting(is_own, &self.entry.upstream).most_tokens(kind, media))
     }
 
@@ -94,13 +102,18 @@ impl Model for ChatModel {
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            let takes_choice = self.tool_choice.is_sent();
-            let outcome = self.attempt(&request, takes_choice, deltas).await;
-            let has_choice = takes_choice && request.tool_use == ToolUse::Never;
-            if has_choice && self.tool_choice.is_refused_by(&outcome) {
-                return self.attempt(&request, false, deltas).await;
+            let needed = [
+                openai::forbids_tools(&self.entry, &request),
+                self.entry.effort_of(&request).is_some(),
+            ];
+            let mut sent = self.optionals.sent(needed);
+            loop {
+                let outcome = self.attempt(&request, sent, deltas).await;
+                match self.optionals.without_refused(sent, &outcome) {
+                    Some(rest) => sent = rest,
+                    None => return outcome,
+                }
             }
-            outcome
         })
     }
 }

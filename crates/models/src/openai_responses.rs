@@ -20,7 +20,7 @@ use sortie_api::model::ModelInfo;
 
 use crate::{
     answer, media, openai,
-    optional::Optional,
+    optional::{self, Optional, Optionals},
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
 };
@@ -33,8 +33,16 @@ pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>
         transport: openai::transport(provider, &["responses"])?,
         entry,
         is_own: openai::is_openai(&provider.base),
-        summary: Optional::new("reasoning.summary", is_about_summary),
+        optionals: optionals(),
     }))
+}
+
+const fn optionals() -> Optionals<3> {
+    Optionals::new([
+        Optional::new("reasoning.summary", is_about_summary),
+        Optional::new("reasoning.effort", openai::is_about_effort),
+        Optional::new("tool_choice", optional::is_about_tool_choice),
+    ])
 }
 
 /// Whether a refusal is about summaries of reasoning: accounts get them once they are verified.
@@ -47,19 +55,21 @@ struct ResponsesModel {
     entry: Entry,
     /// Whether the address is `OpenAI`'s own.
     is_own: bool,
-    summary: Optional,
+    optionals: Optionals<3>,
 }
 
 impl ResponsesModel {
     async fn attempt(
         &self,
         request: &Request<'_>,
-        summary: bool,
+        [summary, effort, tool_choice]: [bool; 3],
         deltas: &dyn Deltas,
     ) -> Result<Reply, ModelError> {
         let dialect = Dialect {
             is_own: self.is_own,
             summary,
+            effort,
+            tool_choice,
         };
         let body = Body::new(&self.entry, dialect, request)?;
         let answer = Answer::new(&body, request.transcript.len());
@@ -83,13 +93,20 @@ impl Model for ResponsesModel {
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            // Other servers seldom know it.
-            let summary = self.is_own && self.summary.is_sent();
-            let outcome = self.attempt(&request, summary, deltas).await;
-            if summary && self.summary.is_refused_by(&outcome) {
-                return self.attempt(&request, false, deltas).await;
+            let needed = [
+                // Other servers seldom know it.
+                self.is_own && self.entry.can("thinking"),
+                self.entry.effort_of(&request).is_some(),
+                openai::forbids_tools(&self.entry, &request),
+            ];
+            let mut sent = self.optionals.sent(needed);
+            loop {
+                let outcome = self.attempt(&request, sent, deltas).await;
+                match self.optionals.without_refused(sent, &outcome) {
+                    Some(rest) => sent = rest,
+                    None => return outcome,
+                }
             }
-            outcome
         })
     }
 }

@@ -1,10 +1,14 @@
-//! A part of the request that not every server takes: it is sent until the server refuses it, then left out.
+//! Parts of a request that some servers refuse. Each is sent until the server refuses it, then left out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sortie_agent::model::{ErrorKind, ModelError, Reply};
 
-/// Remembers for the life of a client whether its server takes an optional part.
+/// The optional parts of a client's requests. A client names them by their places.
+#[derive(Debug)]
+pub(crate) struct Optionals<const N: usize>([Optional; N]);
+
+/// An optional part. The client remembers for its life whether its server takes the part.
 #[derive(Debug)]
 pub(crate) struct Optional {
     is_refused: AtomicBool,
@@ -23,23 +27,106 @@ impl Optional {
         }
     }
 
-    /// Whether the part is sent.
-    pub(crate) fn is_sent(&self) -> bool {
-        !self.is_refused.load(Ordering::Relaxed)
-    }
-
-    /// Takes the outcome of a call that had the part in it. Returns whether the call is to be made once more, without
-    /// the part: the server refused the request because of it.
-    pub(crate) fn is_refused_by(&self, outcome: &Result<Reply, ModelError>) -> bool {
-        let refused = outcome.as_ref().err().is_some_and(|error| {
-            error.kind == ErrorKind::Request && (self.is_about)(&error.message.to_ascii_lowercase())
-        });
-        if refused && !self.is_refused.swap(true, Ordering::Relaxed) {
+    fn refuse(&self) {
+        if !self.is_refused.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 part = self.name,
                 "the model's provider refuses an optional part of requests: it is left out"
             );
         }
-        refused
+    }
+}
+
+impl<const N: usize> Optionals<N> {
+    pub(crate) const fn new(parts: [Optional; N]) -> Self {
+        Self(parts)
+    }
+
+    /// The parts that a request has: those that it needs and the server has not refused.
+    pub(crate) fn sent(&self, mut needed: [bool; N]) -> [bool; N] {
+        for (needed, part) in needed.iter_mut().zip(&self.0) {
+            *needed &= !part.is_refused.load(Ordering::Relaxed);
+        }
+        needed
+    }
+
+    /// Takes the outcome of a call with these parts. Returns the parts of the next attempt, which are fewer; `None`
+    /// unless the server refused the request because of one of them.
+    ///
+    /// A server error counts where it names the part: proxies answer 500 to parts that they do not know.
+    pub(crate) fn without_refused(
+        &self,
+        sent: [bool; N],
+        outcome: &Result<Reply, ModelError>,
+    ) -> Option<[bool; N]> {
+        let error = outcome.as_ref().err()?;
+        if !matches!(error.kind, ErrorKind::Request | ErrorKind::Server) {
+            return None;
+        }
+        let said = error.message.to_ascii_lowercase();
+        let mut rest = sent;
+        for (is_sent, part) in rest.iter_mut().zip(&self.0) {
+            if *is_sent && (part.is_about)(&said) {
+                part.refuse();
+                *is_sent = false;
+            }
+        }
+        (rest != sent).then_some(rest)
+    }
+}
+
+/// Whether a refusal is about `tool_choice`, in the words of any server.
+pub(crate) fn is_about_tool_choice(said: &str) -> bool {
+    ["tool_choice", "tool choice", "toolchoice"]
+        .iter()
+        .any(|name| said.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts() -> Optionals<2> {
+        Optionals::new([
+            Optional::new("tool_choice", is_about_tool_choice),
+            Optional::new("effort", |said| said.contains("effort")),
+        ])
+    }
+
+    fn refusal(kind: ErrorKind, said: &str) -> Result<Reply, ModelError> {
+        Err(ModelError {
+            kind,
+            ..ModelError::fatal(said.to_owned())
+        })
+    }
+
+    #[test]
+    fn a_part_is_left_out_for_good_once_a_refusal_names_it() {
+        for kind in [ErrorKind::Request, ErrorKind::Server] {
+            for said in [
+                "Incompatible tool choice param submitted - {'type': 'none'}",
+                "Unknown parameter (tool_choice.type)",
+                "toolChoice is not supported",
+            ] {
+                let parts = parts();
+                let rest = parts.without_refused([true, true], &refusal(kind, said));
+                assert_eq!(rest, Some([false, true]), "{said}");
+                assert_eq!(parts.sent([true, true]), [false, true]);
+            }
+        }
+    }
+
+    #[test]
+    fn other_failures_and_parts_that_were_not_sent_change_nothing() {
+        let parts = parts();
+        for (kind, sent, said) in [
+            (ErrorKind::RateLimit, [true, true], "tool_choice"),
+            (ErrorKind::Request, [false, true], "tool_choice"),
+            (ErrorKind::Server, [true, true], "the server had an error"),
+        ] {
+            assert_eq!(parts.without_refused(sent, &refusal(kind, said)), None, "{said}");
+        }
+        assert_eq!(parts.sent([true, true]), [true, true]);
+        assert_eq!(parts.sent([false, true]), [false, true]);
     }
 }

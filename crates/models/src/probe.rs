@@ -10,7 +10,7 @@ use crate::{
     transport::Transport,
 };
 
-/// How long a provider may take.
+/// Longest time that a provider may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Asks every provider for its models, all at once: by name, nothing or a sentence that says why it is not usable.

@@ -1,4 +1,4 @@
-//! What every client of a provider is made from.
+//! Provider and model that a client is made from.
 
 use sortie_agent::model::Request;
 use sortie_api::{Credential, Effort, model::ModelInfo};
@@ -8,22 +8,22 @@ use url::Url;
 /// A provider that is ready to be called.
 #[derive(Clone, Debug)]
 pub(crate) struct Provider {
-    /// What models name it by.
+    /// Name that models refer to.
     pub(crate) name: String,
-    /// Where it answers, without a slash at its end.
+    /// Base address, without a slash at its end.
     pub(crate) base: Url,
-    /// Its key, unless it wants none.
+    /// Key of the provider, unless it wants none.
     pub(crate) key: Option<Credential>,
     /// The connections that all clients of the node share.
     pub(crate) http: EngineClient,
 }
 
-/// One model of a provider.
+/// Model of a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Its entry in the catalog.
+    /// Entry in the catalog.
     pub(crate) info: ModelInfo,
-    /// What the provider calls it.
+    /// Name that the provider uses.
     pub(crate) upstream: String,
     /// Effort of calls that name none.
     pub(crate) effort: Option<Effort>,

@@ -1,4 +1,4 @@
-//! What the operator says about providers and models.
+//! Settings of providers and models.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Settings {
     pub models: Vec<ModelSettings>,
     /// The model of a run that names none. `None`: the first usable one of the first provider that has one, else `runbook`.
     pub default_model: Option<String>,
-    /// How long a provider may say nothing, at least a second: then the call counts as failed, and may be tried again.
+    /// Longest silence of a provider, at least a second: then the call counts as failed, and may be tried again.
     pub silence: Duration,
 }
 
@@ -43,27 +43,27 @@ pub enum Api {
     Gemini,
 }
 
-/// One provider.
+/// Settings of a provider.
 #[derive(Clone, Debug)]
 pub struct ProviderSettings {
-    /// What models name it by: `anthropic`, `openai`, `gemini`, or the operator's own name.
+    /// Name that models refer to: `anthropic`, `openai`, `gemini`, or the operator's own name.
     pub name: String,
     /// The protocol.
     pub api: Api,
-    /// Where it answers; `None`: the provider's own address. As its clients take it: OpenAI's ends with `/v1`.
+    /// Base address; `None`: the provider's own. OpenAI's ends with `/v1`, as its clients take it.
     pub base_url: Option<Url>,
     /// The key; `None` for a server that wants none.
     pub key: Option<Credential>,
 }
 
-/// One model, beside or over the built-in entry of the same id. What is `None` is taken from the built-in entry.
+/// Settings of a model, beside or over the built-in entry of the same id. What is `None` is taken from the built-in entry.
 #[derive(Clone, Debug, Default)]
 pub struct ModelSettings {
-    /// What a run's `model` takes.
+    /// Name that a run's `model` takes.
     pub id: String,
     /// The name of its provider.
     pub provider: Option<String>,
-    /// What the provider calls it. Default: the id.
+    /// Name that the provider uses. Default: the id.
     pub upstream: Option<String>,
     /// A name for people. Default: the id.
     pub name: Option<String>,
@@ -71,7 +71,7 @@ pub struct ModelSettings {
     pub context_window: Option<u64>,
     /// Most tokens of one answer.
     pub max_output_tokens: Option<u64>,
-    /// What it costs. A model without a price is refused, unless it is declared free by prices that are all 0.
+    /// Prices of the model. A model without a price is refused, unless it is declared free by prices that are all 0.
     pub prices: Option<ModelPrices>,
     /// Abilities of the model: `tools`, `structured_output`, `thinking`, `vision` (pictures), `documents` (PDF).
     pub capabilities: Option<Vec<String>>,

@@ -26,7 +26,7 @@ use crate::provider::{Entry, Provider};
 /// The key that every provider here has.
 pub(crate) const KEY: &str = "sk-very-secret";
 
-/// What a connection is answered with.
+/// Answer on a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     bytes: Vec<u8>,
@@ -103,7 +103,7 @@ impl Answer {
         ))
     }
 
-    /// The same with another status.
+    /// This answer with another status.
     pub(crate) fn with_status(self, status: &str) -> Self {
         let text = String::from_utf8(self.bytes).unwrap();
         Self {

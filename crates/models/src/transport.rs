@@ -1,4 +1,4 @@
-//! One streamed call to a provider: the request, its failure in the provider's words, the events of its answer.
+//! A streamed call to a provider: the request, its failure in the provider's words, the events of its answer.
 //!
 //! Every provider client goes through here, so that what may be tried again, how much is taken, and that the key is in
 //! no message, is decided in one place.
@@ -22,18 +22,18 @@ use url::Url;
 use self::too_long::is_too_long;
 use crate::answer;
 
-/// One event of a stream, in bytes.
+/// Most bytes of an event of a stream.
 const EVENT_BYTES: usize = 16 << 20;
 /// A whole answer, in bytes.
 const ANSWER_BYTES: usize = 64 << 20;
 /// The body of a failure, in bytes; what is over is not read.
 const FAILURE_BYTES: usize = 64 << 10;
-/// What of it is told, in characters.
+/// Most characters of a failure that are told.
 const TOLD_CHARS: usize = 500;
 /// The code of a 429 that is no rate limit: the account is empty, and stays so.
 const UNPAID: &str = "insufficient_quota";
 
-/// Where and how a provider is called.
+/// Address, headers and connections of a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
     client: EngineClient,
@@ -152,7 +152,7 @@ impl Transport {
         let after = retry_after(response.headers());
         let body = read_start(response).await;
         let said = Said::of(&body);
-        let failure = self.failure(status, &said.with_code(), after.or(said.retry_after));
+        let failure = self.failure(status, &said.with_details(), after.or(said.retry_after));
         match said.code.as_deref() {
             Some(UNPAID) => ModelError {
                 retry: Retry::Never,
@@ -162,7 +162,7 @@ impl Transport {
         }
     }
 
-    /// What a failure with this status and this message means: also of failures that come inside of a stream.
+    /// Meaning of a failure with this status and this message, also of one that comes inside of a stream.
     pub(crate) fn failure(&self, status: StatusCode, said: &str, after: Option<Duration>) -> ModelError {
         // A server error can be one of length.
         let retry = if is_too_long(status, said) {
@@ -203,7 +203,7 @@ pub(crate) struct Events<'a> {
 }
 
 impl Events<'_> {
-    /// How large the request was, in bytes.
+    /// Size of the request in bytes.
     pub(crate) fn sent_bytes(&self) -> usize {
         self.sent_bytes
     }
@@ -282,26 +282,29 @@ async fn read_start(mut response: Response) -> Vec<u8> {
     body
 }
 
-/// What a provider says of a failure.
+/// Words of a provider about a failure.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
     /// `error.message`, `error`, `message` or `detail` of a JSON body, else the body.
     message: String,
     /// `error.code` or `error.type`.
     code: Option<String>,
+    /// `error.param`: the field that the provider refuses.
+    param: Option<String>,
     /// The wait that it asks for in the body, as Gemini does.
     retry_after: Option<Duration>,
 }
 
 impl Said {
-    /// The message, and the code where that is not in it: some codes say more.
-    fn with_code(&self) -> Cow<'_, str> {
-        match &self.code {
-            Some(code) if !self.message.contains(code.as_str()) => {
-                Cow::Owned(format!("{} ({code})", self.message))
+    /// The message, with the code and the field where they are not in it: some say more.
+    fn with_details(&self) -> Cow<'_, str> {
+        let mut said = Cow::Borrowed(self.message.as_str());
+        for detail in [&self.code, &self.param].into_iter().flatten() {
+            if !said.contains(detail.as_str()) {
+                said = Cow::Owned(format!("{said} ({detail})"));
             }
-            Some(_) | None => Cow::Borrowed(&self.message),
         }
+        said
     }
 
     fn of(body: &[u8]) -> Self {
@@ -326,6 +329,7 @@ impl Said {
                 .trim()
                 .to_owned(),
             code: find(&["/error/code", "/error/type"]).map(str::to_owned),
+            param: find(&["/error/param"]).map(str::to_owned),
             retry_after: delay.and_then(|delay| {
                 let seconds = delay.strip_suffix('s')?.parse().ok()?;
                 Duration::try_from_secs_f64(seconds).ok()

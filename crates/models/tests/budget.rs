@@ -288,7 +288,7 @@ fn workspace() -> Workspace {
     )
 }
 
-/// One simulated run.
+/// A simulated run.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     model: &'static str,

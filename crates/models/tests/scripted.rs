@@ -1,4 +1,4 @@
-//! The same conversation with a server of each protocol, through the catalog: text, tool calls, their results, an
+//! A conversation with a server of each protocol, through the catalog: text, tool calls, their results, an
 //! answer, a refusal. The servers know nothing of the clients.
 
 use std::{sync::Arc, time::Duration};

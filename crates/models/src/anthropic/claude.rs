@@ -22,21 +22,24 @@ enum Family {
 }
 
 impl Claude {
-    /// The model of this name; `None` where the name is not one of a Claude model.
+    /// The model of this name; `None` where the name is not one of a Claude model. A name without a version, such as
+    /// `claude-opus-latest`, is one of the newest model of its family.
     pub(super) fn of(name: &str) -> Option<Self> {
         let (_, name) = name.rsplit_once("claude-")?;
         let parts = || name.split(['-', '.', '@', ':', '/']);
-        let family = match parts().find(|part| !is_number(part))? {
-            "opus" => Family::Opus,
-            "fable" | "mythos" => Family::Fable,
-            _ => Family::Other,
+        let (family, is_known) = match parts().find(|part| !is_number(part))? {
+            "opus" => (Family::Opus, true),
+            "fable" | "mythos" => (Family::Fable, true),
+            "sonnet" | "haiku" => (Family::Other, true),
+            _ => (Family::Other, false),
         };
         // A longer number is a date.
         let mut numbers = parts()
             .skip_while(|part| !is_number(part))
             .take_while(|part| is_number(part) && part.len() < 3)
             .filter_map(|part| part.parse().ok());
-        let version = (numbers.next()?, numbers.next().unwrap_or(0));
+        let newest = is_known.then_some(u32::MAX);
+        let version = (numbers.next().or(newest)?, numbers.next().unwrap_or(0));
         Some(Self { version, family })
     }
 
@@ -113,6 +116,9 @@ mod tests {
             ("claude-sonnet-5-5", true),
             ("claude-haiku-5-5", true),
             ("claude-haiku-6", true),
+            ("claude-opus-latest", true),
+            ("anthropic/claude-sonnet", true),
+            ("claude-3-5-sonnet-latest", false),
             ("claude-fable-5", false),
             ("claude-opus-5", false),
             ("claude-sonnet-5", false),

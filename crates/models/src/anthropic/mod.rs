@@ -24,7 +24,7 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue};
 use sortie_agent::{
     Media, Model,
-    model::{Deltas, ModelError, Reply, Request},
+    model::{Deltas, ModelError, Reply, Request, ToolUse},
 };
 use sortie_api::model::ModelInfo;
 
@@ -32,7 +32,7 @@ use self::{claude::Claude, request::Extras};
 use crate::{
     answer, endpoint,
     media::{self, Counting},
-    optional::Optional,
+    optional::{self, Optional, Optionals},
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
 };
@@ -55,23 +55,32 @@ pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>
         plain: transport(plain),
         with_controls: transport(with_controls),
         claude: Claude::of(&entry.upstream),
-        extras: Optional::new("thinking.block_binding, thinking.display", is_about_extras),
+        optionals: Optionals::new([
+            Optional::new("thinking.block_binding", is_about_controls),
+            Optional::new("thinking.display", is_about_display),
+            Optional::new("tool_choice", optional::is_about_tool_choice),
+        ]),
         entry,
     }))
 }
 
-/// Whether a refusal names what only newer servers know of `thinking`. One that speaks of a bound block names the field
-/// too, as a way out: it is no refusal of the field.
-fn is_about_extras(said: &str) -> bool {
+/// Whether a refusal is about the controls of bound thinking. A refusal that speaks of a bound block names the field too,
+/// as a way out, and is no refusal of the field. Bedrock says only `invalid beta flag`.
+fn is_about_controls(said: &str) -> bool {
     let names = [
         "block_binding",
         "prefix_mismatch",
         "thinking-binding-controls",
         "anthropic-beta",
+        "anthropic_beta",
+        "beta flag",
     ];
-    let is_display = said.contains("thinking") && said.contains("display");
-    !said.contains("bound to a different conversation")
-        && (is_display || names.iter().any(|name| said.contains(name)))
+    !said.contains("bound to a different conversation") && names.iter().any(|name| said.contains(name))
+}
+
+/// Whether a refusal is about the form in which thinking is shown.
+fn is_about_display(said: &str) -> bool {
+    said.contains("thinking") && said.contains("display")
 }
 
 /// The key, and the version of the API.
@@ -87,34 +96,42 @@ struct Anthropic {
     /// For those with the controls of bound thinking.
     with_controls: Transport,
     entry: Entry,
-    /// What its name says about the model.
+    /// Facts that the name tells about the model.
     claude: Option<Claude>,
-    extras: Optional,
+    optionals: Optionals<3>,
 }
 
 impl Anthropic {
     async fn attempt(
         &self,
         request: &Request<'_>,
-        extras: Extras,
+        [controls, display, tool_choice]: [bool; 3],
         deltas: &dyn Deltas,
     ) -> Result<Reply, ModelError> {
-        let body = request::Body::new(&self.entry, request, extras);
-        let transport = match extras {
-            Extras::None | Extras::Display => &self.plain,
-            Extras::Controls => &self.with_controls,
+        let extras = Extras {
+            controls,
+            display,
+            tool_choice,
         };
-        answer::call(transport, &body, stream::Message::default(), deltas).await
+        let body = request::Body::new(&self.entry, request, extras);
+        let transport = if controls {
+            &self.with_controls
+        } else {
+            &self.plain
+        };
+        let answer = stream::Message::new(self.claude.is_some());
+        answer::call(transport, &body, answer, deltas).await
     }
 
-    /// The extras that the model has, while the server takes them.
-    fn extras(&self) -> Extras {
-        let thinks = self.entry.can("thinking") && self.extras.is_sent();
-        match self.claude.filter(|_| thinks) {
-            Some(claude) if claude.binds_thinking() => Extras::Controls,
-            Some(claude) if claude.hides_thinking() => Extras::Display,
-            Some(_) | None => Extras::None,
-        }
+    /// The optional parts that this request needs.
+    fn needed(&self, request: &Request<'_>) -> [bool; 3] {
+        let claude = self.claude.filter(|_| self.entry.can("thinking"));
+        let has_tools = self.entry.can("tools") && !request.tools.is_empty();
+        [
+            claude.is_some_and(Claude::binds_thinking),
+            claude.is_some_and(Claude::hides_thinking),
+            has_tools && request.tool_use == ToolUse::Never,
+        ]
     }
 }
 
@@ -140,12 +157,14 @@ impl Model for Anthropic {
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            let extras = self.extras();
-            let outcome = self.attempt(&request, extras, deltas).await;
-            if extras != Extras::None && self.extras.is_refused_by(&outcome) {
-                return self.attempt(&request, Extras::None, deltas).await;
+            let mut sent = self.optionals.sent(self.needed(&request));
+            loop {
+                let outcome = self.attempt(&request, sent, deltas).await;
+                match self.optionals.without_refused(sent, &outcome) {
+                    Some(rest) => sent = rest,
+                    None => return outcome,
+                }
             }
-            outcome
         })
     }
 }

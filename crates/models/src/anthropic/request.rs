@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sortie_agent::{
     Media, ToolContent,
-    model::{Content, Request, ToolDefinition, ToolResult, ToolUse, Turn},
+    model::{Content, Request, Task, ToolDefinition, ToolResult, ToolUse, Turn},
 };
 use sortie_api::{Effort, model::ModelInfo};
 
@@ -17,14 +17,15 @@ use crate::{
     provider::Entry,
 };
 
-/// Parts of `thinking` that only newer models and servers know.
+/// Optional parts of a request that have a place in its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extras {
-    None,
-    /// How thinking is shown.
-    Display,
-    /// That, and what becomes of thinking whose conversation has changed.
-    Controls,
+pub(super) struct Extras {
+    /// Whether the request says what becomes of thinking whose conversation has changed.
+    pub(super) controls: bool,
+    /// Whether the request asks for readable thinking.
+    pub(super) display: bool,
+    /// Whether calls of tools can be forbidden.
+    pub(super) tool_choice: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,6 +57,15 @@ enum Thinking {
     Enabled {
         budget_tokens: u64,
     },
+}
+
+impl Thinking {
+    const fn is_adaptive(self) -> bool {
+        match self {
+            Self::Adaptive { .. } => true,
+            Self::Enabled { .. } => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -132,12 +142,12 @@ enum Block<'a> {
         cache_control: Option<CacheControl>,
     },
     ToolUse {
-        id: &'a str,
+        id: Cow<'a, str>,
         name: &'a str,
         input: &'a RawValue,
     },
     ToolResult {
-        tool_use_id: &'a str,
+        tool_use_id: Cow<'a, str>,
         content: ResultContent<'a>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
@@ -187,17 +197,25 @@ impl<'a> Body<'a> {
                 .and_then(schema::enforceable)
                 .map(|schema| Format::JsonSchema { schema }),
         };
+        let mut messages = messages(&entry.info, request.task, request.transcript, Thoughts::Kept);
+        let thinking = thinks
+            .then(|| thinking(claude, effort, request.max_tokens, extras))
+            .flatten()
+            .filter(|thinking| thinking.is_adaptive() || starts_with_thinking(&messages));
+        if thinking.is_none() && claude.is_some_and(|claude| !claude.is_adaptive()) {
+            messages = self::messages(&entry.info, request.task, request.transcript, Thoughts::LeftOut);
+        }
+        mark(&mut messages);
         Self {
             model: &entry.upstream,
             max_tokens: request.max_tokens,
             stream: true,
-            thinking: thinks
-                .then(|| thinking(claude, effort, request.max_tokens, extras))
-                .flatten(),
+            thinking,
             output_config: (output_config.effort.is_some() || output_config.format.is_some())
                 .then_some(output_config),
+            // A server that refuses the field still gets the tools: thinking can be bound to them.
             tool_choice: match request.tool_use {
-                ToolUse::Never if !tools.is_empty() => Some(ToolChoice::None),
+                ToolUse::Never if extras.tool_choice && !tools.is_empty() => Some(ToolChoice::None),
                 ToolUse::Never | ToolUse::Auto => None,
             },
             tools,
@@ -205,7 +223,7 @@ impl<'a> Body<'a> {
                 text: Cow::Borrowed(request.system),
                 cache_control: Some(CacheControl::Ephemeral),
             }],
-            messages: messages(&entry.info, request),
+            messages,
         }
     }
 }
@@ -219,9 +237,20 @@ fn tool<'a>(tool: &ToolDefinition<'a>) -> Tool<'a> {
     }
 }
 
-/// The conversation. What is said by the same side in a row is one message; an empty message is none.
-fn messages<'a>(info: &ModelInfo, request: &Request<'a>) -> Vec<Message<'a>> {
-    let task = &request.task;
+/// Whether thinking goes back with the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thoughts {
+    Kept,
+    LeftOut,
+}
+
+/// Returns the conversation. Turns of one side in a row are one message, and empty messages are left out.
+fn messages<'a>(
+    info: &ModelInfo,
+    task: Task<'a>,
+    transcript: &'a [Turn],
+    thoughts: Thoughts,
+) -> Vec<Message<'a>> {
     // Pictures before the text that asks about them.
     let mut first: Vec<_> = task
         .media
@@ -233,9 +262,9 @@ fn messages<'a>(info: &ModelInfo, request: &Request<'a>) -> Vec<Message<'a>> {
         role: Role::User,
         content: first,
     }];
-    for turn in request.transcript {
+    for turn in transcript {
         let (role, content): (_, Vec<_>) = match turn {
-            Turn::Assistant(pieces) => (Role::Assistant, pieces.iter().filter_map(piece).collect()),
+            Turn::Assistant(pieces) => (Role::Assistant, said(pieces, thoughts)),
             Turn::ToolResults(results) => (Role::User, results.iter().map(|r| result(info, r)).collect()),
             Turn::User(said) => (Role::User, vec![text(Cow::Borrowed(said))]),
         };
@@ -245,15 +274,42 @@ fn messages<'a>(info: &ModelInfo, request: &Request<'a>) -> Vec<Message<'a>> {
             Some(_) | None => messages.push(Message { role, content }),
         }
     }
-    // Two marks: the last one is written, the one before was written by the call before and is read. The provider
-    // would find it by itself only if no more than twenty blocks came since.
+    messages
+}
+
+/// Sets two marks for the cache. The last one is written; the one before was written by the call before and is read. The
+/// provider would find it by itself only if no more than twenty blocks came since.
+fn mark(messages: &mut [Message<'_>]) {
     let ends = messages.iter_mut().rev().filter(|m| m.role == Role::User).take(2);
     for end in ends.filter_map(|message| message.content.last_mut()) {
         if let Block::Text { cache_control, .. } | Block::ToolResult { cache_control, .. } = end {
             *cache_control = Some(CacheControl::Ephemeral);
         }
     }
-    messages
+}
+
+/// Whether a model that thinks within a budget may think in its next answer. An answer with tool calls and the answers to
+/// their results are one turn to the provider, and a turn without thinking at its start must go on without it. It is the
+/// turn of another model, or one whose thinking was dropped.
+fn starts_with_thinking(messages: &[Message<'_>]) -> bool {
+    let is_result = |block: &Block<'_>| matches!(block, Block::ToolResult { .. });
+    let starts_turn = |m: &Message<'_>| m.role == Role::User && !m.content.iter().any(is_result);
+    let start = messages.iter().rposition(starts_turn).unwrap_or_default();
+    let mut turn = messages.iter().skip(start);
+    let first = turn.find(|message| message.role == Role::Assistant);
+    first.is_none_or(|answer| matches!(answer.content.first(), Some(Block::Opaque(_))))
+}
+
+/// Returns the blocks of an answer without the thinking at its end: the provider refuses a message that ends with it. Such
+/// an answer was cut off while the model thought.
+fn said(pieces: &[Content], thoughts: Thoughts) -> Vec<Block<'_>> {
+    let mut blocks: Vec<_> = pieces
+        .iter()
+        .filter(|piece| thoughts == Thoughts::Kept || !matches!(piece, Content::Opaque(_)))
+        .filter_map(piece)
+        .collect();
+    while blocks.pop_if(|block| matches!(block, Block::Opaque(_))).is_some() {}
+    blocks
 }
 
 fn text(text: Cow<'_, str>) -> Block<'_> {
@@ -269,12 +325,32 @@ fn piece(piece: &Content) -> Option<Block<'_>> {
         Content::Text(said) if said.trim().is_empty() => None,
         Content::Text(said) => Some(text(Cow::Borrowed(said))),
         Content::ToolCall(call) => Some(Block::ToolUse {
-            id: &call.id,
+            id: id(&call.id),
             name: &call.name,
             input: arguments::object(&call.arguments),
         }),
         Content::Opaque(raw) => Some(Block::Opaque(raw)),
     }
+}
+
+/// The id of a call in the letters that the provider takes. Ids of other providers can have more, such as
+/// `functions.shell:0`: each other byte is written in hexadecimal, the same way in every request.
+fn id(id: &str) -> Cow<'_, str> {
+    let is_taken = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if id.bytes().all(is_taken) {
+        return Cow::Borrowed(id);
+    }
+    let mut taken = String::with_capacity(id.len() + 8);
+    for byte in id.bytes() {
+        if is_taken(byte) {
+            taken.push(char::from(byte));
+        } else {
+            taken.push('_');
+            let digits = [byte >> 4, byte & 15].map(|digit| char::from_digit(u32::from(digit), 16));
+            taken.extend(digits.into_iter().flatten());
+        }
+    }
+    Cow::Owned(taken)
 }
 
 /// A file of the run's: its label, and the file where the model takes it.
@@ -300,7 +376,7 @@ fn result<'a>(info: &ModelInfo, result: &'a ToolResult) -> Block<'a> {
         ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => None,
     };
     Block::ToolResult {
-        tool_use_id: &result.id,
+        tool_use_id: id(&result.id),
         content: match media {
             Some(media) => ResultContent::Blocks(vec![text(result.text()), media]),
             None => ResultContent::Text(result.text()),
@@ -324,8 +400,8 @@ fn thinking(
 ) -> Option<Thinking> {
     if claude.is_some_and(Claude::is_adaptive) {
         return Some(Thinking::Adaptive {
-            display: (extras != Extras::None).then_some(Display::Summarized),
-            block_binding: (extras == Extras::Controls).then_some(BlockBinding {
+            display: extras.display.then_some(Display::Summarized),
+            block_binding: extras.controls.then_some(BlockBinding {
                 prefix_mismatch_behavior: PrefixMismatch::DropBlock,
             }),
         });
@@ -350,7 +426,7 @@ fn budget(effort: Option<Effort>, max_tokens: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::tests::PLAIN, *};
 
     #[test]
     fn thinking_has_the_form_that_the_model_takes() {
@@ -371,7 +447,7 @@ mod tests {
             ("glm-5.2", 64_000, enabled(8_192)),
         ] {
             assert_eq!(
-                thinking(Claude::of(model), None, max_tokens, Extras::None),
+                thinking(Claude::of(model), None, max_tokens, PLAIN),
                 expected,
                 "{model}"
             );

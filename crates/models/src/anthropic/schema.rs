@@ -1,6 +1,6 @@
-//! Which JSON Schemas the provider enforces while the model writes.
+//! JSON Schemas that the provider enforces while the model writes.
 //!
-//! It refuses the whole request over a schema with anything beyond its subset, so only what is surely inside is sent
+//! The provider refuses the whole request over a schema with anything beyond its subset, so only what is surely inside is sent
 //! along. Every answer is checked by the agent all the same.
 
 use serde_json::{Value, value::RawValue};

@@ -23,6 +23,8 @@ pub(super) struct Message {
     calls: usize,
     stop_reason: Option<StopReason>,
     stopped: bool,
+    /// Whether the model signs its thinking.
+    signs: bool,
 }
 
 #[derive(Debug)]
@@ -31,7 +33,7 @@ enum Block {
     ToolUse {
         id: String,
         name: String,
-        /// What the block began with; servers that do not stream arguments have all of them here.
+        /// Arguments at the start of the block; servers that do not stream arguments have all of them here.
         input: Option<Box<RawValue>>,
         json: String,
     },
@@ -40,6 +42,15 @@ enum Block {
     Redacted(Box<RawValue>),
     /// Of a kind that nobody asked for.
     Other,
+}
+
+impl Block {
+    fn is_unsigned(&self) -> bool {
+        match self {
+            Self::Thinking(thinking) => thinking.signature.as_deref().is_none_or(str::is_empty),
+            Self::Text(_) | Self::ToolUse { .. } | Self::Redacted(_) | Self::Other => false,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -64,7 +75,7 @@ struct Start {
 #[derive(Deserialize)]
 struct StartMessage {
     usage: Option<WireUsage>,
-    /// What the provider has left out of the request, where it tells.
+    /// Parts that the provider has left out of the request, where it tells.
     input_transformations: Option<Vec<Transformation>>,
 }
 
@@ -206,7 +217,8 @@ impl Decoder for Message {
             return Err(Failure::CutOff);
         }
         let thinking = readable(self.blocks.values());
-        let blocks = self.blocks.into_values();
+        let is_cut = |block: &Block| self.signs && block.is_unsigned();
+        let blocks = self.blocks.into_values().filter(|block| !is_cut(block));
         let content = blocks.filter_map(|block| content(block).transpose());
         let content = content.collect::<Result<Vec<_>, _>>()?;
         let calls = content.iter().any(|piece| matches!(piece, Content::ToolCall(_)));
@@ -224,6 +236,15 @@ impl Decoder for Message {
 }
 
 impl Message {
+    /// An answer of which nothing has come. A Claude model signs its thinking (`signs`): a block without signature was cut
+    /// off, and the provider refuses it. Other servers may want their thinking back unsigned.
+    pub(super) fn new(signs: bool) -> Self {
+        Self {
+            signs,
+            ..Self::default()
+        }
+    }
+
     fn count(&mut self, usage: Option<WireUsage>) {
         let new = usage.unwrap_or_default();
         let most = |old: u64, new: Option<u64>| old.max(new.unwrap_or(0));

@@ -13,7 +13,21 @@ use crate::{
 };
 
 mod media;
+mod optional;
 mod thinking;
+mod turns;
+
+/// A request to a server that knows nothing but the basic protocol.
+pub(super) const PLAIN: Extras = Extras {
+    controls: false,
+    display: false,
+    tool_choice: true,
+};
+const CONTROLS: Extras = Extras {
+    controls: true,
+    display: true,
+    tool_choice: true,
+};
 
 /// An answer with everything in it that a real one has.
 const WHOLE: &str = concat!(
@@ -167,10 +181,11 @@ fn a_conversation_goes_back_as_it_was_with_four_marks_for_the_cache() {
     let request = Request {
         transcript: &transcript,
         tools: &[SHELL, LIST],
+        max_tokens: 4_096,
         ..hello()
     };
     let entry = entry("claude-haiku-4-5", &["tools", "thinking"]);
-    let body = serde_json::to_value(request::Body::new(&entry, &request, Extras::None)).unwrap();
+    let body = serde_json::to_value(request::Body::new(&entry, &request, PLAIN)).unwrap();
     let cached = json!({"type": "ephemeral"});
     assert_eq!(
         body["tools"],
@@ -200,9 +215,8 @@ fn a_conversation_goes_back_as_it_was_with_four_marks_for_the_cache() {
     );
     assert_eq!(body.to_string().matches("ephemeral").count(), 4);
     assert_eq!(
-        body.get("thinking"),
-        None,
-        "there is no room to think in 1,000 tokens"
+        body["thinking"],
+        json!({"type": "enabled", "budget_tokens": 2_048})
     );
 }
 
@@ -218,7 +232,7 @@ fn thinking_and_the_form_of_the_answer_are_asked_for_only_where_the_model_can() 
     };
     let body = |capabilities: &[&str]| {
         let entry = entry("claude-opus-5-5", capabilities);
-        let body = serde_json::to_value(request::Body::new(&entry, &request, Extras::None)).unwrap();
+        let body = serde_json::to_value(request::Body::new(&entry, &request, PLAIN)).unwrap();
         (body.get("thinking").cloned(), body.get("output_config").cloned())
     };
     assert_eq!(body(&["tools"]), (None, None));
@@ -236,12 +250,7 @@ fn a_model_without_tools_is_told_of_none() {
         tools: &[SHELL],
         ..hello()
     };
-    let body = serde_json::to_value(request::Body::new(
-        &entry("claude-x", &[]),
-        &request,
-        Extras::None,
-    ))
-    .unwrap();
+    let body = serde_json::to_value(request::Body::new(&entry("claude-x", &[]), &request, PLAIN)).unwrap();
     assert_eq!(body.get("tools"), None);
 }
 
@@ -257,7 +266,7 @@ fn the_reason_to_stop_is_read_in_all_its_forms() {
         ("model_context_window_exceeded", StopReason::MaxTokens),
         ("refusal", StopReason::Refusal),
     ] {
-        let reply = decode(Message::default(), text_answer(reason).as_bytes(), &[]).unwrap();
+        let reply = decode(Message::new(true), text_answer(reason).as_bytes(), &[]).unwrap();
         assert_eq!(reply.stop_reason, expected, "{reason}");
     }
 }
@@ -270,7 +279,7 @@ fn arguments_cut_off_at_the_limit_come_as_they_are() {
         json!({"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}),
         json!({"type": "message_stop"}),
     ]);
-    let reply = shown(&decode(Message::default(), stream.as_bytes(), &[]).unwrap());
+    let reply = shown(&decode(Message::new(true), stream.as_bytes(), &[]).unwrap());
     assert_eq!(reply["content"][0]["tool_call"]["arguments"], "{\"comma");
     assert_eq!(reply["stop"], "max_tokens");
 }
@@ -288,7 +297,7 @@ fn servers_that_bend_the_protocol_are_understood() {
         "event: soon\ndata: {}\n\n",
         "event: message_delta\ndata: {\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"input_tokens\":9,\"output_tokens\":null}}\n\n",
     );
-    let reply = decode(Message::default(), stream.as_bytes(), &[]).unwrap();
+    let reply = decode(Message::new(true), stream.as_bytes(), &[]).unwrap();
     assert_eq!(
         shown(&reply),
         json!({
@@ -372,7 +381,7 @@ fn too_many_calls_are_no_reply() {
     let read = |calls: usize| {
         let mut stream: Vec<Value> = (0..calls).map(call).collect();
         stream.push(json!({"type": "message_stop"}));
-        decode(Message::default(), events(&stream).as_bytes(), &[])
+        decode(Message::new(true), events(&stream).as_bytes(), &[])
     };
     assert_eq!(read(1_024).unwrap().content.len(), 1_024);
     assert!(matches!(read(1_025).unwrap_err().0, Failure::Garbled(_)));
@@ -448,7 +457,7 @@ fn an_answer_cut_off_at_any_byte_is_a_failure_that_knows_what_was_counted() {
     let end = WHOLE.find("event: message_stop").unwrap();
     let started = WHOLE.find("\n\n").unwrap() + 2;
     for cut in 0..WHOLE.len() {
-        match decode(Message::default(), &WHOLE.as_bytes()[..cut], &[]) {
+        match decode(Message::new(true), &WHOLE.as_bytes()[..cut], &[]) {
             Ok(reply) => {
                 assert!(cut >= end, "{cut}");
                 assert_eq!(shown(&reply), whole());
@@ -465,7 +474,7 @@ fn an_answer_cut_off_at_any_byte_is_a_failure_that_knows_what_was_counted() {
 #[test]
 fn a_kind_of_failure_without_a_name_is_one_of_the_provider() {
     let stream = events(&[json!({"type": "error", "error": {}})]);
-    let (failure, _) = decode(Message::default(), stream.as_bytes(), &[]).unwrap_err();
+    let (failure, _) = decode(Message::new(true), stream.as_bytes(), &[]).unwrap_err();
     assert_eq!(
         failure,
         Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, ": ".to_owned())
@@ -475,7 +484,7 @@ fn a_kind_of_failure_without_a_name_is_one_of_the_provider() {
 proptest! {
     #[test]
     fn any_cutting_of_the_bytes_gives_the_same_reply(cuts in prop::collection::vec(0..WHOLE.len(), 0..40)) {
-        let reply = decode(Message::default(), WHOLE.as_bytes(), &cuts).unwrap();
+        let reply = decode(Message::new(true), WHOLE.as_bytes(), &cuts).unwrap();
         prop_assert_eq!(shown(&reply), whole());
     }
 
@@ -483,8 +492,8 @@ proptest! {
     fn no_events_make_it_panic(lines in prop::collection::vec(
         prop::sample::select(WHOLE.split("\n\n").collect::<Vec<_>>()), 0..30), noise in any::<String>()) {
         let stream = lines.join("\n\n") + "\n\n";
-        let _ = decode(Message::default(), stream.as_bytes(), &[]);
-        let _ = decode(Message::default(), format!("{stream}data: {noise}\n\n").as_bytes(), &[]);
+        let _ = decode(Message::new(true), stream.as_bytes(), &[]);
+        let _ = decode(Message::new(true), format!("{stream}data: {noise}\n\n").as_bytes(), &[]);
     }
 
     #[test]
@@ -500,7 +509,7 @@ proptest! {
             }
         }).collect();
         stream.push(json!({"type": "message_stop"}));
-        let reply = decode(Message::default(), events(&stream).as_bytes(), &[]).unwrap();
+        let reply = decode(Message::new(true), events(&stream).as_bytes(), &[]).unwrap();
         let most = |field: usize| told.iter().filter_map(|(_, counts)| counts[field]).max().unwrap_or(0);
         prop_assert_eq!(reply.usage, Usage {
             input_tokens: most(0),

@@ -68,12 +68,12 @@ impl Model for Gemini {
     }
 }
 
-/// What this file is to the model; the API takes no GIF.
+/// Kind of this file, where the model takes it; the API takes no GIF.
 fn taken(entry: &Entry, media: &Media) -> Option<Kind> {
     media::taken(&entry.info, media).filter(|_| media.media_type != "image/gif")
 }
 
-/// How many tool calls a conversation has.
+/// Counts the tool calls of a conversation.
 fn calls(transcript: &[Turn]) -> usize {
     let calls = |turn: &Turn| match turn {
         Turn::Assistant(pieces) => pieces
@@ -85,7 +85,7 @@ fn calls(transcript: &[Turn]) -> usize {
     transcript.iter().map(calls).sum()
 }
 
-/// What an id begins with that we gave to a call which came without one. It is unique in the conversation, and not sent.
+/// Beginning of an id that we gave to a call which came without one. The id is unique in the conversation, and not sent.
 const OWN_ID: &str = "own_call_";
 
 /// A signature in the transcript.

@@ -218,8 +218,12 @@ fn contents<'a>(entry: &Entry, request: &Request<'a>) -> Vec<Message<'a>> {
 /// has none ("Thought signatures", ai.google.dev/gemini-api/docs/thought-signatures, read on 2026-11-22).
 const FOREIGN: &str = "skip_thought_signature_validator";
 
-/// What the model said, each part with the signature that it came with.
+/// Returns the parts of an answer, each with the signature that it came with. An answer of signatures alone, which was cut
+/// off while the model thought, has none.
 fn said<'a>(entry: &Entry, pieces: &'a [Content]) -> Vec<Part<'a>> {
+    if pieces.iter().all(|piece| matches!(piece, Content::Opaque(_))) {
+        return Vec::new();
+    }
     let mut parts = Vec::new();
     let mut signature = None;
     for piece in pieces {

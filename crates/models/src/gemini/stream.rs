@@ -21,7 +21,7 @@ pub(super) struct Candidate {
     text_is_open: bool,
     /// Tool calls of the conversation so far.
     calls: usize,
-    /// Those of this answer.
+    /// Tool calls of this answer.
     made: usize,
     counts: Counts,
     written: u64,
@@ -91,7 +91,7 @@ struct WireError {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Counts {
-    /// What was read, the cached part of it included.
+    /// Tokens that were read, cached ones included.
     #[serde(rename = "promptTokenCount")]
     prompt: Option<u64>,
     #[serde(rename = "cachedContentTokenCount")]
@@ -209,7 +209,7 @@ impl Decoder for Candidate {
         if event.prompt_feedback.and_then(|f| f.block_reason).is_some() {
             self.finish = Some(Finish::Said(StopReason::Refusal));
         }
-        // One candidate is asked for.
+        // A request asks for a single candidate.
         let Some(candidate) = event.candidates.into_iter().next() else {
             return Ok(Flow::On);
         };

@@ -1,4 +1,4 @@
-//! How Gemini models are told to think.
+//! Settings that tell Gemini models to think.
 //!
 //! Sources, as of 2026-11-22: Google's pages "Thinking" and "Gemini 3 developer guide", and the developer's guide to Gemini
 //! 3.5 Flash. Models since 3 take a level, those before a budget of tokens; both at once are refused.
@@ -41,15 +41,16 @@ pub(super) fn config(entry: &Entry, request: &Request<'_>) -> Option<Config> {
     })
 }
 
-/// The nearest level that the model has. Only Flash models from 3 to 3.6 have the least.
+/// The nearest level that the model has. Only Flash models from 3 to 3.6 have the least; Gemini 3 Pro has no medium one.
 fn level(upstream: &str, wanted: Effort) -> &'static str {
+    let has_medium = !upstream.contains("-pro") || version(upstream) != Some((3, 0));
     let has_minimal =
         upstream.contains("flash") && version(upstream).is_some_and(|version| version <= (3, 6));
     match wanted {
         Effort::Minimal if has_minimal => "minimal",
         Effort::Minimal | Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High | Effort::Xhigh | Effort::Max => "high",
+        Effort::Medium if has_medium => "medium",
+        Effort::Medium | Effort::High | Effort::Xhigh | Effort::Max => "high",
     }
 }
 
@@ -93,6 +94,10 @@ mod tests {
             (
                 "gemini-3.1-pro-preview",
                 ["low", "low", "medium", "high", "high", "high"],
+            ),
+            (
+                "gemini-3-pro-preview",
+                ["low", "low", "high", "high", "high", "high"],
             ),
             (
                 "models/gemini-3.5-flash-lite",

@@ -6,12 +6,22 @@ use sortie_api::Effort;
 /// The nearest level that a model of this name takes. Models of others take the three that all servers know.
 pub(crate) fn level(upstream: &str, wanted: Effort) -> &'static str {
     let version = version(upstream).unwrap_or_default();
+    let is = |variant: &str| upstream.split('-').any(|part| part == variant);
+    let is_gpt_5 = ((5, 0)..(6, 0)).contains(&version);
+    if is_gpt_5 && is("chat") {
+        return "medium";
+    }
+    let is_pro = version >= (5, 0) && is("pro");
+    if is_pro && version < (5, 2) {
+        return "high";
+    }
+    let has_xhigh = version >= (5, 2) || (version == (5, 1) && is("max"));
     match wanted {
-        Effort::Minimal if version == (5, 0) => "minimal",
-        Effort::Minimal | Effort::Low => "low",
-        Effort::Medium => "medium",
+        Effort::Minimal if version == (5, 0) && !is("codex") => "minimal",
+        Effort::Minimal | Effort::Low if !is_pro => "low",
+        Effort::Minimal | Effort::Low | Effort::Medium => "medium",
         Effort::Max if version >= (6, 0) => "max",
-        Effort::Xhigh | Effort::Max if version >= (5, 2) => "xhigh",
+        Effort::Xhigh | Effort::Max if has_xhigh => "xhigh",
         Effort::High | Effort::Xhigh | Effort::Max => "high",
     }
 }
@@ -39,6 +49,17 @@ mod tests {
             ("gpt-5.5", ["low", "low", "medium", "high", "xhigh", "xhigh"]),
             ("gpt-5.1", ["low", "low", "medium", "high", "high", "high"]),
             ("gpt-5-mini", ["minimal", "low", "medium", "high", "high", "high"]),
+            ("gpt-5-codex", ["low", "low", "medium", "high", "high", "high"]),
+            ("gpt-5-pro-2025-10-06", ["high"; 6]),
+            (
+                "gpt-5.2-pro",
+                ["medium", "medium", "medium", "high", "xhigh", "xhigh"],
+            ),
+            (
+                "gpt-5.1-codex-max",
+                ["low", "low", "medium", "high", "xhigh", "xhigh"],
+            ),
+            ("gpt-5.2-chat-latest", ["medium"; 6]),
             ("o4-mini", ["low", "low", "medium", "high", "high", "high"]),
             ("qwen3:32b", ["low", "low", "medium", "high", "high", "high"]),
             ("gpt-oss-120b", ["low", "low", "medium", "high", "high", "high"]),

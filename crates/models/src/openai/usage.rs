@@ -1,4 +1,4 @@
-//! What a call has cost in tokens, from figures that differ from server to server, or from the bytes where there are
+//! Tokens that a call has cost, from figures that differ from server to server, or from the bytes where there are
 //! none: money is never silently zero.
 
 use std::io;
@@ -44,7 +44,7 @@ impl Counted {
     pub(crate) fn usage(&self, body: &impl Serialize, answer_bytes: u64) -> Usage {
         // A few servers count the cache beside the input. They show when it is larger.
         let beside = self.cache_read.max(self.cache_write) > self.input;
-        // What was written can overlap with what was read.
+        // Tokens written to the cache can overlap with those read from it.
         let unread = self.input.saturating_sub(self.cache_read);
         let cache_write_tokens = if beside {
             self.cache_write
@@ -56,7 +56,7 @@ impl Counted {
             input if beside => input,
             _ => unread - cache_write_tokens,
         };
-        // Some leave reasoning out of the answer's tokens, yet have it in the total, and charge for it.
+        // A few servers leave reasoning out of the answer's tokens, yet have it in the total, and charge for it.
         let output = if beside {
             self.output
         } else {
@@ -78,7 +78,7 @@ fn tokens(bytes: u64) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
-/// How large a body is, in bytes. Only reckoned where the provider has not counted: it costs a second serialization.
+/// Size of a body in bytes. Only reckoned where the provider has not counted: it costs a second serialization.
 fn serialized_bytes(body: &impl Serialize) -> u64 {
     struct Counter(u64);
     impl io::Write for Counter {
@@ -92,7 +92,7 @@ fn serialized_bytes(body: &impl Serialize) -> u64 {
         }
     }
     let mut counter = Counter(0);
-    // The same body has been serialized before, and this writer does not fail.
+    // This body has been serialized before, and this writer does not fail.
     let _ = serde_json::to_writer(&mut counter, body);
     counter.0
 }

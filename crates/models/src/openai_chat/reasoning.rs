@@ -24,14 +24,14 @@ pub(super) struct Reasoning {
     bare: String,
 }
 
-/// One block of `reasoning_details`. The text it is about comes in pieces.
+/// A block of `reasoning_details`. The text it is about comes in pieces.
 #[derive(Debug)]
 struct Block {
     text: Option<(&'static str, String)>,
     rest: BTreeMap<String, Box<RawValue>>,
 }
 
-/// How it stands in an assistant's message.
+/// Reasoning as it stands in an assistant's message.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Returned<'a> {
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ impl Reasoning {
         Ok(())
     }
 
-    /// How much the model has written, in bytes.
+    /// Bytes that the model has written.
     pub(super) fn bytes(&self) -> usize {
         let details = self.details.iter().map(|block| {
             let text = block.text.as_ref().map_or(0, |(_, text)| text.len());
@@ -113,7 +113,7 @@ impl Reasoning {
         text.map_or_else(details, String::clone).trim().to_owned()
     }
 
-    /// What goes back, if anything.
+    /// Piece that goes back, if any.
     pub(super) fn into_opaque(self) -> Option<Result<Box<RawValue>, Failure>> {
         #[derive(Serialize)]
         struct Opaque<'a> {

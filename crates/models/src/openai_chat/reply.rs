@@ -16,7 +16,7 @@ use super::{
     request::Body,
 };
 
-/// One event of the stream. What is not named here is passed over.
+/// An event of the stream. Fields that are not named here are passed over.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow)]
@@ -32,7 +32,7 @@ struct Choice<'a> {
     delta: Option<Delta<'a>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    /// Where a few servers put it.
+    /// A few servers put it here.
     usage: Option<Figures>,
 }
 
@@ -107,12 +107,12 @@ impl From<Figures> for Counted {
 /// The mark that ends a stream.
 const DONE: &str = "[DONE]";
 
-/// What has come of an answer.
+/// Answer as far as it has come.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
-    /// What was asked: its size stands in for figures that the provider does not tell.
+    /// Request. Its size stands in for figures that the provider does not tell.
     body: &'a Body<'a>,
-    /// How long the conversation was before, in turns.
+    /// Turns of the conversation so far.
     turn: usize,
     text: String,
     refused: bool,
@@ -222,7 +222,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// Which call a piece continues. The index says it; but some servers leave it out, give every call the same, or
+    /// Finds the call that a piece continues. The index says it; but some servers leave it out, give every call the same, or
     /// give every piece another id. So a piece with a name begins a call when its id is another one, or when the call
     /// in its place is whole already and it brings arguments of its own.
     fn continued(&self, piece: &CallPiece<'_>) -> Option<usize> {

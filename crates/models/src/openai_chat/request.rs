@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sortie_agent::{
     Media, ToolContent,
-    model::{Content, ModelError, Request, ToolDefinition, ToolResult, ToolUse, Turn},
+    model::{Content, ModelError, Request, ToolDefinition, ToolResult, Turn},
 };
 use sortie_api::model::ModelInfo;
 
@@ -19,16 +19,26 @@ use crate::{
 
 use super::reasoning::Returned;
 
-/// Whose form of the protocol is spoken.
+/// Form of the protocol that the server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) struct Dialect {
+    pub(super) form: Form,
+    /// Whether the server takes `tool_choice`.
+    pub(super) tool_choice: bool,
+    /// Whether the server takes `reasoning_effort`.
+    pub(super) effort: bool,
+}
+
+/// Form of the protocol, by its speakers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
     /// `OpenAI`'s own.
     Openai,
     /// That of all others.
     Compatible,
 }
 
-/// What is sent.
+/// Body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
     model: &'a str,
@@ -79,7 +89,7 @@ enum Message<'a> {
     },
 }
 
-/// What a user says: text, which every server takes, or parts where there are files.
+/// Content of a user's message: text, which every server takes, or parts where there are files.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Said<'a> {
@@ -154,13 +164,9 @@ struct JsonSchema<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The body of this request to this model. Where the server does not take `tool_choice`, tools that must not be
-    /// called are left out, unless the conversation has calls of them.
-    pub(super) fn new(
-        entry: &'a Entry,
-        (dialect, takes_choice): (Dialect, bool),
-        request: &Request<'a>,
-    ) -> Result<Self, ModelError> {
+    /// The body of this request to this model.
+    pub(super) fn new(entry: &'a Entry, dialect: Dialect, request: &Request<'a>) -> Result<Self, ModelError> {
+        let form = dialect.form;
         let info = &entry.info;
         let mut messages = Vec::with_capacity(request.transcript.len() * 2 + 2);
         messages.push(Message::System {
@@ -176,7 +182,7 @@ impl<'a> Body<'a> {
         said_by_user(text(task.first_message()), &mut messages);
         for turn in request.transcript {
             match turn {
-                Turn::Assistant(content) => messages.push(assistant(content)?),
+                Turn::Assistant(content) => messages.extend(assistant(content)?),
                 Turn::ToolResults(results) => {
                     messages.extend(results.iter().map(tool_message));
                     said_by_user(files_of(info, results), &mut messages);
@@ -184,18 +190,16 @@ impl<'a> Body<'a> {
                 Turn::User(said) => said_by_user(text(Cow::Borrowed(said)), &mut messages),
             }
         }
-        let forbids = request.tool_use == ToolUse::Never;
-        let tools: Vec<Tool<'a>> = openai::tools(entry, request)
+        let tools: Vec<Tool<'a>> = openai::tools(entry, request, dialect.tool_choice)
             .iter()
-            .filter(|_| !forbids || takes_choice || has_calls(request.transcript))
             .map(tool)
             .collect::<Result<_, _>>()?;
-        let (max_tokens, max_completion_tokens) = match dialect {
-            Dialect::Openai => (None, Some(request.max_tokens)),
-            Dialect::Compatible => (Some(request.max_tokens), None),
+        let (max_tokens, max_completion_tokens) = match form {
+            Form::Openai => (None, Some(request.max_tokens)),
+            Form::Compatible => (Some(request.max_tokens), None),
         };
         // Other servers bind the whole answer to the schema: no tool could be called any more, or they refuse both.
-        let bound = entry.can("structured_output") && (dialect == Dialect::Openai || tools.is_empty());
+        let bound = entry.can("structured_output") && (form == Form::Openai || tools.is_empty());
         let schema = openai::object_schema(request.task.output_schema.filter(|_| bound))?;
         Ok(Self {
             model: &entry.upstream,
@@ -206,9 +210,11 @@ impl<'a> Body<'a> {
             max_completion_tokens,
             reasoning_effort: entry
                 .effort_of(request)
+                .filter(|_| dialect.effort)
                 .map(|effort| openai::level(&entry.upstream, effort)),
-            prompt_cache_key: openai::cache_key(dialect == Dialect::Openai, request),
-            tool_choice: (forbids && takes_choice && !tools.is_empty()).then_some(ToolChoice::None),
+            prompt_cache_key: openai::cache_key(form == Form::Openai, request),
+            tool_choice: (dialect.tool_choice && openai::forbids_tools(entry, request))
+                .then_some(ToolChoice::None),
             tools,
             response_format: schema.map(|schema| ResponseFormat {
                 json_schema: JsonSchema {
@@ -219,14 +225,6 @@ impl<'a> Body<'a> {
             }),
         })
     }
-}
-
-fn has_calls(transcript: &[Turn]) -> bool {
-    let is_call = |piece: &Content| matches!(piece, Content::ToolCall(_));
-    transcript.iter().any(|turn| match turn {
-        Turn::Assistant(pieces) => pieces.iter().any(is_call),
-        Turn::ToolResults(_) | Turn::User(_) => false,
-    })
 }
 
 /// Two messages of the user in a row become one: the chat templates of some models refuse them. Text alone is sent as
@@ -301,7 +299,9 @@ fn files_of<'a>(info: &ModelInfo, results: &'a [ToolResult]) -> Vec<Part<'a>> {
     taken.flat_map(|media| labelled(info, media)).collect()
 }
 
-fn assistant(content: &[Content]) -> Result<Message<'_>, ModelError> {
+/// Returns the message of an answer; `None` for one without text and calls, which servers refuse. Such an answer was cut
+/// off while the model thought.
+fn assistant(content: &[Content]) -> Result<Option<Message<'_>>, ModelError> {
     let mut text = Cow::Borrowed("");
     let mut reasoning = Returned::default();
     let mut tool_calls = Vec::new();
@@ -319,11 +319,14 @@ fn assistant(content: &[Content]) -> Result<Message<'_>, ModelError> {
             Content::Opaque(raw) => reasoning = Returned::of(raw)?,
         }
     }
-    Ok(Message::Assistant {
-        content: (!text.is_empty() || tool_calls.is_empty()).then_some(text),
+    if text.trim().is_empty() && tool_calls.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Message::Assistant {
+        content: (!text.is_empty()).then_some(text),
         reasoning,
         tool_calls,
-    })
+    }))
 }
 
 fn tool_message(result: &ToolResult) -> Message<'_> {

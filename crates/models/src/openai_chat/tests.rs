@@ -24,9 +24,17 @@ fn text(piece: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": null}]}).to_string()
 }
 
-fn body_of(dialect: Dialect, capabilities: &[&str], request: &Request<'_>) -> Value {
-    serde_json::to_value(Body::new(&entry("theirs", capabilities), (dialect, true), request).unwrap())
-        .unwrap()
+/// This form of the protocol, of which the server takes every part.
+fn all(form: Form) -> Dialect {
+    Dialect {
+        form,
+        tool_choice: true,
+        effort: true,
+    }
+}
+
+fn body_of(form: Form, capabilities: &[&str], request: &Request<'_>) -> Value {
+    serde_json::to_value(Body::new(&entry("theirs", capabilities), all(form), request).unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -60,7 +68,7 @@ async fn a_first_call_sends_what_the_protocol_asks_for_and_nothing_else() {
 
 #[test]
 fn openai_itself_takes_the_newer_name_of_the_limit() {
-    let body = body_of(Dialect::Openai, &["tools"], &request(&[]));
+    let body = body_of(Form::Openai, &["tools"], &request(&[]));
     assert_eq!(body["max_completion_tokens"], 77);
     assert!(body.get("max_tokens").is_none());
     for (base, is_openai) in [
@@ -77,7 +85,7 @@ fn openai_itself_takes_the_newer_name_of_the_limit() {
 #[test]
 fn a_model_that_calls_no_tools_is_told_of_none() {
     assert!(
-        body_of(Dialect::Compatible, &[], &request(&[]))
+        body_of(Form::Compatible, &[], &request(&[]))
             .get("tools")
             .is_none()
     );
@@ -107,7 +115,7 @@ fn the_conversation_goes_along_in_its_order() {
         Turn::Assistant(vec![]),
         Turn::User("Again.".to_owned()),
     ];
-    let body = body_of(Dialect::Compatible, &["tools"], &request(&transcript));
+    let body = body_of(Form::Compatible, &["tools"], &request(&transcript));
     let call = |id: &str, arguments: &str| {
         let function = json!({"name": "shell", "arguments": arguments});
         json!({"type": "function", "id": id, "function": function})
@@ -122,9 +130,25 @@ fn the_conversation_goes_along_in_its_order() {
             json!({"role": "tool", "tool_call_id": "a", "content": "x.txt"}),
             json!({"role": "tool", "tool_call_id": "b", "content": "bad arguments"}),
             json!({"role": "assistant", "content": null, "tool_calls": [call("c", "{}")]}),
-            json!({"role": "assistant", "content": ""}),
             json!({"role": "user", "content": "Again."}),
         ]
+    );
+}
+
+#[test]
+fn an_answer_cut_off_while_the_model_thought_is_no_message() {
+    let reasoning =
+        || Content::Opaque(RawValue::from_string(r#"{"reasoning_content":"Let me"}"#.to_owned()).unwrap());
+    let transcript = [
+        Turn::Assistant(vec![reasoning()]),
+        Turn::User("Go on.".to_owned()),
+        Turn::Assistant(vec![Content::Text(" \n".to_owned()), reasoning()]),
+        Turn::User("Answer.".to_owned()),
+    ];
+    let body = body_of(Form::Compatible, &["tools"], &request(&transcript));
+    assert_eq!(
+        body["messages"].as_array().unwrap()[1..],
+        [json!({"role": "user", "content": "Say hello.\n\nGo on.\n\nAnswer."})]
     );
 }
 
@@ -136,7 +160,7 @@ fn what_the_user_says_in_a_row_is_one_message() {
         Turn::Assistant(vec![Content::Text("Hello.".to_owned())]),
         Turn::User("Again.".to_owned()),
     ];
-    let body = body_of(Dialect::Compatible, &["tools"], &request(&transcript));
+    let body = body_of(Form::Compatible, &["tools"], &request(&transcript));
     assert_eq!(
         body["messages"].as_array().unwrap()[1..],
         [
@@ -168,12 +192,12 @@ fn an_output_schema_binds_the_answer_where_that_leaves_the_tools_usable() {
     let expected = json!({"type": "json_schema", "json_schema": {
         "name": "output", "schema": {"type": "object"}, "strict": false,
     }});
-    assert_eq!(format(Dialect::Openai, able, object, 1), Some(expected.clone()));
-    assert_eq!(format(Dialect::Compatible, able, object, 0), Some(expected));
-    assert_eq!(format(Dialect::Compatible, able, object, 1), None);
-    assert_eq!(format(Dialect::Openai, &["tools"], object, 1), None);
-    assert_eq!(format(Dialect::Openai, able, r#"{"type":"array"}"#, 1), None);
-    assert_eq!(format(Dialect::Openai, able, "true", 1), None);
+    assert_eq!(format(Form::Openai, able, object, 1), Some(expected.clone()));
+    assert_eq!(format(Form::Compatible, able, object, 0), Some(expected));
+    assert_eq!(format(Form::Compatible, able, object, 1), None);
+    assert_eq!(format(Form::Openai, &["tools"], object, 1), None);
+    assert_eq!(format(Form::Openai, able, r#"{"type":"array"}"#, 1), None);
+    assert_eq!(format(Form::Openai, able, "true", 1), None);
 }
 
 #[tokio::test]
@@ -358,6 +382,6 @@ fn foreign_reasoning_in_the_conversation_is_an_error() {
     let raw = RawValue::from_string("[1]".to_owned()).unwrap();
     let transcript = [Turn::Assistant(vec![Content::Opaque(raw)])];
     let entry = entry("theirs", &[]);
-    let refused = Body::new(&entry, (Dialect::Compatible, true), &request(&transcript));
+    let refused = Body::new(&entry, all(Form::Compatible), &request(&transcript));
     assert_eq!(refused.err().unwrap().retry, Retry::Never);
 }

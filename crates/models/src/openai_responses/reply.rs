@@ -13,7 +13,7 @@ use crate::{
 
 use super::request::Body;
 
-/// One event of the stream. What is not named here is passed over.
+/// An event of the stream. Fields that are not named here are passed over.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -109,19 +109,19 @@ impl From<Figures> for Counted {
     }
 }
 
-/// What has come of an answer.
+/// Answer as far as it has come.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
-    /// What was asked: its size stands in for figures that the provider does not tell.
+    /// Request. Its size stands in for figures that the provider does not tell.
     body: &'a Body<'a>,
-    /// How long the conversation was before, in turns.
+    /// Turns of the conversation so far.
     turn: usize,
     /// The finished items with their places.
     items: Vec<(u64, Vec<Content>)>,
     refused: bool,
     /// Summaries of the reasoning, in the order of the items.
     thinking: Vec<String>,
-    /// What was written so far, in bytes.
+    /// Bytes that the model has written so far.
     bytes: usize,
     counted: Counted,
     stopped: Option<StopReason>,
@@ -223,7 +223,7 @@ impl<'a> Answer<'a> {
         if let Some(error) = response.error {
             return Err(openai::failure(error));
         }
-        // Some servers send their items only here.
+        // A few servers send their items only here.
         if self.items.is_empty() {
             for (place, item) in (0..).zip(response.output.iter().flatten()) {
                 self.take_item(place, item)?;
@@ -297,7 +297,7 @@ impl Decoder for Answer<'_> {
     }
 }
 
-/// What a message is to the model: newer ones want to see it again. It stands before the text it belongs to.
+/// Phase of a message, which newer models want to see again. The piece stands before its text.
 fn phase_of(phase: &RawValue) -> Result<Box<RawValue>, Failure> {
     #[derive(Serialize)]
     struct Opaque<'a> {

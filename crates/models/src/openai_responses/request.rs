@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sortie_agent::{
     Media, ToolContent,
-    model::{Content, ModelError, Request, ToolDefinition, ToolResult, ToolUse, Turn},
+    model::{Content, ModelError, Request, ToolDefinition, ToolResult, Turn},
 };
 use sortie_api::model::ModelInfo;
 
@@ -17,7 +17,7 @@ use crate::{
     provider::Entry,
 };
 
-/// What is sent.
+/// Body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
     model: &'a str,
@@ -118,13 +118,18 @@ enum Output<'a> {
     Parts(Vec<Part<'a>>),
 }
 
-/// What the server at the other end takes.
+/// Parts of the protocol that the server takes.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a part of its own")]
 pub(super) struct Dialect {
     /// Whether it is `OpenAI`'s own service: files may stand in the output of a call, and calls have a cache key.
     pub(super) is_own: bool,
     /// Whether it is asked for summaries of reasoning.
     pub(super) summary: bool,
+    /// Whether it takes an effort.
+    pub(super) effort: bool,
+    /// Whether it takes `tool_choice`.
+    pub(super) tool_choice: bool,
 }
 
 /// Not strict, which would be this protocol's default: it takes only a part of JSON Schema.
@@ -150,7 +155,7 @@ struct Format<'a> {
     strict: bool,
 }
 
-/// What an opaque piece may be.
+/// Parts of an opaque piece that decide how it goes back.
 #[derive(Deserialize)]
 struct Opaque<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -185,7 +190,7 @@ impl<'a> Body<'a> {
         }
         let bound = entry.can("structured_output");
         let schema = openai::object_schema(request.task.output_schema.filter(|_| bound))?;
-        let tools: Vec<_> = openai::tools(entry, request)
+        let tools: Vec<_> = openai::tools(entry, request, dialect.tool_choice)
             .iter()
             .map(tool)
             .collect::<Result<_, _>>()?;
@@ -193,6 +198,7 @@ impl<'a> Body<'a> {
         let reasoning = Reasoning {
             effort: entry
                 .effort_of(request)
+                .filter(|_| dialect.effort)
                 .map(|effort| openai::level(&entry.upstream, effort)),
             summary: (thinks && dialect.summary).then_some("auto"),
         };
@@ -200,10 +206,8 @@ impl<'a> Body<'a> {
             model: &entry.upstream,
             instructions: request.system,
             input,
-            tool_choice: match request.tool_use {
-                ToolUse::Never if !tools.is_empty() => Some(ToolChoice::None),
-                ToolUse::Never | ToolUse::Auto => None,
-            },
+            tool_choice: (dialect.tool_choice && openai::forbids_tools(entry, request))
+                .then_some(ToolChoice::None),
             prompt_cache_key: openai::cache_key(dialect.is_own, request),
             reasoning: (reasoning.effort.is_some() || reasoning.summary.is_some()).then_some(reasoning),
             tools,
@@ -279,10 +283,13 @@ fn outputs<'a>(info: &ModelInfo, dialect: Dialect, results: &'a [ToolResult], in
     }
 }
 
-/// The items of one answer, in the order in which they came: reasoning belongs to the item after it.
+/// Adds the items of one answer, in the order in which they came. Reasoning belongs to the item after it, and the provider
+/// refuses it without one: where an answer was cut off while the model thought, the reasoning at its end is left out.
 fn said_by_model<'a>(content: &'a [Content], input: &mut Vec<Item<'a>>) -> Result<(), ModelError> {
     let mut phase = None;
-    for piece in content {
+    let is_opaque = |piece: &Content| matches!(piece, Content::Opaque(_));
+    let end = content.iter().rposition(|piece| !is_opaque(piece));
+    for piece in content.iter().take(end.map_or(0, |last| last + 1)) {
         input.push(match piece {
             Content::Text(text) => Item::Own(OwnItem::Message {
                 role: Role::Assistant,

@@ -18,6 +18,8 @@ mod extras;
 const THEIRS: Dialect = Dialect {
     is_own: false,
     summary: false,
+    effort: true,
+    tool_choice: true,
 };
 
 fn delta(piece: &str) -> String {
@@ -50,7 +52,7 @@ fn body_of(capabilities: &[&str], request: &Request<'_>) -> Value {
     serde_json::to_value(Body::new(&entry("theirs", capabilities), THEIRS, request).unwrap()).unwrap()
 }
 
-/// What comes of these events.
+/// Reads these events.
 fn read<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Result<Reply, (Failure, Usage)> {
     let entry = entry("theirs", &["tools"]);
     let body = Body::new(&entry, THEIRS, &request(&[])).unwrap();
@@ -177,6 +179,40 @@ fn reasoning_and_phases_go_back_unchanged_in_their_places() {
             json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Again."}]}),
         ]
     );
+}
+
+#[test]
+fn reasoning_that_was_cut_off_before_its_item_does_not_go_back() {
+    let reasoning =
+        |id: &str| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": "gAAA"});
+    let incomplete = |items: &[Value]| {
+        let mut events: Vec<_> = (0..).zip(items).map(|(place, item)| done(place, item)).collect();
+        let response = json!({"incomplete_details": {"reason": "max_output_tokens"}});
+        events.push(json!({"type": "response.incomplete", "response": response}).to_string());
+        Turn::Assistant(read(events).unwrap().content)
+    };
+    let transcript = [
+        incomplete(&[reasoning("rs_1")]),
+        Turn::User("Go on.".to_owned()),
+        incomplete(&[
+            reasoning("rs_2"),
+            function_call("call_1", "{}"),
+            reasoning("rs_3"),
+        ]),
+        Turn::User("Go on.".to_owned()),
+    ];
+    let body = body_of(&["tools", "thinking"], &request(&transcript));
+    let kinds: Vec<_> = body["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["type"])
+        .collect();
+    assert_eq!(
+        kinds,
+        ["message", "message", "reasoning", "function_call", "message"]
+    );
+    assert_eq!(body["input"][2]["id"], "rs_2");
 }
 
 #[test]
@@ -318,7 +354,7 @@ fn too_many_items_are_no_reply() {
     assert!(matches!(failure, Failure::Garbled(_)), "{failure:?}");
 }
 
-/// What could stand in an event.
+/// Values of an event, sensible or not.
 fn event() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -16,7 +16,7 @@ fn transport(server: &Server) -> Transport {
     Transport::new(provider.http.clone(), url, headers, provider.key.clone())
 }
 
-/// What a call comes to that is answered like this.
+/// Outcome of a call that is answered like this.
 async fn refusal(answer: Answer) -> ModelError {
     let server = Server::start([answer]).await;
     let transport = transport(&server);

@@ -74,7 +74,7 @@ const WORDINGS: &[Wording] = wordings! {
 };
 
 /// A refusal with one of these is about how much is asked in a time, also where it speaks of tokens.
-const RATE: [&str; 7] = [
+const RATE: [&str; 12] = [
     "tokens per min",
     "rate limit",
     "rate_limit",
@@ -82,6 +82,11 @@ const RATE: [&str; 7] = [
     "throttl",
     "requests per",
     "quota",
+    "daily",
+    "hourly",
+    "monthly",
+    "per day",
+    "per month",
 ];
 
 /// Whether a refusal is about how much is asked in a time. Groq answers 413 to it.
@@ -141,6 +146,8 @@ mod tests {
             "Throttling error: Too many tokens, please wait before trying again.",
             "Rate limit exceeded: too many tokens",
             "Quota exceeded for input token count",
+            "Daily token limit exceeded for this account",
+            "Token limit exceeded: 500000 tokens per day",
         ] {
             for status in [400, 413, 500] {
                 assert!(

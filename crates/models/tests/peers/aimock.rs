@@ -52,7 +52,7 @@ impl Aimock {
         )
     }
 
-    /// What it understood of the last request, in the form of Chat Completions whatever came.
+    /// Last request as the server understood it, in the form of Chat Completions whatever came.
     async fn understood(&self) -> Value {
         let journal = self
             .control
@@ -155,7 +155,7 @@ async fn a_conversation_with_tools_is_understood_as_it_was_meant() {
     }
 }
 
-/// What the server read is what was said, in its order.
+/// Checks that the server read what was said, in its order.
 fn understood_whole(body: &Value, calls: &[ToolCall], api: Api) {
     assert_eq!(body["model"], "theirs", "{api:?}");
     let tool = &body["tools"][0]["function"];
@@ -259,7 +259,7 @@ async fn chaos_ends_calls_in_errors_and_leaves_the_client_well() {
                 },
             ),
             (json!({"disconnectRate": 1}), Retry::Soon { after: None }),
-            // What says that it is JSON, and is no stream, stays so.
+            // An answer that says it is JSON, and is no stream, stays so.
             (json!({"malformedRate": 1}), Retry::Never),
         ] {
             aimock

@@ -47,7 +47,7 @@ fn proxy(models: &[(&str, &ScriptedModel)]) -> (Peer, tempfile::TempDir) {
             .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             .env("LITELLM_MASTER_KEY", MASTER_KEY)
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            // It takes no 0.
+            // The proxy takes no 0.
             .arg("--port");
         litellm
     };
@@ -87,7 +87,7 @@ async fn a_conversation_goes_through_the_proxy_in_three_protocols() {
         let base = format!("http://{}{path}", proxy.address);
         let client = model(api, &base, MASTER_KEY, name);
         converse(&*client, name).await;
-        // What reached the server behind the proxy is what was meant for it.
+        // The server behind the proxy got what was meant for it.
         let seen = server.requests()[1].to_string();
         for part in [
             "Be brief.",
@@ -255,7 +255,7 @@ fn told() -> Vec<(Api, &'static str, &'static str, Value)> {
     told
 }
 
-/// What a client reads of this usage.
+/// Usage as a client reads it.
 async fn read(api: Api, usage: Value) -> Usage {
     let events = match api {
         Api::OpenaiChat => vec![
@@ -310,7 +310,7 @@ async fn prices_and_costs_are_those_of_its_table() {
             unknown.push(&*info.id);
             continue;
         }
-        // Where it has no price for the cache, the tokens cost what all others do.
+        // Without a price for the cache, the tokens cost what all others do.
         let input = known["prices"][0].as_u64();
         let price = |kind: usize| known["prices"][kind].as_u64().or(input).unwrap();
         let (own, known_prices) = (four(&info.prices), [0, 1, 2, 3].map(price));

@@ -15,7 +15,7 @@ fn script() -> [Turn; 2] {
     ]
 }
 
-/// What a client must have read, where the ids of calls begin with this.
+/// Pieces that a client must have read, where the ids of calls begin with this.
 fn expected(ids: &str) -> Value {
     let call = |number: u8, tool: &str, arguments: Value| json!([format!("{ids}_{number}"), tool, arguments]);
     let calls = [

@@ -16,7 +16,7 @@ use sortie_api::{Credential, Micros, model::ModelPrices};
 use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, catalog};
 use sortie_testkit::ports::{free_ports, listens};
 
-/// How long a peer may take to start: Python on a busy machine is slow.
+/// Longest start of a peer: Python on a busy machine is slow.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Ports that are tried, where others are faster or a server does not start at all.
@@ -102,7 +102,7 @@ impl Peer {
         panic!("the peer does not start:\n{said}");
     }
 
-    /// What it said, where it has ended without an address.
+    /// Words of the peer, where it has ended without an address.
     fn try_start(mut command: Command) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::null())
@@ -148,7 +148,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The peer may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -28,7 +28,7 @@ fn sent(capabilities: &[&str]) -> Value {
         ..hello()
     };
     let entry = entry("claude-opus-5-5", capabilities);
-    serde_json::to_value(request::Body::new(&entry, &request, Extras::None)).unwrap()["messages"].clone()
+    serde_json::to_value(request::Body::new(&entry, &request, PLAIN)).unwrap()["messages"].clone()
 }
 
 fn image() -> Value {

@@ -47,37 +47,6 @@ async fn a_model_that_binds_thinking_is_told_what_becomes_of_thinking_that_has_c
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_know_the_controls_is_asked_again_without_them_and_never_again_with_them() {
-    for said in [
-        "thinking.adaptive.block_binding: Extra inputs are not permitted",
-        "thinking.display: Extra inputs are not permitted",
-        "Unexpected value(s) `thinking-binding-controls-2026-08-01` for the `anthropic-beta` header.",
-    ] {
-        let refusal =
-            format!(r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"{said}"}}}}"#);
-        let server = Server::start([
-            Answer::whole("400 Bad Request", "", &refusal),
-            Answer::events(&text_answer("end_turn")),
-            Answer::events(&text_answer("end_turn")),
-        ])
-        .await;
-        let model = client(&server.provider, entry("claude-opus-5-5", &["thinking"])).unwrap();
-        for _ in 0..2 {
-            model.call(hello(), &Heard::default()).await.unwrap();
-        }
-        assert!(server.head(0).contains("anthropic-beta"));
-        for number in [1, 2] {
-            assert_eq!(
-                server.body(number)["thinking"],
-                json!({"type": "adaptive"}),
-                "{said}"
-            );
-            assert!(!server.head(number).contains("anthropic-beta"));
-        }
-    }
-}
-
-#[tokio::test]
 async fn another_refusal_is_no_reason_to_leave_the_controls_out() {
     let other = r#"{"error":{"type":"invalid_request_error","message":"tools.0.name: too long"}}"#;
     let server = Server::start([
@@ -118,7 +87,7 @@ async fn thinking_that_is_bound_elsewhere_is_to_be_left_out() {
 
 #[test]
 fn thinking_is_told_to_people_and_goes_back_as_it_came() {
-    let reply = decode(Message::default(), WHOLE.as_bytes(), &[]).unwrap();
+    let reply = decode(Message::new(true), WHOLE.as_bytes(), &[]).unwrap();
     assert_eq!(reply.thinking, "So ä.");
     let block = |index: u64, text: &str| {
         json!({"type": "content_block_start", "index": index,
@@ -130,7 +99,7 @@ fn thinking_is_told_to_people_and_goes_back_as_it_came() {
         block(2, "Two."),
         json!({"type": "message_stop"}),
     ]);
-    let reply = decode(Message::default(), stream.as_bytes(), &[]).unwrap();
+    let reply = decode(Message::new(true), stream.as_bytes(), &[]).unwrap();
     assert_eq!(reply.thinking, "One.\n\nTwo.");
     assert_eq!(
         shown(&reply)["content"],
@@ -154,7 +123,7 @@ fn what_the_provider_left_out_of_the_request_is_read_in_any_form() {
             json!({"type": "message_start", "message": {"input_transformations": told, "usage": {"input_tokens": 5}}}),
             json!({"type": "message_stop"}),
         ]);
-        let reply = decode(Message::default(), stream.as_bytes(), &[]).unwrap();
+        let reply = decode(Message::new(true), stream.as_bytes(), &[]).unwrap();
         assert_eq!(reply.usage.input_tokens, 5, "{told}");
     }
 }
@@ -164,7 +133,7 @@ fn what_the_binding_and_the_cache_compare_is_the_same_in_every_call_of_a_convers
     let transcript = conversation();
     let entry = entry("claude-opus-5-5", &["tools", "thinking"]);
     let compared = |request: &Request<'_>| {
-        let mut body = serde_json::to_value(request::Body::new(&entry, request, Extras::Controls)).unwrap();
+        let mut body = serde_json::to_value(request::Body::new(&entry, request, CONTROLS)).unwrap();
         let unmarked = |value: &mut Value| {
             let text = value
                 .to_string()
@@ -214,7 +183,7 @@ fn a_call_without_tools_keeps_the_tools_and_forbids_their_use() {
             tool_use,
             ..hello()
         };
-        let body = serde_json::to_value(request::Body::new(&entry, &request, Extras::None)).unwrap();
+        let body = serde_json::to_value(request::Body::new(&entry, &request, PLAIN)).unwrap();
         (body.get("tool_choice").cloned(), body.get("tools").is_some())
     };
     assert_eq!(
@@ -235,7 +204,7 @@ fn effort_goes_out_as_the_level_or_the_budget_that_the_model_takes() {
             ..hello()
         };
         let entry = entry(name, capabilities);
-        let body = request::Body::new(&entry, &request, Extras::None);
+        let body = request::Body::new(&entry, &request, PLAIN);
         let body = serde_json::to_value(body).unwrap();
         (body.get("output_config").cloned(), body.get("thinking").cloned())
     };

@@ -187,3 +187,20 @@ fn calls_of_another_model_go_out_with_what_stands_for_a_signature() {
     assert_eq!(signatures("gemini-2.5-pro", &["thinking"]), ["", "", "s", ""]);
     assert_eq!(signatures("gemini-3.8-flash", &["tools"]), ["", "", "s", ""]);
 }
+
+#[test]
+fn an_answer_of_signatures_alone_is_no_message() {
+    let signature = r#"{"thoughtSignature":"c2ln","text":""}"#.to_owned();
+    let transcript = [
+        Turn::Assistant(vec![Content::Opaque(RawValue::from_string(signature).unwrap())]),
+        Turn::User("Go on.".to_owned()),
+    ];
+    let request = Request {
+        transcript: &transcript,
+        ..hello()
+    };
+    assert_eq!(
+        body("gemini-3.8-flash", &["thinking"], &request)["contents"],
+        json!([{"role": "user", "parts": [{"text": "Say hello."}, {"text": "Go on."}]}])
+    );
+}

@@ -1,4 +1,4 @@
-//! What answers come to, in every dialect of the protocol.
+//! Answers in every dialect of the protocol.
 
 use http::StatusCode;
 use proptest::prelude::*;
@@ -8,9 +8,9 @@ use sortie_agent::model::{Content, Reply, StopReason, Turn, Usage};
 use super::{
     super::{
         reply::Answer,
-        request::{Body, Dialect},
+        request::{Body, Form},
     },
-    END_TURN, USAGE, body_of, text,
+    END_TURN, USAGE, all, body_of, text,
 };
 use crate::{
     answer::Failure,
@@ -30,14 +30,14 @@ fn finish(reason: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}).to_string()
 }
 
-/// What comes of these events.
+/// Reads these events.
 fn read<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Result<Reply, (Failure, Usage)> {
     let entry = entry("theirs", &["tools"]);
-    let body = Body::new(&entry, (Dialect::Compatible, true), &request(&[])).unwrap();
+    let body = Body::new(&entry, all(Form::Compatible), &request(&[])).unwrap();
     decode(Answer::new(&body, 0), stream(events).as_bytes(), &[])
 }
 
-/// How a dialect sends its calls, and what they are.
+/// Chunks of a dialect, and the calls that are in them.
 fn dialects() -> Vec<(&'static str, Vec<Value>, Vec<&'static str>)> {
     let f = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
     let more = |arguments: &str| json!({ "arguments": arguments });
@@ -203,7 +203,7 @@ fn usage_is_taken_from_where_servers_put_it() {
 fn a_server_that_counts_nothing_is_charged_by_the_bytes() {
     let usage = read([&text("12345678"), END_TURN, "[DONE]"]).unwrap().usage;
     let entry = entry("theirs", &["tools"]);
-    let sent = Body::new(&entry, (Dialect::Compatible, true), &request(&[])).unwrap();
+    let sent = Body::new(&entry, all(Form::Compatible), &request(&[])).unwrap();
     let sent = serde_json::to_string(&sent).unwrap();
     assert_eq!(usage.input_tokens, (sent.len() as u64).div_ceil(4));
     assert_eq!(usage.output_tokens, 2);
@@ -310,12 +310,12 @@ fn reasoning_that_its_server_wants_back_goes_back_and_other_does_not() {
             .into_iter()
             .flat_map(|kept| kept.as_object().unwrap().clone());
         message.as_object_mut().unwrap().extend(kept);
-        let body = body_of(Dialect::Compatible, &[], &request(&transcript));
+        let body = body_of(Form::Compatible, &[], &request(&transcript));
         assert_eq!(body["messages"][2], message);
     }
 }
 
-/// What could stand in a chunk.
+/// Values of a chunk, sensible or not.
 fn chunk() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -362,7 +362,7 @@ proptest! {
             "[DONE]".to_owned(),
         ]);
         let entry = entry("theirs", &["tools"]);
-        let body = Body::new(&entry, (Dialect::Compatible, true), &request(&[])).unwrap();
+        let body = Body::new(&entry, all(Form::Compatible), &request(&[])).unwrap();
         let reply = decode(Answer::new(&body, 0), events.as_bytes(), &cuts).unwrap();
         prop_assert_eq!(short(&reply), ["Grüße, \"Welt\" 🌍", r#"shell({"c":"é"})#a"#]);
         prop_assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (10, 5));
@@ -373,16 +373,27 @@ proptest! {
         chunks in prop::collection::vec(chunk(), 0..6)
     ) {
         if let Ok(reply) = read(chunks) {
-            let transcript = [Turn::Assistant(reply.content)];
-            let body = body_of(Dialect::Compatible, &[], &request(&transcript));
-            prop_assert_eq!(&body["messages"][2]["role"], "assistant");
+            let is_empty = reply.content.iter().all(|piece| match piece {
+                Content::Text(text) => text.trim().is_empty(),
+                Content::ToolCall(_) => false,
+                Content::Opaque(_) => true,
+            });
+            let transcript = [Turn::Assistant(reply.content), Turn::User("Go on.".to_owned())];
+            let body = body_of(Form::Compatible, &[], &request(&transcript));
+            let roles = body["messages"].as_array().unwrap().iter().map(|message| &message["role"]);
+            let expected: &[_] = if is_empty {
+                &["system", "user"]
+            } else {
+                &["system", "user", "assistant", "user"]
+            };
+            prop_assert_eq!(roles.collect::<Vec<_>>(), expected);
         }
     }
 
     #[test]
     fn no_bytes_make_it_panic(bytes in any::<Vec<u8>>()) {
         let entry = entry("theirs", &[]);
-        let body = Body::new(&entry, (Dialect::Compatible, true), &request(&[])).unwrap();
+        let body = Body::new(&entry, all(Form::Compatible), &request(&[])).unwrap();
         let whole = [b"data: ", &bytes[..], b"\n\n"].concat();
         let _ = decode(Answer::new(&body, 0), &whole, &[]);
     }

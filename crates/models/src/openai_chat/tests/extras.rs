@@ -46,13 +46,10 @@ fn effort_is_asked_of_models_that_think() {
             .cloned()
     };
     let max = Some(Effort::Max);
-    assert_eq!(asked(Dialect::Openai, &["thinking"], max), Some(json!("high")));
-    assert_eq!(
-        asked(Dialect::Compatible, &["thinking"], max),
-        Some(json!("high"))
-    );
-    assert_eq!(asked(Dialect::Openai, &["thinking"], None), None);
-    assert_eq!(asked(Dialect::Openai, &["tools"], max), None);
+    assert_eq!(asked(Form::Openai, &["thinking"], max), Some(json!("high")));
+    assert_eq!(asked(Form::Compatible, &["thinking"], max), Some(json!("high")));
+    assert_eq!(asked(Form::Openai, &["thinking"], None), None);
+    assert_eq!(asked(Form::Openai, &["tools"], max), None);
 }
 
 #[test]
@@ -61,9 +58,9 @@ fn only_openai_itself_is_told_the_key_of_the_cache() {
         cache_key: "run_1",
         ..request(&[])
     };
-    assert_eq!(body_of(Dialect::Openai, &[], &keyed)["prompt_cache_key"], "run_1");
+    assert_eq!(body_of(Form::Openai, &[], &keyed)["prompt_cache_key"], "run_1");
     assert_eq!(
-        body_of(Dialect::Compatible, &[], &keyed).get("prompt_cache_key"),
+        body_of(Form::Compatible, &[], &keyed).get("prompt_cache_key"),
         None
     );
 }
@@ -93,7 +90,7 @@ async fn reasoning_is_told_to_people_from_whatever_field_it_comes_in() {
 
 #[test]
 fn a_call_without_tools_keeps_the_tools_and_forbids_their_use() {
-    for dialect in [Dialect::Openai, Dialect::Compatible] {
+    for dialect in [Form::Openai, Form::Compatible] {
         let sent = body_of(dialect, &["tools"], &never(&[]));
         assert_eq!(
             (&sent["tool_choice"], sent["tools"].is_array()),
@@ -109,31 +106,65 @@ fn a_call_without_tools_keeps_the_tools_and_forbids_their_use() {
 
 #[tokio::test]
 async fn a_server_that_takes_no_choice_of_tools_is_asked_without_it() {
-    let refusal = r#"{"object":"error","message":"tool_choice: value 'none' is not supported","code":400}"#;
+    for (status, refusal) in [
+        (
+            "400 Bad Request",
+            r#"{"object":"error","message":"tool_choice: value 'none' is not supported","code":400}"#,
+        ),
+        (
+            "500 Internal Server Error",
+            r#"{"error":{"message":"Incompatible tool choice param submitted - none","type":"None","code":"500"}}"#,
+        ),
+    ] {
+        let answer = stream([END_TURN, "[DONE]"]);
+        let server = Server::start([
+            Says::whole(status, "", refusal),
+            Says::events(&answer),
+            Says::events(&answer),
+            Says::events(&answer),
+        ])
+        .await;
+        let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+        let called = [
+            Turn::Assistant(vec![tool_call("a", "{}")]),
+            Turn::ToolResults(vec![looked("a", chart(), None)]),
+        ];
+        model.call(never(&[]), &Heard::default()).await.unwrap();
+        model.call(never(&called), &Heard::default()).await.unwrap();
+        model.call(request(&[]), &Heard::default()).await.unwrap();
+        let sent = |number| {
+            let body = server.body(number);
+            (body.get("tool_choice").is_some(), body.get("tools").is_some())
+        };
+        assert_eq!(
+            [0, 1, 2, 3].map(sent),
+            [(true, true), (false, false), (false, true), (false, true)],
+            "{status}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_strict_server_that_knows_no_effort_is_asked_without_it() {
+    let refusal =
+        r#"{"object":"error","message":"reasoning_effort: Extra inputs are not permitted","code":422}"#;
     let answer = stream([END_TURN, "[DONE]"]);
     let server = Server::start([
-        Says::whole("400 Bad Request", "", refusal),
-        Says::events(&answer),
+        Says::whole("422 Unprocessable Entity", "", refusal),
         Says::events(&answer),
         Says::events(&answer),
     ])
     .await;
-    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    let called = [
-        Turn::Assistant(vec![tool_call("a", "{}")]),
-        Turn::ToolResults(vec![looked("a", chart(), None)]),
-    ];
-    model.call(never(&[]), &Heard::default()).await.unwrap();
-    model.call(never(&called), &Heard::default()).await.unwrap();
-    model.call(request(&[]), &Heard::default()).await.unwrap();
-    let sent = |number| {
-        let body = server.body(number);
-        (body.get("tool_choice").is_some(), body.get("tools").is_some())
-    };
-    assert_eq!(
-        [0, 1, 2, 3].map(sent),
-        [(true, true), (false, false), (false, true), (false, true)]
-    );
+    let model = client(&server.provider, entry("theirs", &["thinking"])).unwrap();
+    for _ in 0..2 {
+        let request = Request {
+            effort: Some(Effort::High),
+            ..request(&[])
+        };
+        model.call(request, &Heard::default()).await.unwrap();
+    }
+    let sent = |number| server.body(number).get("reasoning_effort").cloned();
+    assert_eq!([0, 1, 2].map(sent), [Some(json!("high")), None, None]);
 }
 
 #[tokio::test]
@@ -173,7 +204,7 @@ fn files_stand_in_the_first_message_and_in_one_behind_the_outputs() {
         "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,cGRm"}});
     let text = |text: &str| json!({"type": "text", "text": text});
     let label = "chart.png: 20 x 10 pixels";
-    let sent = body_of(Dialect::Openai, &["tools", "vision", "documents"], &seeing);
+    let sent = body_of(Form::Openai, &["tools", "vision", "documents"], &seeing);
     assert_eq!(
         sent["messages"][1]["content"],
         json!([text(label), image, text("Say hello.")])
@@ -196,7 +227,7 @@ fn files_stand_in_the_first_message_and_in_one_behind_the_outputs() {
         ])
     );
 
-    let blind = body_of(Dialect::Compatible, &["tools"], &seeing);
+    let blind = body_of(Form::Compatible, &["tools"], &seeing);
     assert_eq!(
         blind["messages"][1]["content"],
         "chart.png: 20 x 10 pixels\n\nSay hello."

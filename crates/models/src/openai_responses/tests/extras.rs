@@ -9,6 +9,8 @@ use crate::test_server::{chart, report};
 const OWN: Dialect = Dialect {
     is_own: true,
     summary: true,
+    effort: true,
+    tool_choice: true,
 };
 
 fn body(name: &str, capabilities: &[&str], dialect: Dialect, request: &Request<'_>) -> Value {
@@ -92,7 +94,7 @@ async fn an_account_without_summaries_is_asked_again_without_them_and_never_agai
         transport: openai::transport(&server.provider, &["responses"]).unwrap(),
         entry: entry("gpt-6-luna", &["thinking"]),
         is_own: true,
-        summary: Optional::new("reasoning.summary", is_about_summary),
+        optionals: optionals(),
     };
     for _ in 0..2 {
         model.call(request(&[]), &Heard::default()).await.unwrap();
@@ -207,11 +209,38 @@ async fn the_worst_case_of_a_file_is_known_where_the_model_takes_it() {
             transport: openai::transport(&server.provider, &["responses"]).unwrap(),
             entry: entry(name, &["vision"]),
             is_own,
-            summary: Optional::new("reasoning.summary", is_about_summary),
+            optionals: optionals(),
         };
         (model.media_tokens(&large), model.media_tokens(&report()))
     };
     assert_eq!(tokens("gpt-6.1-sol", true), (Some(3_016), None));
     assert_eq!(tokens("gpt-5.5", true), (Some(6_166), None));
     assert_eq!(tokens("gpt-6.1-sol", false), (Some(16_400), None));
+}
+
+#[tokio::test]
+async fn a_field_that_the_server_names_beside_its_refusal_is_left_out() {
+    for (param, expected) in [
+        ("tool_choice.type", (Some(json!({"effort": "high"})), None)),
+        ("reasoning.effort", (None, Some(json!("none")))),
+    ] {
+        let refusal = json!({"error": {"message": "Unsupported value", "type": "invalid_request_error", "param": param}});
+        let answer = stream([done(0, &message("Hi")), completed(&json!({}))]);
+        let server = Server::start([
+            Says::whole("400 Bad Request", "", &refusal.to_string()),
+            Says::events(&answer),
+        ])
+        .await;
+        let model = client(&server.provider, entry("theirs", &["tools", "thinking"])).unwrap();
+        let called = [Turn::Assistant(vec![tool_call("a", "{}")])];
+        let request = Request {
+            effort: Some(Effort::High),
+            tool_use: ToolUse::Never,
+            ..request(&called)
+        };
+        model.call(request, &Heard::default()).await.unwrap();
+        let body = server.body(1);
+        let sent = (body.get("reasoning").cloned(), body.get("tool_choice").cloned());
+        assert_eq!(sent, expected, "{param}");
+    }
 }
