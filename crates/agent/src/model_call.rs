@@ -243,8 +243,9 @@ impl Caller<'_> {
             tools: self.tools,
             max_tokens: 0,
             tool_use: match purpose {
-                Purpose::Work => ToolUse::Auto,
-                Purpose::Notes | Purpose::Answer => ToolUse::Never,
+                // Another `tool_choice` would cost notes the cache that they are to be read from.
+                Purpose::Work | Purpose::Notes => ToolUse::Auto,
+                Purpose::Answer => ToolUse::Never,
             },
             effort: self.effort,
             cache_key: &self.cache_key,

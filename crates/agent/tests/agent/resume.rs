@@ -13,15 +13,16 @@ use serde_json::json;
 use sortie_agent::{
     Egress, Model, Outcome, RunSpec, Tool, Workspace,
     journal::{Entry, Journal, What},
-    model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolUse, Usage},
+    model::{Content, Deltas, ModelError, Reply, Request, StopReason, Usage},
     tool::{Effect, Order},
 };
 use sortie_api::model::{ModelInfo, ModelPrices};
 use sortie_sandbox::{Backend, Limits};
 
 use crate::support::{
-    Pretended, Probe, Recorder, Ruled, Scripted, call, calls, failed, micros, prints, raw, reply, run_agent,
-    run_in, run_ruled, says, shell, spec, succeeded, thinks, untouched, with_schema, workspace,
+    Pretended, Probe, Recorder, Ruled, Scripted, asks_for_notes, call, calls, failed, micros, prints, raw,
+    reply, run_agent, run_in, run_ruled, says, shell, spec, succeeded, thinks, untouched, with_schema,
+    workspace,
 };
 
 /// Tools with each effect, shared by the attempts at a run.
@@ -87,7 +88,7 @@ impl Model for Follower {
         request: Request<'a>,
         _deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        let reply = if request.tool_use == ToolUse::Never {
+        let reply = if asks_for_notes(&request) {
             says("What was done so far.")
         } else {
             *self.shown.lock().unwrap() = format!("{:?}", request.transcript);

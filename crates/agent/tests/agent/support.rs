@@ -380,6 +380,12 @@ impl Model for Scripted {
     }
 }
 
+/// Whether the model is asked for the notes that stand for the conversation.
+pub(crate) fn asks_for_notes(request: &Request<'_>) -> bool {
+    let last = request.transcript.last();
+    matches!(last, Some(Turn::User(text)) if text.starts_with("The conversation has become too long"))
+}
+
 pub(crate) fn says(text: &str) -> Reply {
     Reply {
         content: vec![Content::Text(text.to_owned())],

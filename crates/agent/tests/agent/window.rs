@@ -7,14 +7,14 @@ use serde_json::json;
 use sortie_agent::{
     Model, RunSpec,
     journal::{Journal, What},
-    model::{Content, Deltas, ModelError, Reply, Request, Retry, StopReason, ToolUse, Turn, Usage},
+    model::{Content, Deltas, ModelError, Reply, Request, Retry, StopReason, Turn, Usage},
     tool::{Effect, Order},
 };
 use sortie_api::model::{ModelInfo, ModelPrices};
 
 use crate::support::{
-    Line, Pretended, Probe, Scripted, call, calls, failed, prints, raw, reply, run_in, says, shell, spec,
-    succeeded, untouched, with_schema,
+    Line, Pretended, Probe, Scripted, asks_for_notes, call, calls, failed, prints, raw, reply, run_in, says,
+    shell, spec, succeeded, untouched, with_schema,
 };
 
 /// A model with a window of its own that counts tokens as a strict tokenizer does, refuses what does not fit, and makes one
@@ -73,7 +73,7 @@ impl Strict {
             input_tokens: tokens,
             ..Usage::default()
         };
-        if request.tool_use == ToolUse::Never {
+        if asks_for_notes(request) {
             state.summaries += 1;
             state.summary_tokens = state.summary_tokens.max(request.max_tokens);
             return match self.summary {
