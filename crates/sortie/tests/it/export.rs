@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use sortie_testkit::{Database, Service, model::Turn};
+use sortie_testkit::{Database, Node, Service, model::Turn};
 
 use crate::{
     Checked,
@@ -84,18 +84,20 @@ async fn a_run_is_exported_with_its_answers_results_and_cost_and_without_its_cre
     );
     assert_eq!(end["cost_micros"], run.cost_micros.get());
 
+    is_masked(&rig.node, &id)
+}
+
+/// Checks that an export without content, into a file, has none.
+fn is_masked(node: &Node, id: &str) -> Checked {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("run.jsonl");
     let path = file.to_str().context("a path that is no text")?;
     assert_eq!(
-        said(&rig.node, &["runs", "export", &id, "-o", path, "--no-content"])?,
+        said(node, &["runs", "export", id, "-o", path, "--no-content"])?,
         ""
     );
     let masked = std::fs::read_to_string(&file)?;
-    ensure!(
-        masked.contains("\"xxxx.\"") || masked.contains("\"xxxxx\""),
-        "{masked}"
-    );
+    ensure!(masked.contains("\"xxxxx\""), "{masked}");
     for content in ["Done.", "seq 10000", "ssn", "123456789", "password"] {
         ensure!(!masked.contains(content), "{content} is in {masked}");
     }
