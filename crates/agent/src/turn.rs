@@ -225,20 +225,18 @@ impl<'a> Agent<'a> {
     async fn refuse_calls(&mut self, open: OpenCalls) -> Result<Vec<ToolResult>, Stop> {
         let mut results = Vec::with_capacity(open.calls.len());
         for (call, done) in std::iter::zip(open.calls, open.results) {
-            let result = match done {
-                Some(result) => result,
-                None => {
-                    let result = ToolResult {
-                        id: call.id,
-                        name: call.name,
-                        content: ToolContent::Text(CALL_REFUSED.to_owned()),
-                        is_error: true,
-                        note: None,
-                    };
-                    self.scribe.write(self.step, What::Result(result.clone())).await?;
-                    result
-                }
+            if let Some(result) = done {
+                results.push(result);
+                continue;
+            }
+            let result = ToolResult {
+                id: call.id,
+                name: call.name,
+                content: ToolContent::Text(CALL_REFUSED.to_owned()),
+                is_error: true,
+                note: None,
             };
+            self.scribe.write(self.step, What::Result(result.clone())).await?;
             results.push(result);
         }
         Ok(results)

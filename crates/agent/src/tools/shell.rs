@@ -29,7 +29,7 @@ const KEPT_FOR_SHOWN: usize = 4;
 const FILE_BYTES: u64 = 8 << 20;
 
 pub(super) struct Shell {
-    /// What a command may do.
+    /// The effect of a command: on the working directory, or also outside.
     effect: Effect,
 }
 

@@ -283,6 +283,8 @@ async fn follow(released: Released, log: Option<Log>, shared: Arc<Shared>) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use futures_util::future::BoxFuture;
     use sortie_sandbox::ProcessEnd;
     use tokio::io::{AsyncRead, AsyncWriteExt, duplex, empty, repeat};
@@ -318,10 +320,19 @@ mod tests {
         number: u32,
         stdout: impl AsyncRead + Send + Sync + Unpin + 'static,
     ) -> CancellationToken {
+        adopt_both(jobs, number, stdout, empty())
+    }
+
+    fn adopt_both(
+        jobs: &mut Jobs,
+        number: u32,
+        stdout: impl AsyncRead + Send + Sync + Unpin + 'static,
+        stderr: impl AsyncRead + Send + Sync + Unpin + 'static,
+    ) -> CancellationToken {
         let killed = CancellationToken::new();
         let released = Released {
             stdout: Box::new(stdout),
-            stderr: Box::new(empty()),
+            stderr: Box::new(stderr),
             process: Box::new(Ended {
                 killed: killed.clone(),
             }),
@@ -360,6 +371,22 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(job.look().head, b"later");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn standard_output_comes_first_and_does_not_hold_up_standard_error() {
+        let mut jobs = Jobs::default();
+        for number in 1..=8 {
+            adopt_both(&mut jobs, number, Cursor::new(b"2\n"), Cursor::new(b"3\n"));
+            let job = jobs.get(number).unwrap();
+            job.wait(Duration::from_mins(1)).await;
+            assert_eq!(job.look().head, b"2\n3\n");
+        }
+        adopt_both(&mut jobs, 9, repeat(b'y'), Cursor::new(b"error"));
+        let job = jobs.get(9).unwrap();
+        job.wait(Duration::from_mins(1)).await;
+        let seen = job.look();
+        assert!(seen.total_bytes % (64 << 10) == 5, "{}", seen.total_bytes);
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,6 +24,8 @@ use tokio::time::Instant;
 
 use crate::support::{Recorder, Ruled, micros, raw, run_ruled, spec, untouched, workspace};
 
+/// The id of a model of which the record has no figures.
+const UNKNOWN: &str = "unknown";
 /// The version of the format that is read here.
 const VERSION: u32 = 1;
 /// The most of an output that a model is shown, in bytes.
@@ -33,6 +35,7 @@ const OUTPUT_BYTES: usize = 32 * 1024;
 struct Header {
     cassette: u32,
     model: Option<ModelInfo>,
+    fallback_model: Option<ModelInfo>,
     prompt: String,
     input: Option<Value>,
     output_schema: Option<Value>,
@@ -52,6 +55,7 @@ enum Line {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Say {
+    model: Option<String>,
     #[serde(default)]
     text: String,
     #[serde(default)]
@@ -144,11 +148,11 @@ fn replayed(name: &str) -> String {
     format!("recorded_{name}")
 }
 
-/// The model of a cassette.
+/// A model of a cassette. The model and its fallback take their answers from the same record.
 struct Player {
     info: ModelInfo,
     tools: Vec<String>,
-    says: Mutex<VecDeque<Say>>,
+    says: Arc<Mutex<VecDeque<Say>>>,
     status: String,
     error: String,
 }
@@ -156,7 +160,7 @@ struct Player {
 impl Player {
     fn of(cassette: &Cassette) -> Self {
         let unknown = ModelInfo {
-            id: "unknown".to_owned(),
+            id: UNKNOWN.to_owned(),
             provider: "test".to_owned(),
             name: "Unknown".to_owned(),
             context_window: 200_000,
@@ -167,9 +171,20 @@ impl Player {
         Self {
             info: cassette.header.model.clone().unwrap_or(unknown),
             tools: cassette.header.tools.clone(),
-            says: Mutex::new(cassette.says.iter().cloned().collect()),
+            says: Arc::new(Mutex::new(cassette.says.iter().cloned().collect())),
             status: cassette.end.status.clone(),
             error: cassette.end.error.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The model that answers after a refusal.
+    fn fallback(&self, info: ModelInfo) -> Self {
+        Self {
+            info,
+            tools: self.tools.clone(),
+            says: Arc::clone(&self.says),
+            status: self.status.clone(),
+            error: self.error.clone(),
         }
     }
 
@@ -254,6 +269,12 @@ impl Model for Player {
                     _ => std::future::pending().await,
                 };
             };
+            if let (Some(recorded), true) = (&say.model, self.info.id != UNKNOWN) {
+                assert_eq!(
+                    *recorded, self.info.id,
+                    "another model is asked than was recorded"
+                );
+            }
             tokio::time::sleep(Duration::from_millis(say.duration_ms)).await;
             self.reply(say)
         })
@@ -342,12 +363,12 @@ async fn differences(text: &str) -> Vec<String> {
         .as_ref()
         .map(|schema| Schema::compile(&schema.to_string()).unwrap());
     let limit = Duration::from_secs(header.timeout_seconds);
+    let fallback = header.fallback_model.clone();
     let mut run = RunSpec {
         input: header.input.as_ref().map(raw),
         output_schema: schema.map(Arc::new),
         deadline: Some(Instant::now() + limit),
-        // The record does not say by whom an answer was given after a refusal.
-        fallback: Some(Arc::clone(&model) as Arc<dyn Model>),
+        fallback: fallback.map(|info| Arc::new(model.fallback(info)) as Arc<dyn Model>),
         tools,
         ..spec(&header.prompt)
     };

@@ -7,7 +7,7 @@ mod jobs;
 /// A row of the table.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Whose tests have the situation.
+    /// Owner of the tests that have the situation.
     pub(crate) origin: &'static str,
     /// Programs that the sandbox must find, and `network` for a network of its own.
     pub(crate) needs: &'static [&'static str],

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use sortie_testkit::{Database, Service, model::Turn};
+use sortie_testkit::{Database, Node, Service, model::Turn};
 
 use crate::{
     Checked,
@@ -32,7 +32,10 @@ async fn a_run_is_exported_with_its_answers_results_and_cost_and_without_its_cre
     let connections = json!({"api": {
         "type": "http", "url": format!("{}/echo", service.url()), "auth": {"type": "bearer", "token": "hush-hush"},
     }});
-    let request = json!({"prompt": "Ask.", "connections": connections, "timeout_seconds": 60});
+    let input = json!({"ssn": 123_456_789, "password": ["hush"]});
+    let request = json!({
+        "prompt": "Ask.", "input": input, "connections": connections, "timeout_seconds": 60, "fallback_model": "runbook",
+    });
     let (_, run) = rig.node.client()?.complete(&request).await?;
     let id = run.id.to_string();
     let exported = said(&rig.node, &["runs", "export", &id])?;
@@ -47,6 +50,11 @@ async fn a_run_is_exported_with_its_answers_results_and_cost_and_without_its_cre
         (&json!(1), &json!("Ask."))
     );
     assert_eq!(header["model"]["prices"]["output_micros_per_mtok"], 15_000_000);
+    assert_eq!(header["fallback_model"]["id"], "runbook");
+    assert_eq!(
+        header["input"],
+        json!({"ssn": 123_456_789, "password": "[redacted]"})
+    );
     assert_eq!(
         (&header["tools"], &header["timeout_seconds"]),
         (&json!(["api__request", "shell"]), &json!(60))
@@ -57,6 +65,7 @@ async fn a_run_is_exported_with_its_answers_results_and_cost_and_without_its_cre
         (&says[0]["cost_micros"], &says[0]["usage"]["input_tokens"]),
         (&json!(4_500), &json!(1_000))
     );
+    assert_eq!(says[0]["model"], "scripted");
     assert_eq!(says[0]["calls"][1]["arguments"], json!({"command": "seq 10000"}));
     let results: Vec<&Value> = lines.iter().filter_map(|line| line.get("result")).collect();
     let long = results
@@ -75,22 +84,23 @@ async fn a_run_is_exported_with_its_answers_results_and_cost_and_without_its_cre
     );
     assert_eq!(end["cost_micros"], run.cost_micros.get());
 
+    is_masked(&rig.node, &id)
+}
+
+/// Checks that an export without content, into a file, has none.
+fn is_masked(node: &Node, id: &str) -> Checked {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("run.jsonl");
     let path = file.to_str().context("a path that is no text")?;
     assert_eq!(
-        said(&rig.node, &["runs", "export", &id, "-o", path, "--no-content"])?,
+        said(node, &["runs", "export", id, "-o", path, "--no-content"])?,
         ""
     );
     let masked = std::fs::read_to_string(&file)?;
-    ensure!(
-        masked.contains("\"xxxx.\"") || masked.contains("\"xxxxx\""),
-        "{masked}"
-    );
-    ensure!(
-        !masked.contains("Done.") && !masked.contains("seq 10000"),
-        "{masked}"
-    );
+    ensure!(masked.contains("\"xxxxx\""), "{masked}");
+    for content in ["Done.", "seq 10000", "ssn", "123456789", "password"] {
+        ensure!(!masked.contains(content), "{content} is in {masked}");
+    }
     Ok(())
 }
 

@@ -15,5 +15,6 @@ pub(crate) mod model;
 mod output_schema;
 mod rules;
 mod tags;
+mod thinking;
 mod wait;
 mod web;

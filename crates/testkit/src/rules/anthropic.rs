@@ -101,16 +101,16 @@ fn paired(messages: &[Value]) -> Result<(), String> {
 fn thinking_is_followed(messages: &[Value]) -> Result<(), String> {
     for (number, message) in messages.iter().enumerate() {
         let content = items(message, "content");
-        let thinks = |block: &&Value| text(block, "type") == "thinking";
+        let thinks = |block: &Value| text(block, "type") == "thinking";
         let unsigned = content
             .iter()
-            .position(|block| thinks(&block) && block.get("signature").is_none());
+            .position(|block| thinks(block) && block.get("signature").is_none());
         if let Some(place) = unsigned {
             return Err(format!(
                 "messages.{number}.content.{place}.thinking.signature: Field required"
             ));
         }
-        if content.last().filter(thinks).is_some() {
+        if content.last().is_some_and(thinks) {
             return Err(format!(
                 "messages.{number}: The final block in an assistant message cannot be `thinking`."
             ));

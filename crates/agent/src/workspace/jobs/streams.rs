@@ -24,6 +24,8 @@ type Reader = Pin<Box<dyn AsyncRead + Send + Sync>>;
 pub(super) struct Streams {
     readers: [Option<Reader>; 2],
     pieces: [Vec<u8>; 2],
+    /// Whether standard error comes first when both have output: after a full piece of standard output.
+    stderr_first: bool,
     log: Option<Log>,
 }
 
@@ -35,6 +37,7 @@ impl Streams {
         Self {
             readers: readers.map(|reader| Some(Box::into_pin(reader as Box<dyn AsyncRead + Send + Sync>))),
             pieces: [(); 2].map(|()| Vec::with_capacity(PIECE)),
+            stderr_first: false,
             log,
         }
     }
@@ -48,9 +51,18 @@ impl Streams {
     pub(super) async fn read(&mut self) -> Piece {
         let [stdout, stderr] = &mut self.readers;
         let [out, err] = &mut self.pieces;
-        tokio::select! {
-            read = piece(stdout, out) => (0, read),
-            read = piece(stderr, err) => (1, read),
+        if self.stderr_first {
+            tokio::select! {
+                biased;
+                read = piece(stderr, err) => (1, read),
+                read = piece(stdout, out) => (0, read),
+            }
+        } else {
+            tokio::select! {
+                biased;
+                read = piece(stdout, out) => (0, read),
+                read = piece(stderr, err) => (1, read),
+            }
         }
     }
 
@@ -72,6 +84,7 @@ impl Streams {
         }
         let was_full = piece.len() == PIECE;
         piece.clear();
+        self.stderr_first = was_full && number == 0;
         if was_full {
             sleep(PAUSE).await;
         }

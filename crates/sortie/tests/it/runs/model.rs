@@ -50,7 +50,7 @@ impl Scripted {
         options: NodeOptions,
     ) -> Result<Self> {
         let model = ScriptedModel::start(script).await?;
-        let (node, config) = node_of_with(database, &model.base_url(), options).await?;
+        let (node, config) = node_of_with(database, ("openai-chat", &model.base_url()), options).await?;
         Ok(Self {
             node,
             model,
@@ -61,18 +61,19 @@ impl Scripted {
 
 /// A node whose default model `scripted` answers at `base_url`, at 3 and 15 dollars a million tokens, and its file.
 pub(crate) async fn node_of(database: Database, base_url: &str) -> Result<(Node, NamedTempFile)> {
-    node_of_with(database, base_url, NodeOptions::default()).await
+    node_of_with(database, ("openai-chat", base_url), NodeOptions::default()).await
 }
 
-async fn node_of_with(
+/// The same, with the protocol and the address of the provider, and a node that is started in its own way.
+pub(crate) async fn node_of_with(
     database: Database,
-    base_url: &str,
+    (api, base_url): (&str, &str),
     options: NodeOptions,
 ) -> Result<(Node, NamedTempFile)> {
     let mut config = NamedTempFile::new()?;
     write!(
         config,
-        "default_model = \"scripted\"\n[providers.test]\napi = \"openai-chat\"\nbase_url = \"{base_url}\"\n\
+        "default_model = \"scripted\"\n[providers.test]\napi = \"{api}\"\nbase_url = \"{base_url}\"\n\
          api_key = \"{KEY}\"\n[models.scripted]\nprovider = \"test\"\nupstream = \"up-stream\"\n\
          context_window = 100000\nmax_output_tokens = 4096\ninput_micros_per_mtok = 3000000\n\
          output_micros_per_mtok = 15000000\ncapabilities = [\"tools\", \"structured_output\", \"thinking\"]\neffort = \"low\"\n",
