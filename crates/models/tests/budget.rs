@@ -6,7 +6,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::format_push_string,
     reason = "a test fails by panicking, and its table is short"
 )]
 
