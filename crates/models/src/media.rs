@@ -5,7 +5,6 @@
 //! vision" (developers.openai.com/api/docs/guides/images-vision); Google "Media resolution" and "Image understanding"
 //! (ai.google.dev/gemini-api/docs).
 
-mod inflate;
 mod pdf;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};

@@ -1,6 +1,6 @@
 //! Counts the pages of a PDF in one pass, without reading more of the document than its dictionaries.
 
-use super::inflate::inflate;
+use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 
 /// Most bytes of all object streams of a document, unpacked. Those of a thousand pages are a tenth of it.
 const UNPACKED_BYTES: usize = 8 << 20;
@@ -137,7 +137,7 @@ impl Found {
             if dictionary.is_odd || !dictionary.is_deflated {
                 return None;
             }
-            let objects = inflate(stream, self.unpacked)?;
+            let objects = decompress_to_vec_zlib_with_limit(stream, self.unpacked).ok()?;
             self.unpacked -= objects.len();
             self.scan(&objects, false)?;
         }
