@@ -124,6 +124,8 @@ struct Agent<'a> {
     step: u32,
     /// Turns in a row of which no call could be made.
     broken: u32,
+    /// The reason to ask for the final answer before the next call. The request stands behind results that were not sent yet.
+    answer_wanted: Option<AnswerReason>,
     /// Subjects of which the model was told.
     noted: Vec<NoteKind>,
     /// The pieces so far of an answer that was cut off.
@@ -204,7 +206,7 @@ impl<'a> Agent<'a> {
         self.cut.clear();
         if calls.iter().all(|call| self.tools.is_broken(call)) {
             self.broken += 1;
-            self.check_broken(stop_reason, limit).await?;
+            self.check_broken(stop_reason, limit)?;
         } else {
             self.broken = 0;
         }
@@ -310,13 +312,13 @@ impl<'a> Agent<'a> {
     }
 
     /// Ends a run whose model does not get a call right, over and over. Calls that the budget cuts off lead to the answer.
-    async fn check_broken(&mut self, stop_reason: StopReason, limit: Limit) -> Result<(), Stop> {
+    fn check_broken(&mut self, stop_reason: StopReason, limit: Limit) -> Result<(), Stop> {
         if self.broken <= BROKEN_TURNS {
             return Ok(());
         }
         if stop_reason == StopReason::MaxTokens && limit.cut == Cut::Shortened {
-            self.broken = 0;
-            return self.end(AnswerReason::Budget).await;
+            self.answer_wanted = Some(AnswerReason::Budget);
+            return Ok(());
         }
         Err(Stop::Failed(format!(
             "the model wrote no tool call that could be made, {} times in a row",

@@ -28,6 +28,9 @@ impl Agent<'_> {
         if self.caller.model.kind() == Kind::Program || self.is_ending() {
             return Ok(());
         }
+        if let Some(reason) = self.answer_wanted.take() {
+            return self.end(reason).await;
+        }
         let (spent, time) = (self.spent_percent(), self.time_percent());
         if spent >= ENDING_PERCENT {
             return self.end(AnswerReason::Budget).await;

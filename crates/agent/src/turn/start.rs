@@ -104,6 +104,7 @@ impl Parts<'_> {
             conversation: point.conversation,
             step: point.step,
             broken: point.broken,
+            answer_wanted: None,
             noted: point.noted,
             cut: point.cut,
             fallback: spec.fallback.as_deref(),

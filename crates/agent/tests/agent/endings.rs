@@ -545,3 +545,39 @@ async fn a_resumed_run_is_told_that_its_jobs_have_ended() {
             .contains("Commands that ran in the background have ended")
     );
 }
+
+#[tokio::test]
+async fn calls_that_the_budget_cuts_off_again_and_again_lead_to_the_answer() {
+    let cut_call = || {
+        let mut large = get(&json!({"n": 1}));
+        if let Some(Content::ToolCall(call)) = large.content.first_mut() {
+            "{\"n\": 1, \"text\": \"long".clone_into(&mut call.arguments);
+        }
+        let large = Reply {
+            stop_reason: StopReason::MaxTokens,
+            ..large
+        };
+        used(large, 3_000, 100)
+    };
+    let mut script: Vec<Line> = (0..4).map(|_| cut_call()).collect();
+    script.push(used(says("what I have"), 3_000, 100));
+    let model = priced(script);
+    let mut run = with_get();
+    run.budget.max_cost = micros(250_000);
+    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "what I have");
+    assert!(
+        model.asked()[3].max_tokens < 8_000,
+        "the budget shortens the answer"
+    );
+    assert_eq!(
+        recorder.data("answer_requested"),
+        [json!({"reason": "budget", "step": 5})]
+    );
+    let transcripts = model.transcripts();
+    let before = format!("{:?}", transcripts[3]);
+    assert!(
+        format!("{:?}", transcripts[4]).starts_with(before.trim_end_matches(']')),
+        "nothing that was sent has changed"
+    );
+}
