@@ -11,28 +11,34 @@ use sortie_api::{
     EventType,
     event::{TOOL_OUTPUT_BYTES, ToolEnd},
 };
+use sortie_sandbox::StreamOutput;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
     Redactor, Sink, Whose,
     compact::{BadObject, compact_object},
-    content::ToolContent,
+    content::{Extent, Kept, ToolContent, View},
     journal::What,
     meter::Meter,
-    model::{ToolCall, ToolResult},
+    model::{Kind, ToolCall, ToolResult},
     model_call::millis,
     resume::OpenCalls,
     scribe::Scribe,
     spans, text,
     tool::{Context, Order, Tool, ToolError, names::tool_named},
     turn::Stop,
+    workspace::Source,
 };
 
 /// Calls that run side by side at most.
 const SIDE_BY_SIDE: usize = 8;
 /// Calls of one turn that are made at most: a model that repeats itself may write thousands.
 const CALLS: usize = 64;
+/// Longest text that a tool outside of the working directory may return where it is kept, in bytes.
+const WHOLE_BYTES: usize = 1024 * 1024;
+/// Most bytes of the line that names the file of a whole output.
+const KEPT_LINE_BYTES: usize = 512;
 /// How much of a failure the model is told, in bytes, where it may be shown less of an output.
 const LEAST_FAILURE_BYTES: usize = 2 * 1024;
 
@@ -153,7 +159,14 @@ impl<'a> ToolRunner<'a> {
         spans::tool_called(&span, error, failed);
         drop(span);
         let (content, is_error, fatal) = match attempt {
-            Ok(content) => (content.shown(self.redactor, place.output_bytes), failed, None),
+            Ok(content) => {
+                let content = self.kept(content, place.output_bytes).await;
+                (
+                    content.shown(self.redactor, place.output_bytes.saturating_add(KEPT_LINE_BYTES)),
+                    failed,
+                    None,
+                )
+            }
             Err(ToolError::ToModel(told) | ToolError::NotSent(told)) => {
                 (self.failure(told, place.output_bytes), true, None)
             }
@@ -213,8 +226,14 @@ impl<'a> ToolRunner<'a> {
         } else if changes {
             self.scribe.changes().await?;
         }
+        // What comes from outside is kept whole in a file where it does not fit into the result.
+        let is_kept = !effect.touches_directory() && self.keeps_outputs();
         let context = Context {
-            output_bytes: place.output_bytes,
+            output_bytes: if is_kept {
+                place.output_bytes.max(WHOLE_BYTES)
+            } else {
+                place.output_bytes
+            },
             media_tokens: place.media_tokens,
             ..self.context
         };
@@ -235,6 +254,50 @@ impl<'a> ToolRunner<'a> {
             self.scribe.changed();
         }
         Ok(ran)
+    }
+
+    /// Whether outputs that do not fit into a result are kept in files: a program has no use for them.
+    fn keeps_outputs(&self) -> bool {
+        let is_model = self
+            .context
+            .model
+            .is_some_and(|model| model.kind() == Kind::Language);
+        is_model && self.context.files.is_some()
+    }
+
+    /// The text of a result in at most so many bytes. Longer text is kept whole, without credentials, in a file of the run
+    /// that the line in place of its middle names.
+    async fn kept(&self, content: ToolContent, limit: usize) -> ToolContent {
+        let text = match content {
+            ToolContent::Text(text) if text.len() > limit && self.keeps_outputs() => text,
+            content @ (ToolContent::Text(_)
+            | ToolContent::Command(_)
+            | ToolContent::Media(_)
+            | ToolContent::Dropped { .. }) => return content,
+        };
+        let text = self.redactor.redact_owned(text);
+        let Some(files) = self.context.files.filter(|_| text.len() > limit) else {
+            return ToolContent::Text(text);
+        };
+        let bytes = text.len() as u64;
+        let source = Source::Bytes(text.clone().into_bytes());
+        let path = files
+            .workspace
+            .lock()
+            .await
+            .keep_output("result", source, bytes)
+            .await;
+        let kept = path.map(|path| Kept {
+            path,
+            extent: Extent::Whole,
+        });
+        let stream = StreamOutput {
+            total_bytes: bytes,
+            total_lines: text.matches('\n').count() as u64,
+            head: text.into_bytes(),
+            tail: Vec::new(),
+        };
+        ToolContent::Text(View::of(stream, limit, Some(self.redactor)).text(kept.as_ref()))
     }
 
     fn failure(&self, told: String, output_bytes: usize) -> ToolContent {

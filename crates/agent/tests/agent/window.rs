@@ -407,3 +407,22 @@ static LONG: &str = {
         Err(_) => "",
     }
 };
+
+#[tokio::test]
+async fn long_text_from_outside_is_kept_whole_in_a_file_that_its_line_names() {
+    let model = Scripted::new(vec![
+        reply(vec![call("a", "get", &json!({"n": 1, "bytes": 100_000}))]).into(),
+        says("ok").into(),
+    ]);
+    let (outcome, recorder) = run_in(with_get("Go."), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    let told = &model.asked()[1].last;
+    assert!(told.len() < 34_000, "{}", told.len());
+    let line = told.lines().find(|line| line.contains("left out")).unwrap();
+    assert!(
+        line.contains(".sortie/output/result-") && line.contains("the whole output is in"),
+        "{line}"
+    );
+    let end = &recorder.data("tool_end")[0];
+    assert_eq!(end["is_error"], false);
+}
