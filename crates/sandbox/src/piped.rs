@@ -51,7 +51,7 @@ pub(crate) struct PipedProcess {
     what: String,
     /// Why it was not run, once that is known; its end is still to come.
     not_run: Option<Error>,
-    /// How it ended, once that is known.
+    /// End of the process, once that is known.
     ended: Option<Told>,
 }
 

@@ -69,7 +69,7 @@ impl ScriptedAnthropic {
         self.script.broken_rules()
     }
 
-    /// How many thinking blocks were left out because of a change before them, as the request had asked.
+    /// Number of thinking blocks that were left out because of a change before them, as the request had asked.
     pub fn dropped_thinking(&self) -> u32 {
         self.script.rules().dropped
     }

@@ -42,9 +42,9 @@ pub struct Turn {
 /// Why an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// It is whole.
+    /// The answer is whole.
     Whole,
-    /// It has reached the limit of its tokens.
+    /// The answer has reached the limit of its tokens.
     CutOff,
     /// The model refuses.
     Refusal,

@@ -490,7 +490,7 @@ fn example(field: &str) -> &'static str {
         "new_text" => r#""count = 2""#,
         "content" => r#""line 1\nline 2\n""#,
         "command" => r#""ls -la""#,
-        "regex" => r#""def main|TODO""#,
+        "regex" => r#""def main|class Main""#,
         "url" => r#""https://example.org/""#,
         "query" => r#""words to look for""#,
         _ => r#""…""#,

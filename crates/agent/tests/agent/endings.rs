@@ -1,4 +1,4 @@
-//! How a run comes to its answer: near the end of its time and money, out of a loop, after an answer that was cut off or
+//! Runs that come to their answer: near the end of its time and money, out of a loop, after an answer that was cut off or
 //! refused, and with thinking that is bound to the conversation.
 
 use std::{sync::Arc, time::Duration};

@@ -19,13 +19,13 @@ use super::going_on;
 
 /// What a command does in the sandbox that pretends.
 pub(crate) enum Does {
-    /// It ends.
+    /// The command ends.
     End(ExitKind, &'static str, &'static str),
     /// It writes much to standard output.
     Print(StreamOutput),
-    /// It outlasts its time: it is released, where it may be, and ends like this, if it does.
+    /// The command outlasts its time. Where it may be released it ends like this, if at all.
     Outlast(Option<Result<ExitKind, &'static str>>),
-    /// It never ends.
+    /// The command never ends.
     Hang,
     /// The sandbox dies.
     Lose,
