@@ -12,6 +12,7 @@
 mod bombs;
 mod engine;
 mod escape;
+mod hoard;
 mod host;
 mod raw;
 

@@ -12,6 +12,9 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, wait},
 };
 
+/// The longest pause between two looks for descendants that have not died yet.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
 /// One process, or what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
@@ -20,6 +23,7 @@ pub(super) struct Process {
     session: i32,
     /// In clock ticks since the machine started.
     started: u64,
+    /// Whether nothing of it runs any more. A process whose first thread has ended runs on in the others.
     ended: bool,
 }
 
@@ -44,16 +48,18 @@ pub(super) fn one(pid: Pid) -> Option<Process> {
 /// The name is in parentheses and may hold anything, also parentheses: what counts comes after the last one.
 fn parse(pid: Pid, stat: &str) -> Option<Process> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let first_thread_ended = matches!(fields.next()?, "Z" | "X" | "x");
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    let started = fields.nth(15)?.parse().ok()?;
+    // An ended first thread counts until the process is reaped.
+    let threads: u64 = fields.nth(13)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
     Some(Process {
         pid,
         parent,
         session,
         started,
-        ended,
+        ended: first_thread_ended && threads <= 1,
     })
 }
 
@@ -141,6 +147,7 @@ pub(super) fn signal(process: &Process, signal: Signal) {
 pub(super) fn end_all_descendants(limit: Duration) {
     let begin = Instant::now();
     let mut stopped = HashSet::new();
+    let mut pause = Duration::from_millis(1);
     while begin.elapsed() < limit && !reap_all() {
         let alive: Vec<_> = descendants(&all(), getpid())
             .into_iter()
@@ -159,7 +166,9 @@ pub(super) fn end_all_descendants(limit: Duration) {
                 signal(process, Signal::KILL);
             }
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(pause);
+        // A process may take long to die, for instance to give back much memory.
+        pause = if fresh { pause } else { (pause * 2).min(LONGEST_PAUSE) };
     }
 }
 
@@ -222,14 +231,17 @@ mod tests {
 
     #[test]
     fn a_hostile_process_name_does_not_confuse_the_reader() {
-        let rest = "S 7 2 3 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 1";
+        let rest = "Z 7 2 3 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 2 0 4242 1 1";
         let stat = format!("12 (a) Z 1 (b\n) {rest}");
         let process = parse(pid(12), &stat).unwrap();
         assert_eq!(
             (process.parent, process.session, process.started, process.ended),
-            (7, 3, 4_242, false)
+            (7, 3, 4_242, false),
+            "a second thread runs"
         );
         assert!(parse(pid(12), "12 (a").is_none());
+        let last = stat.replace("20 0 2 0", "20 0 1 0");
+        assert!(parse(pid(12), &last).unwrap().ended);
     }
 
     #[test]
