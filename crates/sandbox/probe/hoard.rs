@@ -2,13 +2,7 @@
 //!
 //! Each says how much it holds once it cannot get more, and then keeps it until it is killed.
 
-use std::{
-    fs,
-    hint::black_box,
-    mem::zeroed,
-    ptr, thread,
-    time::Duration,
-};
+use std::{fs, hint::black_box, mem::zeroed, ptr, thread, time::Duration};
 
 use crate::raw::{Outcome, call, fork, say};
 
@@ -134,7 +128,11 @@ fn netlink_buffers() -> usize {
     loop {
         // SAFETY: makes a descriptor.
         let socket = unsafe {
-            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_NONBLOCK, libc::NETLINK_ROUTE)
+            libc::socket(
+                libc::AF_NETLINK,
+                libc::SOCK_RAW | libc::SOCK_NONBLOCK,
+                libc::NETLINK_ROUTE,
+            )
         };
         if socket < 0 {
             return count;
@@ -174,7 +172,13 @@ fn tcp_buffers() -> usize {
             for option in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
                 // SAFETY: the value lives through the call.
                 unsafe {
-                    libc::setsockopt(end.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const most).cast(), 4);
+                    libc::setsockopt(
+                        end.as_raw_fd(),
+                        libc::SOL_SOCKET,
+                        option,
+                        (&raw const most).cast(),
+                        4,
+                    );
                 }
             }
             let _only_slower = end.set_nonblocking(true);
@@ -269,7 +273,10 @@ fn flying_watches() -> usize {
         if instance < 0 {
             return count;
         }
-        let here: usize = targets.iter().map(|target| usize::from(watch(instance, *target))).sum();
+        let here: usize = targets
+            .iter()
+            .map(|target| usize::from(watch(instance, *target)))
+            .sum();
         if here == 0 || send_descriptor(one, instance).is_err() {
             return count;
         }
@@ -302,7 +309,10 @@ fn send_descriptor(socket: i32, descriptor: i32) -> Result<usize, i32> {
         ptr::write_unaligned(libc::CMSG_DATA(first).cast::<i32>(), descriptor);
     }
     let socket = usize::try_from(socket).unwrap_or(0);
-    call(libc::SYS_sendmsg, [socket, (&raw const header).addr(), 0, 0, 0, 0])
+    call(
+        libc::SYS_sendmsg,
+        [socket, (&raw const header).addr(), 0, 0, 0, 0],
+    )
 }
 
 /// Has as many descriptors in flight as it may; says how many.

@@ -23,7 +23,7 @@ use super::{
     Failure, Step,
     command::{self, Task, Ties},
     discard::Discard,
-    identity,
+    identity, memory,
     outer::Inherited,
     piped::{self, Origin, PipedProcesses},
     procs::{self, Process},
@@ -119,7 +119,7 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
         piped: PipedProcesses::default(),
         anything_alive: false,
         discard: Discard::default(),
-        watch: Watch::new(open.limits, open.memory, watched_scratch).step("watch")?,
+        watch: Watch::new(open.level, open.limits, open.memory, watched_scratch).step("watch")?,
     };
     // It belongs to the host's mounts, which this process has left.
     drop(inherited.workdir);
@@ -489,7 +489,7 @@ impl Init<'_> {
         let ours = procs::descendants(&procs::all(), getpid());
         let processes = u32::try_from(ours.len()).unwrap_or(u32::MAX);
         self.send(&Reply::Usage {
-            memory: procs::memory(&ours),
+            memory: memory::of_processes(&ours),
             processes,
         });
     }

@@ -63,6 +63,20 @@ fn parse(pid: Pid, stat: &str) -> Option<Process> {
     })
 }
 
+impl Process {
+    /// Whether any of its threads runs.
+    pub(super) const fn is_alive(&self) -> bool {
+        !self.ended
+    }
+}
+
+/// The living processes of this sandbox, without this one.
+pub(super) fn ours() -> Vec<Process> {
+    let mut found = descendants(&all(), getpid());
+    found.retain(Process::is_alive);
+    found
+}
+
 /// Those that descend from `ancestor`, without itself, ended ones included.
 pub(super) fn descendants(all: &[Process], ancestor: Pid) -> Vec<Process> {
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
@@ -168,7 +182,11 @@ pub(super) fn end_all_descendants(limit: Duration) {
         }
         std::thread::sleep(pause);
         // A process may take long to die, for instance to give back much memory.
-        pause = if fresh { pause } else { (pause * 2).min(LONGEST_PAUSE) };
+        pause = if fresh {
+            pause
+        } else {
+            (pause * 2).min(LONGEST_PAUSE)
+        };
     }
 }
 
@@ -181,31 +199,6 @@ fn reap_all() -> bool {
             Err(_) => return true,
         }
     }
-}
-
-/// Memory of some processes, in bytes: shared pages in proportion, or, where a process does not let us see that,
-/// whole.
-pub(super) fn memory(processes: &[Process]) -> u64 {
-    processes
-        .iter()
-        .map(|process| {
-            proportional(process.pid)
-                .or_else(|| resident(process.pid))
-                .unwrap_or(0)
-        })
-        .sum()
-}
-
-fn proportional(pid: Pid) -> Option<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1_024)
-}
-
-fn resident(pid: Pid) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * u64::try_from(rustix::param::page_size()).ok()?)
 }
 
 /// Processes and threads of a user in view.

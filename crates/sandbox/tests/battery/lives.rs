@@ -114,10 +114,7 @@ pub(crate) fn a_job_without_its_first_thread_has_not_ended(bed: &Bed) -> Section
 
         // What a job leaves behind without its first thread is told and killed as well.
         let name = marker(bed, "left");
-        let script = format!(
-            "{} & while [ ! -e go ]; do sleep 0.01; done",
-            headless(&name)
-        );
+        let script = format!("{} & while [ ! -e go ]; do sleep 0.01; done", headless(&name));
         let command = Command {
             at_timeout: AtTimeout::Release,
             ..sh(&script, SECOND)
@@ -136,10 +133,7 @@ pub(crate) fn a_job_without_its_first_thread_has_not_ended(bed: &Bed) -> Section
         while threads(&name) == 0 {
             assert!(began.elapsed() < SOON);
         }
-        assert_eq!(
-            piped.process.kill().await.unwrap().exit,
-            ExitKind::Signal(9)
-        );
+        assert_eq!(piped.process.kill().await.unwrap().exit, ExitKind::Signal(9));
         assert_eq!(threads(&name), 0);
         run.end().await;
     })
