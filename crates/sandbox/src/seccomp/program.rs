@@ -45,6 +45,11 @@ pub(super) fn deny(error: Errno) -> Instruction {
     ret(libc::SECCOMP_RET_ERRNO | error.raw_os_error().cast_unsigned())
 }
 
+/// Answers the call with success, and does nothing.
+pub(super) fn pretend() -> Instruction {
+    ret(libc::SECCOMP_RET_ERRNO)
+}
+
 pub(super) fn load_number() -> Program {
     vec![statement(LOAD, NUMBER)]
 }
@@ -56,6 +61,11 @@ pub(super) fn load_arch() -> Program {
 /// Loads the low 32 bits of an argument.
 pub(super) fn load_low(argument: u32) -> Program {
     vec![statement(LOAD, ARGUMENTS + 8 * argument)]
+}
+
+/// Loads the high 32 bits of an argument.
+pub(super) fn load_high(argument: u32) -> Program {
+    vec![statement(LOAD, ARGUMENTS + 8 * argument + 4)]
 }
 
 /// Keeps only the bits of `mask` of what is loaded.
