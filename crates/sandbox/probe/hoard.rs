@@ -13,20 +13,33 @@ pub(crate) fn run(word: &str, arguments: &[&str]) -> Outcome {
     let number = |index: usize| arguments.get(index).map_or(Ok(0), |text| text.parse::<usize>());
     match word {
         "headless" => headless(number(0)?),
-        "socket-buffers" => in_many(number(0)?, || socket_buffers(false)),
-        "orphaned-buffers" => in_many(number(0)?, || socket_buffers(true)),
+        "socket-buffers" => in_many(number(0)?, || socket_buffers(usize::MAX, false)),
+        "orphaned-buffers" => in_many(number(0)?, || socket_buffers(usize::MAX, true)),
         "netlink-buffers" => in_many(number(0)?, netlink_buffers),
         "tcp-buffers" => in_many(number(0)?, tcp_buffers),
         "messages" => messages(),
         "semaphores" => semaphores(),
+        "few-buffers" => {
+            let sockets = number(0)?;
+            in_many(1, || socket_buffers(sockets, false));
+        }
+        "watch-many" => {
+            let watched = watch_many(number(0)?);
+            say(&format!("{watched}\n"));
+        }
         "watches" => in_many(number(0)?, watches),
         "flying-watches" => in_many(number(0)?, flying_watches),
         "flights" => flights(),
         "signals" => signals(),
         "instances" => instances(),
         "many-pipes" => in_many(number(0)?, many_pipes),
-        "page-tables" => in_many(number(0)?, page_tables),
+        "page-tables" => {
+            let mebibytes = number(1)?;
+            in_many(number(0)?, || page_tables(mebibytes << 20));
+        }
+        "mappings" => in_many(number(0)?, mappings),
         "tables-apart" => tables_apart(),
+        "shares" => shares(),
         _ => return Err(format!("unknown word {word}").into()),
     }
     Ok(())
@@ -56,7 +69,7 @@ fn headless(mebibytes: usize) {
 }
 
 /// Runs `take` in so many processes, and says the sum of what each has taken.
-fn in_many(processes: usize, take: fn() -> usize) {
+fn in_many(processes: usize, take: impl Fn() -> usize) {
     let mut ends = [0_i32; 2];
     // SAFETY: `ends` is valid for writes.
     if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
@@ -66,6 +79,8 @@ fn in_many(processes: usize, take: fn() -> usize) {
     let mut started = 0;
     for _ in 0..processes.min(PROCESSES) {
         let child = fork(|| {
+            // SAFETY: the descriptor is this process's.
+            unsafe { libc::close(reader) };
             let taken = take();
             let bytes = taken.to_ne_bytes();
             // SAFETY: the buffer is valid for reads.
@@ -74,12 +89,15 @@ fn in_many(processes: usize, take: fn() -> usize) {
         });
         started += usize::from(child.is_ok());
     }
+    // SAFETY: the descriptor is this function's. What was killed says nothing.
+    unsafe { libc::close(writer) };
     let mut sum = 0;
     for _ in 0..started {
         let mut bytes = [0; size_of::<usize>()];
         // SAFETY: the buffer is valid for writes.
-        unsafe { libc::read(reader, bytes.as_mut_ptr().cast(), bytes.len()) };
-        sum += usize::from_ne_bytes(bytes);
+        if unsafe { libc::read(reader, bytes.as_mut_ptr().cast(), bytes.len()) } > 0 {
+            sum += usize::from_ne_bytes(bytes);
+        }
     }
     say(&format!("{sum}\n"));
     let _one_may_look = fs::write("held", format!("{sum}\n"));
@@ -106,11 +124,14 @@ fn fill(descriptor: i32, piece: &[u8]) -> usize {
     written
 }
 
-/// Fills the buffers of as many sockets as can be opened; `orphaned`: those that wrote are closed.
-fn socket_buffers(orphaned: bool) -> usize {
+/// Fills the buffers of as many pairs of sockets as can be opened, up to `most`; `orphaned`: those that wrote are closed.
+fn socket_buffers(most: usize, orphaned: bool) -> usize {
     let piece = vec![0; 32 << 10];
     let mut bytes = 0;
-    while let Some([one, other]) = pair(libc::SOCK_STREAM) {
+    for _ in 0..most {
+        let Some([one, other]) = pair(libc::SOCK_STREAM) else {
+            break;
+        };
         bytes += fill(one, &piece);
         if orphaned {
             // SAFETY: the descriptor is this function's.
@@ -193,7 +214,7 @@ fn tcp_buffers() -> usize {
 }
 
 /// Queues System V messages until the host has no room for more.
-fn messages() -> ! {
+fn messages() {
     let mut bytes = 0;
     // SAFETY: a message is a number and as many bytes as are said.
     unsafe {
@@ -210,18 +231,22 @@ fn messages() -> ! {
         }
     }
     say(&format!("{bytes}\n"));
-    hold()
+    if bytes > 0 {
+        hold()
+    }
 }
 
 /// Makes sets of System V semaphores until there are no more.
-fn semaphores() -> ! {
+fn semaphores() {
     let mut bytes = 0_usize;
     // SAFETY: makes sets by number.
     while bytes < 4 << 30 && unsafe { libc::semget(libc::IPC_PRIVATE, 32_000, 0o600) } >= 0 {
         bytes += 32_000 * 64;
     }
     say(&format!("{bytes}\n"));
-    hold()
+    if bytes > 0 {
+        hold()
+    }
 }
 
 /// Has every epoll instance that can be opened watch every other descriptor.
@@ -240,8 +265,28 @@ fn watches() -> usize {
     let mut count = 0;
     for instance in instances {
         for target in &targets {
-            count += usize::from(watch(instance, *target));
+            if !watch(instance, *target) {
+                return count;
+            }
+            count += 1;
         }
+    }
+    count
+}
+
+/// Has one instance after another watch some descriptors, so many in all.
+fn watch_many(most: usize) -> usize {
+    // SAFETY: makes descriptors.
+    let targets: Vec<i32> = (0..100).map(|_| unsafe { libc::eventfd(0, 0) }).collect();
+    let mut count = 0;
+    while count < most {
+        // SAFETY: makes a descriptor.
+        let instance = unsafe { libc::epoll_create1(0) };
+        let added = targets.iter().filter(|target| watch(instance, **target)).count();
+        if added == 0 {
+            break;
+        }
+        count += added;
     }
     count
 }
@@ -378,8 +423,8 @@ fn many_pipes() -> usize {
 }
 
 /// Reads one page of each table: tables without memory of the process's own.
-fn page_tables() -> usize {
-    let (table, length) = (2 << 20, 3_usize << 30);
+fn page_tables(length: usize) -> usize {
+    let table = 2 << 20;
     // SAFETY: a new mapping of nobody's, read where it is mapped.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -395,6 +440,24 @@ fn page_tables() -> usize {
     length / table * 4_096
 }
 
+/// Splits a mapping into as many as there may be.
+fn mappings() -> usize {
+    let (page, length) = (4_096, 128_usize << 20);
+    // SAFETY: a new mapping of nobody's, whose rights are changed where it is mapped.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let start = libc::mmap(ptr::null_mut(), length, libc::PROT_READ, flags, -1, 0);
+        if start == libc::MAP_FAILED {
+            return 0;
+        }
+        let odd = (page..length).step_by(2 * page);
+        let made = odd
+            .take_while(|offset| libc::mprotect(start.add(*offset), page, libc::PROT_NONE) == 0)
+            .count();
+        2 * made * 256
+    }
+}
+
 /// Tries to have a table of descriptors apart from that of the process.
 fn tables_apart() {
     // SAFETY: touches descriptors only.
@@ -402,4 +465,42 @@ fn tables_apart() {
     // SAFETY: as above; the last number is that of the flag for a table apart.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 900, 901, 2) } == 0;
     say(&format!("{unshared} {closed}\n"));
+}
+
+/// Takes one of each thing that the kernel counts for a user; says what there was none of.
+fn shares() {
+    let mut missing = Vec::new();
+    // SAFETY: makes descriptors.
+    let (instance, target) = unsafe { (libc::epoll_create1(0), libc::eventfd(0, 0)) };
+    if instance < 0 || target < 0 {
+        missing.push("descriptors");
+    } else if !watch(instance, target) {
+        missing.push("watches");
+    }
+    let mut ends = [0_i32; 2];
+    // SAFETY: `ends` is valid for writes.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK) } != 0 {
+        missing.push("pipes");
+    } else if fill(ends[1], &[0; 4_096]) < 4_096 {
+        missing.push("room in pipes");
+    }
+    match pair(libc::SOCK_SEQPACKET) {
+        Some([one, _other]) if send_descriptor(one, target).is_ok() => {}
+        _ => missing.push("descriptors in flight"),
+    }
+    // SAFETY: blocks and queues one signal.
+    let queued = unsafe {
+        let mut set: libc::sigset_t = zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, 40);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+        let value = libc::sigval {
+            sival_ptr: ptr::null_mut(),
+        };
+        libc::sigqueue(libc::getpid(), 40, value)
+    };
+    if queued != 0 {
+        missing.push("queued signals");
+    }
+    say(&format!("{}\n", missing.join(", ")));
 }

@@ -173,6 +173,11 @@ fn of_process(shown: &Shown) -> u64 {
     pages + shown.page_tables
 }
 
+/// The folder in `/proc` where a living process shows what it has.
+pub(super) fn folder_of(process: &Process) -> Option<String> {
+    show(process).map(|shown| shown.folder)
+}
+
 /// Finds where a living process shows what it uses. The folder of one whose first thread has ended shows nothing.
 fn show(process: &Process) -> Option<Shown> {
     let own = format!("/proc/{}", process.pid.as_raw_nonzero());

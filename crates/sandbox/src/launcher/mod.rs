@@ -18,6 +18,7 @@ mod rootfs;
 mod server;
 mod sockets;
 mod watch;
+mod watches;
 
 use std::{
     ffi::OsStr,

@@ -176,7 +176,8 @@ fn of_socket(kind: Kind, body: &[u8], left_by_sender: u64) -> u64 {
         };
         match (kind, number) {
             (_, number) if number == memory => held = in_buffers(value),
-            (Kind::Unix, 2) => has_peer = true,
+            // A peer that is closed has no number.
+            (Kind::Unix, 2) => has_peer = word(value, 0) != 0,
             (Kind::Unix, 4) => waiting = u64::from(word(value, 0)),
             _ => {}
         }
@@ -265,20 +266,18 @@ mod tests {
 
     #[test]
     fn what_closed_senders_left_is_counted_at_its_most() {
-        let unix = |kind: u8, state: u8, peer: bool, waiting: u32| {
+        let unix = |kind: u8, state: u8, peer: u32, waiting: u32| {
             let mut body = vec![1, kind, state, 0];
             body.extend([0; 12]);
-            if peer {
-                body.extend(attribute(2, &[0; 4]));
-            }
+            body.extend(attribute(2, &peer.to_ne_bytes()));
             body.extend(attribute(4, &[waiting.to_ne_bytes(), [0; 4]].concat()));
             of_socket(Kind::Unix, &body, 1_000)
         };
-        assert_eq!(unix(1, 1, true, 70), 0, "counted with its peer");
-        assert_eq!(unix(1, 1, false, 70), 1_000);
-        assert_eq!(unix(1, 1, false, 0), 0);
-        assert_eq!(unix(1, LISTENS, false, 70), 70_000);
-        assert_eq!(unix(2, 7, true, 70), 10_000);
+        assert_eq!(unix(1, 1, 7, 70), 0, "counted with its peer");
+        assert_eq!(unix(1, 1, 0, 70), 1_000);
+        assert_eq!(unix(1, 1, 0, 0), 0);
+        assert_eq!(unix(1, LISTENS, 0, 70), 70_000);
+        assert_eq!(unix(2, 7, 7, 70), 10_000);
     }
 
     proptest! {
