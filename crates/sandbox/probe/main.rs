@@ -13,6 +13,7 @@ mod bombs;
 mod engine;
 mod escape;
 mod helper;
+mod hoard;
 mod host;
 mod raw;
 
