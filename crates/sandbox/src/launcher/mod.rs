@@ -8,13 +8,16 @@
 mod check;
 mod command;
 mod discard;
+mod disk;
 mod identity;
 mod init;
+mod open_files;
 mod outer;
 mod piped;
 mod procs;
 mod rootfs;
 mod server;
+mod stopped;
 mod watch;
 
 use std::{
