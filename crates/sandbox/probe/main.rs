@@ -13,6 +13,7 @@ mod bombs;
 mod disk;
 mod engine;
 mod escape;
+mod hoard;
 mod host;
 mod raw;
 

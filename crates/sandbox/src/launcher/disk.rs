@@ -11,16 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::{
-    fs::{CWD, Mode, OFlags, fstat, fstatvfs, openat},
-    process::getpid,
-};
+use rustix::fs::{CWD, Mode, OFlags, fstat, fstatvfs, openat};
 
 use super::{
     open_files::{self, Thoroughness},
-    procs::{self, Process},
+    processor_time, procs,
     stopped::Stopped,
-    watch::{SHARE, processor_time},
 };
 use crate::{
     types::Limits,
@@ -32,7 +28,10 @@ use crate::{
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(10));
 /// Fastest growth that is reckoned with, in bytes in a second.
 const FASTEST_GROWTH: u64 = 4 << 30;
-/// Part of the processor's time that a look may take while the file system loses more than the run has left.
+/// A look costs at most one part in this many of the processor's time. Its own time counts, not that of the clock: on
+/// a busy machine a look that had to wait for its turn must not put off the next one.
+const SHARE: u32 = 10;
+/// The part while the file system loses more than the run has left.
 const SHARE_UNDER_PRESSURE: u32 = 3;
 /// Looks in a row that found something unreadable or moved, after which the run's processes are stopped for one.
 const UNSETTLED: u32 = 8;
@@ -220,7 +219,7 @@ impl DiskWatch {
     /// Whether the limit is broken, seen while the run's processes stand still.
     fn judge_standing_still(&mut self) -> bool {
         let began = Instant::now();
-        let standing = Stopped::stop(ours);
+        let standing = Stopped::stop(procs::ours);
         self.free = free_of(&self.work);
         let (found, all_seen) = self.measure(Thoroughness::Everything);
         let clear = found.complete && standing.all;
@@ -250,7 +249,7 @@ impl DiskWatch {
     /// Measures the folders and the deleted files; says whether every descriptor of the run could be seen.
     fn measure(&self, thoroughness: Thoroughness) -> (Survey, bool) {
         let mut found = self.walk();
-        let held = open_files::deleted(&ours(), self.device, thoroughness);
+        let held = open_files::deleted(&procs::ours(), self.device, thoroughness);
         found.total.bytes = found.total.bytes.saturating_add(held.bytes);
         (found, held.all_seen)
     }
@@ -263,10 +262,6 @@ impl DiskWatch {
         }
         found
     }
-}
-
-fn ours() -> Vec<Process> {
-    procs::descendants(&procs::all(), getpid())
 }
 
 /// Free space of the file system that holds a folder, also of that which is reserved.

@@ -12,6 +12,7 @@ mod arch;
 mod arch;
 mod calls;
 mod program;
+mod watched;
 
 use libc::c_long;
 use rustix::io::Errno;
@@ -21,6 +22,8 @@ use program::{
     ALLOW, KILL, Program, allow_low, and_low, deny, if_any_bit, if_at_least, if_equal, load_arch, load_high,
     load_low, load_number, pretend, ret,
 };
+
+pub(crate) use watched::ask_before_watching;
 
 /// The filter for commands at a level.
 pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {
@@ -33,7 +36,7 @@ pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {
         program.extend(if_equal(u32::MAX, &[deny(Errno::NOSYS)], &[]));
         program.extend(if_at_least(foreign, &[ret(KILL)]));
     }
-    for (call, rule) in rules(level) {
+    for (call, rule) in rules(level, memory) {
         program.extend(if_equal(number(call), &rule, &[]));
     }
     program.extend(program::allow_ranges(&ranges(allowed(level, memory))));
@@ -108,7 +111,7 @@ const ALLOCATING_REQUESTS: [u32; 5] = [
 ];
 
 /// Calls that are decided by their arguments, with the rule for each.
-fn rules(level: Level) -> Vec<(c_long, Program)> {
+fn rules(level: Level, memory: MemoryKeeper) -> Vec<(c_long, Program)> {
     let mut rules = vec![
         (libc::SYS_clone, clone()),
         (libc::SYS_unshare, unshare()),
@@ -129,6 +132,10 @@ fn rules(level: Level) -> Vec<(c_long, Program)> {
     ];
     if level != Level::Namespaces {
         rules.extend(without_namespaces());
+    }
+    match memory {
+        MemoryKeeper::Kernel => {}
+        MemoryKeeper::Watch => rules.extend(watched::rules(level)),
     }
     rules
 }

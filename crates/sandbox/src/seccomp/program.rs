@@ -7,6 +7,8 @@ use crate::sys::Instruction;
 pub(super) type Program = Vec<Instruction>;
 
 pub(super) const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+/// The listener of the filter decides.
+pub(super) const ASK: u32 = libc::SECCOMP_RET_USER_NOTIF;
 pub(super) const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
 
 const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
