@@ -257,7 +257,7 @@ fn mappings(folder: &str) -> u64 {
     };
     while let Ok(length @ 1..) = maps.read(&mut buffer) {
         let piece = buffer.get(..length).unwrap_or_default();
-        count += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
+        count += piece.split(|byte| *byte == b'\n').count() as u64 - 1;
     }
     count.saturating_sub(FREE_MAPPINGS) * MAPPING
 }
