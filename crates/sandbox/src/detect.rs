@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use crate::{
     cgroup::Hierarchy,
     fork_server::ForkServer,
-    hosts, landlock,
+    hosts, landlock, passage,
     session::{Host, Session},
     sys,
     types::{
@@ -41,6 +41,9 @@ pub struct Options {
     pub launcher: PathBuf,
     /// The folder that working directories are made in; the probe makes one of its own there.
     pub root: PathBuf,
+    /// Folders above `root` that other users may be let through, as `root` itself. That is done where runs have users of
+    /// their own and see the host's file system.
+    pub passable: Vec<PathBuf>,
 }
 
 impl Options {
@@ -51,6 +54,7 @@ impl Options {
             strongest: Level::Namespaces,
             launcher: PathBuf::from("/proc/self/exe"),
             root: root.into(),
+            passable: Vec::new(),
         }
     }
 }
@@ -145,6 +149,9 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
         });
     }
     let own_users = stage.workdir.owner().is_some();
+    if level != Level::Namespaces && stage.workdir.owner().is_some() {
+        missing.extend(let_pass(options)?);
+    }
     let probed = try_level(&mut host, &stage, version, &mut missing).await;
     stage
         .clear()
@@ -174,6 +181,24 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
         host: Arc::new(host),
         capabilities,
     })
+}
+
+/// Lets the users of runs pass to their working directories. Returns a sentence about a folder that still stops them.
+fn let_pass(options: &Options) -> Result<Option<String>, Error> {
+    passage::open(&options.root, &options.passable).map_err(|error| {
+        Error::Setup(format!(
+            "the way to {} cannot be opened to the users of runs: {}",
+            options.root.display(),
+            hosts::words(&error)
+        ))
+    })?;
+    Ok(passage::closed(&options.root).map(|folder| {
+        format!(
+            "programs that use TMPDIR or other absolute paths fail: runs have users of their own, which cannot pass \
+             through {} (chmod o+x)",
+            folder.display()
+        )
+    }))
 }
 
 fn memory_is_watched(reason: &str) -> String {

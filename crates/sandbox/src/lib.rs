@@ -14,6 +14,7 @@ mod hosts;
 mod landlock;
 mod launcher;
 mod output;
+mod passage;
 mod path;
 mod piped;
 mod seccomp;
