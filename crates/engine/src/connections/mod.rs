@@ -6,6 +6,7 @@
 mod auth;
 mod authorize;
 mod catalog;
+mod confirm;
 pub(crate) mod form;
 mod programs;
 mod resolve;
@@ -69,7 +70,7 @@ struct Inner {
     tracker: TaskTracker,
 }
 
-pub use authorize::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH};
+pub use confirm::AwaitingConfirmation;
 
 /// What a `PUT` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! secret of them.
 
 mod authorization;
+mod consent;
 mod records;
 mod runs;
 mod secrets;
