@@ -3,8 +3,10 @@
 use std::fmt;
 
 use serde::Deserialize;
+use zeroize::Zeroize as _;
 
-/// A credential of somebody else's service. `Debug` hides it, nothing serializes it by accident.
+/// A credential of somebody else's service. `Debug` hides it, nothing serializes it by accident, and its memory is
+/// overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Credential(String);
@@ -18,6 +20,12 @@ impl Credential {
     /// The text itself, for the one place that sends or seals it.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+}
+
+impl Drop for Credential {
+    fn drop(&mut self) {
+        self.0.zeroize();
     }
 }
 

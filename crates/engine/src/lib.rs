@@ -67,7 +67,7 @@ pub use contents::AwsVariables;
 pub use error::Error;
 pub use files::{Stored, Upload};
 pub use hub::{Deltas, Frame};
-pub use master_keys::check_master_keys;
+pub use master_keys::{check_key_text, check_master_keys};
 pub use options::{Options, Serves};
 pub use peers::{Hop, PEER_HEADER, Peer};
 pub use sealing::{InvalidKey, MasterKey};

@@ -12,7 +12,9 @@ use sortie_store::{Actor, OauthFlow};
 use url::Url;
 
 use super::{
-    Connections, definition_of,
+    Connections,
+    addressed::Address,
+    definition_of,
     resolve::target,
     secrets::AuthSecret,
     tokens::{Held, tokens_at},
@@ -74,7 +76,11 @@ impl Connections {
         let now = self.0.clock.now();
         let expires_at = now + Duration::from_secs(limits::AUTHORIZATION_SECONDS);
         let pending = self
-            .seal(pending_at(&hex(&state_hash), org), &started.pending)
+            .seal_for(
+                pending_at(&hex(&state_hash), org),
+                &Address::of_authorization(row.id, &Address::of_row(&row)?),
+                &started.pending,
+            )
             .await?;
         let flow = OauthFlow {
             state_hash,
@@ -114,7 +120,22 @@ impl Connections {
                     .to_owned(),
             )
         })?;
-        let pending: oauth::Pending = self.open(pending_at(&hex(&state_hash), flow.org), &flow.pending)?;
+        let changed = || {
+            Error::Conflict("the connection was changed meanwhile: start the authorization again".to_owned())
+        };
+        let connection = match self.0.store.connection_by_id(flow.org, flow.connection).await {
+            Err(sortie_store::Error::NotFound) => return Err(changed()),
+            row => row?,
+        };
+        if connection.revision != flow.revision {
+            return Err(changed());
+        }
+        let address = Address::of_row(&connection)?;
+        let pending: oauth::Pending = self.open_for(
+            pending_at(&hex(&state_hash), flow.org),
+            &Address::of_authorization(flow.connection, &address),
+            &flow.pending,
+        )?;
         let at = (flow.connection, flow.revision);
         let grant = match self.0.oauth.finish(pending, query).await {
             Ok(grant) => grant,
@@ -131,14 +152,8 @@ impl Connections {
             given_at: self.0.clock.now(),
         };
         let row = flow.connection.to_string();
-        let sealed = self.seal(tokens_at(&row, flow.org), &held).await?;
-        let changed = || {
-            Error::Conflict("the connection was changed meanwhile: start the authorization again".to_owned())
-        };
-        let name = match self.0.store.connection_by_id(flow.org, flow.connection).await {
-            Err(sortie_store::Error::NotFound) => return Err(changed()),
-            row => row?.name,
-        };
+        let sealed = self.seal_for(tokens_at(&row, flow.org), &address, &held).await?;
+        let name = connection.name;
         let browser = Caller {
             org: flow.org,
             actor,
