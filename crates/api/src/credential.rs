@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use zeroize::Zeroize as _;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 /// A credential of somebody else's service. `Debug` hides it, nothing serializes it by accident, and its memory is
 /// overwritten when it is dropped.
@@ -28,6 +28,8 @@ impl Drop for Credential {
         self.0.zeroize();
     }
 }
+
+impl ZeroizeOnDrop for Credential {}
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use sha2::{Digest, Sha256};
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const BODY_LEN: usize = 43;
@@ -93,6 +93,8 @@ impl Drop for Secret {
         self.0.zeroize();
     }
 }
+
+impl ZeroizeOnDrop for Secret {}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

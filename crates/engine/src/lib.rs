@@ -339,6 +339,19 @@ impl Engine {
         self.say_goodbye().await;
     }
 
+    /// Lets uploads to the storage end whose clients or runs are gone, once [`Self::shutdown`] is done and no request is
+    /// answered any more. Parts of an upload that is not aborted stay in the storage.
+    pub async fn settle_storage(&self) {
+        if tokio::time::timeout(LAST_WRITES, self.0.contents.settled())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "uploads to the storage did not end in time: their parts stay until the bucket's rule removes them"
+            );
+        }
+    }
+
     /// Tells other nodes that this one is gone, so that what it has left goes on at once.
     async fn say_goodbye(&self) {
         let node = &self.0;

@@ -421,6 +421,18 @@ mod tests {
         assert_eq!(key_of(b""), None);
     }
 
+    /// Fails to compile where a library leaves its copy of a key in memory.
+    #[test]
+    fn every_holder_of_a_key_overwrites_it() {
+        fn overwrites<T: zeroize::ZeroizeOnDrop>() {}
+        overwrites::<Zeroizing<[u8; 32]>>();
+        // An HMAC is two states of the hash and a buffer of its own.
+        overwrites::<Sha256>();
+        overwrites::<XChaCha20Poly1305>();
+        overwrites::<sortie_api::Credential>();
+        overwrites::<sortie_api::secret::Secret>();
+    }
+
     #[test]
     fn a_key_is_not_shown() {
         let shown = format!("{:?}", sealer(&[171]));

@@ -155,6 +155,7 @@ impl Node {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.engine.settle_storage().await;
     }
 }
 

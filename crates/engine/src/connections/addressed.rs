@@ -173,10 +173,8 @@ mod tests {
 
     #[test]
     fn a_sealed_text_with_an_address_is_read_by_the_version_before_and_the_other_way_round() {
-        let secrets = Secrets {
-            query: Some("k=v".to_owned()),
-            ..Secrets::default()
-        };
+        let old = r#"{"auth":"none","headers":{"X-Key":"hush"},"query":"k=v","env":{}}"#;
+        let secrets: Secrets = serde_json::from_str(old).unwrap();
         let address = Some(Address("a".to_owned()));
         let new = serde_json::to_string(&Addressed {
             value: &secrets,
@@ -184,8 +182,8 @@ mod tests {
         })
         .unwrap();
         assert!(serde_json::from_str::<Secrets>(&new).unwrap() == secrets);
-        let old = serde_json::to_string(&secrets).unwrap();
-        let read: Addressed<Secrets> = serde_json::from_str(&old).unwrap();
+        assert_eq!(serde_json::to_string(&secrets).unwrap(), old);
+        let read: Addressed<Secrets> = serde_json::from_str(old).unwrap();
         assert!(read.value == secrets && read.address.is_none());
     }
 }

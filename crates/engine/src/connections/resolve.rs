@@ -381,7 +381,8 @@ mod tests {
         let secrets = Secrets {
             headers: [("X-Key".to_owned(), "hush-hush".to_owned())].into(),
             query: Some("k=secret-in-query".to_owned()),
-            ..Secrets::default()
+            auth: AuthSecret::None,
+            env: BTreeMap::new(),
         };
         let connection = inline("crm", &wants, Some(secrets), &redactor).unwrap();
         assert!(
