@@ -62,7 +62,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use caller::Caller;
 pub use checks::Providers;
 pub use clock::Clock;
-pub use connections::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH, Connections, Put};
+pub use connections::{AwaitingConfirmation, Connections, Put};
 pub use contents::AwsVariables;
 pub use error::Error;
 pub use files::{Stored, Upload};
@@ -71,6 +71,7 @@ pub use master_keys::{check_key_text, check_master_keys};
 pub use options::{Options, Serves};
 pub use peers::{Hop, PEER_HEADER, Peer};
 pub use sealing::{InvalidKey, MasterKey};
+pub use sortie_connect::oauth::Callback;
 pub use traces::{SpanExport, Traces};
 
 use crate::{

@@ -37,6 +37,7 @@ impl NodeWeb {
             network: Arc::clone(&network),
             robots: options.robots,
             search: options.search.clone(),
+            reader: None,
         };
         let tools = Web::new(settings).map_err(|error| Error::Invalid(format!("web: {error}")))?;
         Ok(Self { network, tools })

@@ -31,11 +31,13 @@ pub enum SealedColumn {
     RunSecret,
     /// Where callbacks go, and the keys that they are signed with.
     Delivery,
+    /// The authorization servers that have authorized saved connections.
+    ConnectionIssuer,
 }
 
 impl SealedColumn {
-    /// All of them, what little there is of first.
-    pub const ALL: [Self; 7] = [
+    /// All of them. A cursor names a column by its number here: new ones go to the end.
+    pub const ALL: [Self; 8] = [
         Self::SealCheck,
         Self::ConnectionCredentials,
         Self::ConnectionTokens,
@@ -43,13 +45,14 @@ impl SealedColumn {
         Self::ScheduleSecret,
         Self::RunSecret,
         Self::Delivery,
+        Self::ConnectionIssuer,
     ];
 
     /// Its table.
     pub const fn table(self) -> &'static str {
         match self {
             Self::SealCheck => "seal_check",
-            Self::ConnectionCredentials | Self::ConnectionTokens => "connection",
+            Self::ConnectionCredentials | Self::ConnectionTokens | Self::ConnectionIssuer => "connection",
             Self::OauthFlow => "oauth_flow",
             Self::ScheduleSecret => "schedule",
             Self::RunSecret => "run_secret",
@@ -66,6 +69,7 @@ impl SealedColumn {
             Self::OauthFlow => "pending",
             Self::ScheduleSecret => "callback_secret",
             Self::Delivery => "target",
+            Self::ConnectionIssuer => "issuer",
         }
     }
 
@@ -94,6 +98,9 @@ impl SealedColumn {
             Self::Delivery => {
                 "SELECT run_id, org_id, target FROM delivery WHERE run_id > $1 ORDER BY run_id LIMIT $2"
             }
+            Self::ConnectionIssuer => {
+                "SELECT id, org_id, issuer FROM connection WHERE id > $1 AND issuer IS NOT NULL ORDER BY id LIMIT $2"
+            }
         }
     }
 
@@ -113,7 +120,11 @@ impl SealedColumn {
                  (SELECT d.definition FROM run_definition d WHERE d.run_id = s.run_id) \
                  FROM run_secret s WHERE s.run_id > $1 ORDER BY s.run_id LIMIT $2",
             ),
-            Self::SealCheck | Self::OauthFlow | Self::ScheduleSecret | Self::Delivery => None,
+            Self::SealCheck
+            | Self::OauthFlow
+            | Self::ScheduleSecret
+            | Self::Delivery
+            | Self::ConnectionIssuer => None,
         }
     }
 
@@ -136,6 +147,7 @@ impl SealedColumn {
                 "UPDATE run_secret SET credentials = $3 WHERE run_id = $1 AND credentials = $2"
             }
             Self::Delivery => "UPDATE delivery SET target = $3 WHERE run_id = $1 AND target = $2",
+            Self::ConnectionIssuer => "UPDATE connection SET issuer = $3 WHERE id = $1 AND issuer = $2",
         }
     }
 

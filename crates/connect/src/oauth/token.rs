@@ -5,7 +5,7 @@ use sortie_api::Credential;
 use url::Url;
 
 use super::{
-    Error, Grant, Identity, Method,
+    Error, Grant, Identity, Method, account,
     wire::{Answer, Wire, place},
 };
 
@@ -19,6 +19,8 @@ pub(super) struct Terms {
     pub(super) refresh_token: Option<Credential>,
     /// Likewise.
     pub(super) scope: Option<String>,
+    /// Likewise.
+    pub(super) account: Option<String>,
 }
 
 /// What of a form is secret: a server may repeat it in an error.
@@ -83,6 +85,7 @@ fn grant(answer: &Answer, terms: Terms, redactor: &Redactor) -> Result<Grant, Er
         expires_in_seconds: seconds(answer),
         scope: answer.text("scope").map(str::to_owned).or(terms.scope),
         issuer: terms.issuer,
+        account: answer.text("id_token").and_then(account::of).or(terms.account),
         refresh_token: answer
             .text("refresh_token")
             .map(Credential::new)

@@ -7,6 +7,7 @@ mod addressed;
 mod auth;
 mod authorize;
 mod catalog;
+mod confirm;
 pub(crate) mod form;
 mod programs;
 mod resolve;
@@ -78,7 +79,7 @@ struct Inner {
     tracker: TaskTracker,
 }
 
-pub use authorize::{CALLBACK_PATH, CLIENT_DOCUMENT_PATH};
+pub use confirm::AwaitingConfirmation;
 
 /// What a `PUT` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,6 +38,9 @@ pub(crate) struct OAuthClient {
     /// Where to authorize, and where tokens come from.
     pub(crate) endpoints: Option<(String, String)>,
     pub(crate) scopes: Vec<String>,
+    /// Issuer that the client belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) issuer: Option<String>,
 }
 
 /// Everything secret of one connection. It has no `Debug`: it is never shown. Its memory is overwritten when it is dropped.
@@ -174,5 +177,7 @@ mod tests {
         }));
         let text = serde_json::to_string(&secrets).unwrap();
         assert!(serde_json::from_str::<Secrets>(&text).unwrap() == secrets);
+        // The form of nodes that know no issuer.
+        assert!(!text.contains("issuer"), "{text}");
     }
 }

@@ -263,7 +263,8 @@ impl Connections {
             SealedColumn::SealCheck
             | SealedColumn::OauthFlow
             | SealedColumn::ScheduleSecret
-            | SealedColumn::Delivery => Ok(None),
+            | SealedColumn::Delivery
+            | SealedColumn::ConnectionIssuer => Ok(None),
         }
     }
 

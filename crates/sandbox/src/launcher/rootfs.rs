@@ -64,6 +64,8 @@ const COVERED: &[&str] = &[
     "vmallocinfo",
     "vmcore",
 ];
+/// Bounds of the run's user namespace: the events of each instance, and each watched file, take memory of the kernel.
+const INOTIFY: [(&str, &str); 2] = [("max_inotify_instances", "16"), ("max_inotify_watches", "32768")];
 const READ_ONLY: &[&str] = &["acpi", "bus", "driver", "fs", "irq", "scsi", "sys"];
 
 /// A piece of the host: a clone of a mount, or a link to make again.
@@ -257,6 +259,13 @@ fn build_proc() -> Result<(), Failure> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "proc", "proc", flags, c"").step("mount proc")?;
     fs::write("proc/sys/user/max_user_namespaces", "0").step("forbid nested user namespaces")?;
+    for (name, most) in INOTIFY {
+        // A kernel without inotify has nothing to bound.
+        match fs::write(Path::new("proc/sys/user").join(name), most) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).step("bound inotify"),
+            _ => {}
+        }
+    }
     for name in COVERED {
         absent_is_fine(mount_bind("dev/null", Path::new("proc").join(name))).step("cover proc")?;
     }

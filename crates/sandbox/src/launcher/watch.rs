@@ -6,15 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::{
-    fs::{CWD, Mode, OFlags, openat},
-    process::getpid,
-    time::{ClockId, clock_gettime},
-};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::procs;
+use super::{memory::Memory, processor_time};
 use crate::{
-    types::Limits,
+    types::{Level, Limits},
     wire::{Broken, MemoryKeeper},
     workdir::{Total, measure},
 };
@@ -29,7 +25,8 @@ pub(super) struct Watch {
     work: OwnedFd,
     scratch: Option<OwnedFd>,
     limits: Limits,
-    memory: MemoryKeeper,
+    keeper: MemoryKeeper,
+    memory: Memory,
     /// What was there when the command started: a run over its limit may still run a command that deletes.
     baseline: Total,
     looked: Instant,
@@ -38,7 +35,12 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Watches the current directory, and the scratch folder where there is one.
-    pub(super) fn new(limits: Limits, memory: MemoryKeeper, scratch: Option<OwnedFd>) -> io::Result<Self> {
+    pub(super) fn new(
+        level: Level,
+        limits: Limits,
+        keeper: MemoryKeeper,
+        scratch: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let work = openat(CWD, ".", flags, Mode::empty())?;
         let looked = Instant::now();
@@ -46,7 +48,8 @@ impl Watch {
             work,
             scratch,
             limits,
-            memory,
+            keeper,
+            memory: Memory::new(level, limits, keeper),
             baseline: Total::default(),
             looked,
             cost: Duration::ZERO,
@@ -55,6 +58,10 @@ impl Watch {
 
     /// Time until the next look.
     pub(super) fn due_in(&self) -> Duration {
+        self.disk_due_in().min(self.memory.due_in())
+    }
+
+    fn disk_due_in(&self) -> Duration {
         INTERVAL
             .max(self.cost * SHARE)
             .saturating_sub(self.looked.elapsed())
@@ -62,11 +69,14 @@ impl Watch {
 
     /// Looks, if it is time; says which limit is broken.
     pub(super) fn look(&mut self) -> Option<Broken> {
-        if !self.due_in().is_zero() {
+        if self.memory.is_passed() {
+            return Some(Broken::Memory);
+        }
+        if !self.disk_due_in().is_zero() {
             return None;
         }
         let began = processor_time();
-        let broken = self.memory_broken().or_else(|| self.disk_broken());
+        let broken = self.disk_broken();
         self.looked = Instant::now();
         self.cost = processor_time().saturating_sub(began);
         broken
@@ -94,15 +104,7 @@ impl Watch {
 
     /// Whether a process that had so much memory at its peak passed the limit, unless the kernel keeps it.
     pub(super) fn was_passed_by(&self, peak_bytes: u64) -> bool {
-        self.memory != MemoryKeeper::Kernel && peak_bytes > self.limits.memory_bytes
-    }
-
-    fn memory_broken(&self) -> Option<Broken> {
-        if self.memory == MemoryKeeper::Kernel {
-            return None;
-        }
-        let used = procs::memory(&procs::descendants(&procs::all(), getpid()));
-        (used > self.limits.memory_bytes).then_some(Broken::Memory)
+        self.keeper != MemoryKeeper::Kernel && peak_bytes > self.limits.memory_bytes
     }
 
     fn disk_broken(&mut self) -> Option<Broken> {
@@ -130,13 +132,4 @@ impl Watch {
         }
         total
     }
-}
-
-/// What this thread, the only one, has used of the processor.
-fn processor_time() -> Duration {
-    let used = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(used.tv_sec).unwrap_or(0),
-        u32::try_from(used.tv_nsec).unwrap_or(0),
-    )
 }

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod authorization;
+mod consent;
 mod records;
 mod runs;
 mod secrets;
