@@ -10,9 +10,9 @@ use std::{
 };
 
 /// Does what the first word of the input says with the rest of it.
-pub(crate) fn work(input: Vec<u8>) -> Vec<u8> {
-    let text = String::from_utf8(input).unwrap_or_default();
-    let (word, rest) = text.split_once(' ').unwrap_or((text.as_str(), ""));
+pub(crate) fn work(input: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(input).unwrap_or_default();
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     match word {
         "upper" => rest.to_uppercase().into_bytes(),
         "eat" => eat(),

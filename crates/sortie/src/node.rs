@@ -63,8 +63,10 @@ impl Node {
         let (api, address) = bind(listen, "--listen")?;
         let metrics = bind_metrics(config, purpose)?;
         let listeners = Listeners { api, metrics };
-        let (store, sandbox) =
-            tokio::join!(open_store(config), detect_sandbox(config.sandbox_minimum, &work));
+        let (store, sandbox) = tokio::join!(
+            open_store(config),
+            detect_sandbox(config.sandbox_minimum, &work, Some(&config.data_dir))
+        );
         let capabilities = sandbox
             .as_ref()
             .map(|backend| backend.capabilities().clone())
@@ -251,13 +253,16 @@ pub(crate) async fn open_store(config: &Config) -> Result<Store> {
 }
 
 /// The strongest sandbox that the host gives, found out by trying it in `root`; else sentences that say why there is
-/// none and what to do.
+/// none and what to do. Where runs need it, their users are let pass through `data_dir`: what lies there is private by
+/// itself.
 pub(crate) async fn detect_sandbox(
     minimum: Level,
     root: &Path,
+    data_dir: Option<&Path>,
 ) -> std::result::Result<Arc<dyn Backend>, String> {
     let options = sortie_sandbox::Options {
         minimum,
+        passable: data_dir.map(Path::to_owned).into_iter().collect(),
         ..sortie_sandbox::Options::new(root)
     };
     sortie_sandbox::detect(&options)

@@ -257,3 +257,16 @@ pub(super) fn pending_at(row: &str, org: OrgId) -> Place<'_> {
         org: Some(org),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node of the version before looks for the hash of the state alone. It would store the tokens without a confirmation.
+    #[test]
+    fn a_node_that_asks_for_no_confirmation_does_not_find_a_flow() {
+        let alone: [u8; 32] = Sha256::digest("state").into();
+        assert_ne!(hash_of(STATE, "state"), alone);
+        assert_ne!(hash_of(STATE, "state"), hash_of(b"another\0", "state"));
+    }
+}

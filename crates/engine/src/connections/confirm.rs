@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use sortie_api::{ConnectionStatus, Timestamp, connection::ConfirmedAuthorization, limits};
+use sortie_api::{ConnectionStatus, Credential, Timestamp, connection::ConfirmedAuthorization, limits};
 use sortie_connect::oauth;
 use sortie_store::{Confirmed, ConnectionRow, OauthFlow};
 use url::Url;
@@ -56,7 +56,7 @@ pub struct AwaitingConfirmation {
     /// Scopes that were granted, where the server names them.
     pub scope: Option<String>,
     /// Code to present, with a hyphen in the middle.
-    pub code: String,
+    pub code: Credential,
     /// End of the time to present it.
     pub expires_at: Timestamp,
 }
@@ -72,7 +72,6 @@ impl Connections {
     ) -> Result<AwaitingConfirmation, Error> {
         let now = self.0.clock.now();
         let code = code(random()?);
-        let shown = shown(&code);
         let organization = self.0.store.organization_name(flow.org).await?;
         let home = self.0.home.as_ref();
         let awaiting = AwaitingConfirmation {
@@ -83,7 +82,7 @@ impl Connections {
             server,
             account: grant.account.clone(),
             scope: grant.scope.clone(),
-            code: shown,
+            code: Credential::new(shown(&code)),
             expires_at: now + Duration::from_secs(limits::AUTHORIZATION_SECONDS),
         };
         let state_hash = hash_of(CONFIRMATION, state);

@@ -128,21 +128,28 @@ impl Peers {
             .request(holder, caller, &target)?
             .header(header::ACCEPT, "text/event-stream");
         let response = answer(request).await?;
-        let reading = (response, Parser::new(EVENT_BYTES));
-        Ok(
-            stream::try_unfold(reading, |(mut response, mut parser)| async move {
-                let Some(bytes) = response.chunk().await.map_err(|error| silent(&error.into()))? else {
-                    return Ok::<_, Error>(None);
-                };
-                let messages = parser
-                    .push(&bytes)
-                    .map_err(|error| Error::Internal(format!("another node sends a stream: {error}")))?;
-                let frames: Vec<_> = messages.iter().map(frame).map(Ok).collect();
-                Ok(Some((stream::iter(frames), (response, parser))))
-            })
-            .try_flatten()
-            .boxed(),
-        )
+        let reading = Some((response, Parser::new(EVENT_BYTES)));
+        Ok(stream::try_unfold(reading, |reading| async move {
+            let Some((mut response, mut parser)) = reading else {
+                return Ok(None);
+            };
+            let Some(bytes) = response.chunk().await.map_err(|error| silent(&error.into()))? else {
+                return Ok::<_, Error>(None);
+            };
+            let mut messages = Vec::new();
+            let parsed = parser.push(&bytes, &mut messages);
+            let reading = parsed.is_ok().then_some((response, parser));
+            let mut frames: Vec<_> = messages.iter().map(frame).map(Ok).collect();
+            // Behind the events that were whole; nothing is read after it.
+            frames.extend(
+                parsed
+                    .err()
+                    .map(|error| Err(Error::Internal(format!("another node sends a stream: {error}")))),
+            );
+            Ok(Some((stream::iter(frames), reading)))
+        })
+        .try_flatten()
+        .boxed())
     }
 
     fn request(

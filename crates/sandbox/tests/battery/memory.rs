@@ -8,7 +8,7 @@ use std::{
 use rustix::process::{Resource, getrlimit};
 use sortie_sandbox::{ExitKind, Finished, Limits};
 
-use crate::harness::{Bed, PROBE, Run, Section, out, tell};
+use crate::harness::{Bed, PROBE, Section, out, tell};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LIMIT: u64 = 192 << 20;
