@@ -23,7 +23,9 @@ use crate::{
     hosts, landlock, passage,
     session::{Host, Session},
     sys,
-    types::{Backend, Capabilities, Egress, Enforcement, Error, ExitKind, Level, Limits, Sandbox, Spec},
+    types::{
+        Backend, Capabilities, Egress, Enforcement, Error, ExitKind, Level, Limits, Sandbox, Spec, Tenancy,
+    },
     wire::{Check, Outside},
     workdir::Workdir,
 };
@@ -146,6 +148,7 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
                 .to_owned(),
         });
     }
+    let own_users = stage.workdir.owner().is_some();
     if level != Level::Namespaces && stage.workdir.owner().is_some() {
         missing.extend(let_pass(options)?);
     }
@@ -159,10 +162,18 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
     } else {
         Enforcement::Soft
     };
+    let shared = hosts::shared(level, memory, own_users);
+    let tenancy = if shared.is_some() {
+        Tenancy::Single
+    } else {
+        Tenancy::Multi
+    };
+    missing.extend(shared);
     let capabilities = Capabilities {
         level,
         memory,
         disk: Enforcement::Soft,
+        tenancy,
         egress: level == Level::Namespaces,
         missing,
     };

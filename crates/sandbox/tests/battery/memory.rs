@@ -8,7 +8,7 @@ use std::{
 use rustix::process::{Resource, getrlimit};
 use sortie_sandbox::{ExitKind, Finished, Limits};
 
-use crate::harness::{Bed, PROBE, Run, Section, out, tell};
+use crate::harness::{Bed, PROBE, Section, out, tell};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LIMIT: u64 = 192 << 20;
@@ -163,7 +163,7 @@ pub(crate) fn the_engine_keeps_its_part_of_what_its_user_has(bed: &Bed) -> Secti
             let script = format!("exec ./probe {probe}");
             let mut checks = 0;
             let finished = {
-                let mut attack = std::pin::pin!(run.sh_for(&script, 8 * SECOND));
+                let mut attack = std::pin::pin!(run.sh_for(&script, 4 * SECOND));
                 loop {
                     tokio::select! {
                         finished = &mut attack => break finished,

@@ -40,6 +40,7 @@ struct Sandbox {
     level: &'static str,
     memory: &'static str,
     disk: &'static str,
+    tenancy: &'static str,
 }
 
 pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit> {
@@ -245,10 +246,11 @@ async fn sandbox(config: &Config) -> (Check, Option<Sandbox>) {
         level: found.level.as_str(),
         memory: found.memory.as_str(),
         disk: found.disk.as_str(),
+        tenancy: found.tenancy.as_str(),
     };
     let line = format!(
-        "level {}; memory limit {}, disk limit {}",
-        sandbox.level, sandbox.memory, sandbox.disk
+        "level {}; memory limit {}, disk limit {}; {}-tenant",
+        sandbox.level, sandbox.memory, sandbox.disk, sandbox.tenancy
     );
     let check = Check {
         hints: found.missing.clone(),
