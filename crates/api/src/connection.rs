@@ -126,7 +126,7 @@ impl FromStr for ConnectionStatus {
     }
 }
 
-objects!(ConnectionDefinition ConnectionAuth);
+objects!(ConnectionDefinition ConnectionAuth ConfirmAuthorization);
 
 /// Body of `PUT /v1/connections/{name}`: an HTTP API, or an MCP server by `url` or, self-hosted, by `command`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -263,6 +263,17 @@ pub struct ConnectionAuth {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, max_items = 50)]
     pub scopes: Option<Vec<String>>,
+    /// `oauth`: issuer of the authorization server that `client_id` belongs to. The client and its secret go to no other.
+    /// Default: the server that authorized the connection first; beside `authorization_url`, any of its origin.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(
+        nullable = false,
+        write_only,
+        max_length = 2_048,
+        pattern = "^https?://",
+        example = "https://auth.example.com"
+    )]
+    pub issuer: Option<String>,
 }
 
 impl ConnectionAuth {
@@ -371,6 +382,37 @@ pub struct Authorization {
     pub expires_at: Timestamp,
 }
 
+/// Body of `POST /v1/connections/{name}/oauth/confirm`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct ConfirmAuthorization {
+    /// Code that the page shows to the person who has consented. Case, spaces and hyphens do not matter.
+    #[schema(max_length = 64, example = "BCDF-GHJK")]
+    pub code: String,
+}
+
+/// A confirmed authorization.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ConfirmedAuthorization {
+    /// Name of the connection.
+    #[schema(example = "tracker")]
+    pub connection: String,
+    /// Status of the connection: `ready`.
+    pub status: ConnectionStatus,
+    /// Account whose tokens the connection uses now, where the authorization server names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "ann@example.com")]
+    pub account: Option<String>,
+    /// Issuer of the authorization server, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "https://auth.example.com")]
+    pub issuer: Option<String>,
+    /// Scopes that were granted, where the server names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "read")]
+    pub scope: Option<String>,
+}
+
 /// A service that is known well enough to be connected by name and credential alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KnownService {
@@ -397,7 +439,7 @@ mod tests {
     fn nothing_secret_is_written_again() {
         let body = r#"{"type":"http","url":"https://a.example","headers":{"X-Key":"hush1"},"env":{"K":"hush2"},
             "auth":{"type":"oauth","token":"hush3","username":"hush4","password":"hush5","name":"hush6","value":"hush7",
-            "client_id":"hush8","client_secret":"hush9","scopes":["hush10"]}}"#;
+            "client_id":"hush8","client_secret":"hush9","scopes":["hush10"],"issuer":"hush11"}}"#;
         let definition = read(body).unwrap();
         let written = serde_json::to_string(&definition).unwrap();
         assert_eq!(

@@ -12,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Channel, Engine, Error, Inner, Options, Serves,
     callbacks::{Callbacks, Courier, Hints},
-    connections::Connections,
+    connections::{Connections, Unaddressed},
     contents::{self, Contents},
     files::Uploads,
     hub::Hub,
@@ -150,6 +150,7 @@ impl Engine {
             node,
             wake: wake.clone(),
         };
+        connections.begin_upgrade(&sweeper.node.identity.leases).await?;
         sweeper.sweep().await?;
         let engine = Self(Arc::new(Inner {
             connections,
@@ -232,6 +233,14 @@ impl Engine {
             node.couriers.spawn(courier.run());
             node.tracker
                 .spawn(schedules::run_timer(self.clone(), node.closing.clone()));
+        }
+        if node.connections.unaddressed() == Unaddressed::Opens {
+            let leases = node.identity.leases.clone();
+            let upgrading = node
+                .connections
+                .clone()
+                .keep_upgrading(leases, node.closed.clone());
+            node.tracker.spawn(upgrading);
         }
         node.tracker.spawn(leftovers::clean_up(
             node.store.clone(),

@@ -10,6 +10,7 @@ mod detect;
 mod egress;
 mod flight;
 mod fork_server;
+mod helper;
 mod hosts;
 mod landlock;
 mod launcher;
@@ -29,6 +30,7 @@ mod workdir;
 
 pub use allocator::give_back_large_blocks;
 pub use detect::{Options, detect, probe};
+pub use helper::{Helper, HelperError, HelperLimits, helper_main};
 pub use launcher::launcher_main;
 pub use output::Capture;
 pub use path::{InvalidPath, RelPath};

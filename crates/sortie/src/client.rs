@@ -16,7 +16,7 @@ use serde_json::Value;
 use sortie_api::{
     AuditEntry, AuditPage, Budget, BudgetScope, Connection, DeliveryAttempt, ErrorBody, ErrorCode, KeyId,
     License, OrganizationInfo, PutBudget, Redelivery, Run, RunDefinition, RunId, RunPage,
-    connection::{Authorization, ConnectionTest, KnownService},
+    connection::{Authorization, ConfirmAuthorization, ConfirmedAuthorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     limits,
     model::ModelCatalog,
@@ -328,6 +328,18 @@ impl Client {
 
     pub(crate) async fn authorize_connection(&self, name: &Name) -> Result<Authorization> {
         self.post(&format!("v1/connections/{name}/oauth"), None::<&()>)
+            .await
+    }
+
+    pub(crate) async fn confirm_authorization(
+        &self,
+        name: &Name,
+        code: &str,
+    ) -> Result<ConfirmedAuthorization> {
+        let code = ConfirmAuthorization {
+            code: code.to_owned(),
+        };
+        self.post(&format!("v1/connections/{name}/oauth/confirm"), Some(&code))
             .await
     }
 

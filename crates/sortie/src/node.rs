@@ -157,6 +157,7 @@ impl Node {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.engine.settle_storage().await;
     }
 }
 
@@ -168,16 +169,19 @@ fn not_started(error: sortie_engine::Error) -> Failure {
 /// The keys of the configuration, else that of the data folder. One is made where nothing is sealed yet: beside a database that
 /// was restored without its key, a new one would only hide what is missing.
 async fn master_keys(config: &Config, data_dir: &DataDir, store: &Store) -> Result<Vec<MasterKey>> {
-    if let Some(keys) = &config.master_keys {
-        return Ok(keys.clone());
+    if let Some(keys) = held_master_keys(config, data_dir)? {
+        return Ok(keys);
     }
-    let key = if let Some(key) = data_dir.master_key()? {
-        key
-    } else {
-        check_master_keys(store, &[]).await.map_err(not_started)?;
-        data_dir.make_master_key()?
-    };
-    Ok(vec![key])
+    check_master_keys(store, &[]).await.map_err(not_started)?;
+    Ok(vec![data_dir.make_master_key()?])
+}
+
+/// The master keys that a node with this configuration uses: those of the configuration, else those of the data folder.
+pub(crate) fn held_master_keys(config: &Config, data_dir: &DataDir) -> Result<Option<Vec<MasterKey>>> {
+    if let Some(keys) = &config.master_keys {
+        return Ok(Some(keys.clone()));
+    }
+    data_dir.master_keys()
 }
 
 /// Where other nodes reach this one: the address it listens on says so only where it is one address.

@@ -53,7 +53,7 @@ pub(crate) fn hidden(question: &str, limit: usize) -> Result<Option<String>> {
         let _quiet = Quiet::begin().map_err(unread)?;
         // Asked only now: what is typed before the terminal is quiet is thrown away.
         terminal::ask(question);
-        line(limit, || {
+        keys(limit, || {
             let mut byte = [0];
             let read = rustix::io::retry_on_intr(|| rustix::io::read(io::stdin(), &mut byte))?;
             Ok((read == 1).then_some(byte[0]))
@@ -68,8 +68,22 @@ pub(crate) fn hidden(question: &str, limit: usize) -> Result<Option<String>> {
     }
 }
 
+/// What a person answers to `question`, shown as it is typed, without the space around it; none where standard input is no
+/// terminal, or was closed.
+pub(crate) fn line(question: &str) -> Result<Option<String>> {
+    if !io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    terminal::ask(question);
+    let mut typed = String::new();
+    let read = io::stdin()
+        .read_line(&mut typed)
+        .map_err(|error| Failure::internal(format!("the terminal cannot be read: {error}")))?;
+    Ok((read > 0).then(|| typed.trim().to_owned()))
+}
+
 /// Reads keys to the end of a line; what is over `limit` bytes is not kept.
-fn line(limit: usize, mut key: impl FnMut() -> io::Result<Option<u8>>) -> io::Result<Typed> {
+fn keys(limit: usize, mut key: impl FnMut() -> io::Result<Option<u8>>) -> io::Result<Typed> {
     let mut bytes = Vec::new();
     loop {
         match key()? {
@@ -92,7 +106,7 @@ mod tests {
 
     fn typed(keys: &[u8]) -> Typed {
         let mut keys = keys.iter().copied();
-        line(8, || Ok(keys.next())).unwrap()
+        super::keys(8, || Ok(keys.next())).unwrap()
     }
 
     #[test]

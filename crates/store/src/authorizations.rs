@@ -1,4 +1,7 @@
-//! OAuth of connections: what waits for a person, and the tokens, which one node at a time may renew.
+//! OAuth of connections: flows that wait for a person, tokens that wait for their confirmation, and the refresh of tokens.
+//!
+//! A flow has two rows, one after the other. The first is found by its state, once. The second has the tokens that the
+//! browser brought and is found by its connection. Only an administrator who presents its code takes it out.
 //!
 //! An authorization server may give a refresh token for one use only, so two nodes must never use the same one. Who wants
 //! to renew takes the lease of the tokens it has seen; what it then writes counts only if they are still the same. The lease
@@ -16,10 +19,10 @@ use crate::{
     types::{Error, Result, unless},
 };
 
-/// An authorization that waits for a person.
+/// An authorization that waits for a person, or for its confirmation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OauthFlow {
-    /// SHA-256 of the state that the browser brings back.
+    /// Hash of the state that the browser brings back, other for the second row than for the first.
     pub state_hash: [u8; 32],
     /// Whose connection it is.
     pub org: OrgId,
@@ -32,6 +35,26 @@ pub struct OauthFlow {
     /// Until when it can be ended.
     pub expires_at: Timestamp,
 }
+
+/// A flow whose code was presented, and what it gives its connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmed {
+    /// Hash that the waiting row is known by.
+    pub state_hash: [u8; 32],
+    /// Whose connection it is.
+    pub org: OrgId,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The revision of the connection when the flow began.
+    pub revision: i64,
+    /// Tokens, sealed.
+    pub tokens: Vec<u8>,
+    /// Issuer of the authorization server that gave them, sealed. None where it is not known.
+    pub issuer: Option<Vec<u8>>,
+}
+
+/// Most codes that are tried on one flow.
+const TRIES: i64 = 5;
 
 /// Tokens of a connection as somebody has seen them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +77,14 @@ impl Store {
         self.db.write(move |tx| begin(tx, &flow, now, &audit)).await
     }
 
-    /// Takes an authorization out, by the SHA-256 of its state: once, and in time.
+    /// System: forgets the flows that nobody has ended in time, with the tokens that nobody has confirmed.
+    pub async fn forget_flows(&self, now: Timestamp) -> Result<u64> {
+        self.db
+            .write(move |tx| tx.exec("DELETE FROM oauth_flow WHERE expires_at < $1", vals![now]))
+            .await
+    }
+
+    /// Takes an authorization out, by the hash of its state: once, and in time.
     pub async fn take_authorization(
         &self,
         state_hash: [u8; 32],
@@ -73,26 +103,62 @@ impl Store {
             .await
     }
 
-    /// Stores the first tokens of a connection that is still at `revision`: it is ready. False where it is not there.
-    pub async fn save_authorization(
+    /// Keeps the tokens of a flow until they are confirmed. `note` becomes the error of a connection without tokens. False where
+    /// the connection is not at the revision of the flow any more.
+    pub async fn await_confirmation(&self, flow: OauthFlow, note: String, audit: Audit) -> Result<bool> {
+        let kept = self
+            .db
+            .write(move |tx| await_confirmation(tx, &flow, &note, &audit));
+        unless(&CHANGED, kept.await)
+    }
+
+    /// Returns the flows of a connection that wait for their code, and counts a try against each: it is counted before the
+    /// codes are compared, so that guesses at the same time count as well.
+    pub async fn try_confirmation(
         &self,
         org: OrgId,
-        (id, revision): (ConnectionId, i64),
-        tokens: Vec<u8>,
-        audit: Audit,
-    ) -> Result<bool> {
-        let saved = self.db.write(move |tx| {
-            tx.batch(&[
-                Stmt::new(
-                    "UPDATE connection SET tokens = $4, tokens_version = tokens_version + 1, refresh_until = 0, \
-                     status = $5, error = NULL WHERE id = $1 AND org_id = $2 AND revision = $3",
-                    vals![id, org, revision, tokens.as_slice(), ConnectionStatus::Ready],
-                )
-                .exactly(1, CHANGED),
-                record(&audit),
-            ])
-            .map(drop)
-        });
+        id: ConnectionId,
+        now: Timestamp,
+    ) -> Result<Vec<OauthFlow>> {
+        self.db
+            .write(move |tx| {
+                tx.query_all(
+                    "UPDATE oauth_flow SET tries = tries + 1 \
+                     WHERE connection_id = $1 AND org_id = $2 AND tries < $3 AND expires_at > $4 \
+                     RETURNING org_id, connection_id, revision, pending, expires_at, state_hash",
+                    vals![id, org, TRIES, now],
+                )?
+                .iter()
+                .map(|row| {
+                    let hash = row.blob(5)?.try_into();
+                    let hash = hash.map_err(|_| Error::Corrupt("a state_hash is not 32 bytes".to_owned()))?;
+                    flow_from(hash, row)
+                })
+                .collect()
+            })
+            .await
+    }
+
+    /// Records a wrong code, and forgets the flows of the connection that were tried too often.
+    pub async fn refuse_confirmation(&self, org: OrgId, id: ConnectionId, audit: Audit) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    Stmt::new(
+                        "DELETE FROM oauth_flow WHERE connection_id = $1 AND org_id = $2 AND tries >= $3",
+                        vals![id, org, TRIES],
+                    ),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// Takes out a confirmed flow and stores its tokens: the connection is ready. False where the flow was taken before, or
+    /// the connection is not at its revision any more.
+    pub async fn save_authorization(&self, confirmed: Confirmed, audit: Audit) -> Result<bool> {
+        let saved = self.db.write(move |tx| save(tx, &confirmed, &audit));
         unless(&CHANGED, saved.await)
     }
 
@@ -103,10 +169,11 @@ impl Store {
         org: OrgId,
         (id, revision): (ConnectionId, i64),
         error: String,
+        audit: Audit,
     ) -> Result<bool> {
-        self.db
-            .write(move |tx| {
-                tx.exec(
+        let recorded = self.db.write(move |tx| {
+            tx.batch(&[
+                Stmt::new(
                     "UPDATE connection SET error = $4, status = CASE WHEN tokens IS NULL THEN $5 ELSE status END \
                      WHERE id = $1 AND org_id = $2 AND revision = $3",
                     vals![
@@ -117,9 +184,12 @@ impl Store {
                         ConnectionStatus::NeedsAuthorization
                     ],
                 )
-                .map(|changed| changed == 1)
-            })
-            .await
+                .exactly(1, CHANGED),
+                record(&audit),
+            ])
+            .map(drop)
+        });
+        unless(&CHANGED, recorded.await)
     }
 
     /// Takes the lease to renew tokens for `length`, or extends that of the same holder. `now` counts where the database has
@@ -222,6 +292,56 @@ fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Re
             record(audit),
         ],
     )
+    .map(drop)
+}
+
+fn await_confirmation(tx: &mut dyn Tx, flow: &OauthFlow, note: &str, audit: &Audit) -> Result<()> {
+    tx.batch(&[
+        Stmt::new(
+            "INSERT INTO oauth_flow (state_hash, org_id, connection_id, revision, pending, expires_at, tries) \
+             SELECT CAST($1 AS {BLOB}), org_id, id, revision, CAST($5 AS {BLOB}), CAST($6 AS BIGINT), 0 FROM connection \
+             WHERE id = $3 AND org_id = $2 AND revision = $4",
+            vals![
+                flow.state_hash.as_slice(),
+                flow.org,
+                flow.connection,
+                flow.revision,
+                flow.pending.as_slice(),
+                flow.expires_at
+            ],
+        )
+        .exactly(1, CHANGED),
+        Stmt::new(
+            "UPDATE connection SET error = $3 WHERE id = $1 AND org_id = $2 AND tokens IS NULL",
+            vals![flow.connection, flow.org, note],
+        ),
+        record(audit),
+    ])
+    .map(drop)
+}
+
+fn save(tx: &mut dyn Tx, confirmed: &Confirmed, audit: &Audit) -> Result<()> {
+    tx.batch(&[
+        Stmt::new(
+            "DELETE FROM oauth_flow WHERE state_hash = $1 AND tries IS NOT NULL",
+            vals![confirmed.state_hash.as_slice()],
+        )
+        .exactly(1, CHANGED),
+        Stmt::new(
+            "UPDATE connection SET tokens = $4, tokens_version = tokens_version + 1, refresh_until = 0, \
+             issuer = $6, status = $5, error = NULL WHERE id = $1 AND org_id = $2 AND revision = $3",
+            vals![
+                confirmed.connection,
+                confirmed.org,
+                confirmed.revision,
+                confirmed.tokens.as_slice(),
+                ConnectionStatus::Ready,
+                confirmed.issuer.as_deref()
+            ],
+        )
+        .exactly(1, CHANGED),
+        record(audit),
+    ])
     .map(drop)
 }
 

@@ -27,6 +27,8 @@ pub struct ConnectionRow {
     pub tokens: Option<Vec<u8>>,
     /// How often `tokens` was changed.
     pub tokens_version: i64,
+    /// Issuer of the authorization server that authorized it last, sealed.
+    pub issuer: Option<Vec<u8>>,
     /// Whether it can be used.
     pub status: ConnectionStatus,
     /// Why not.
@@ -76,7 +78,7 @@ pub(crate) const CHANGED: Error = Error::Conflict("the connection was changed");
 /// The columns that [`connection_from`] reads, in its order.
 macro_rules! connection_columns {
     () => {
-        "id, name, definition, credentials, tokens, tokens_version, status, error, revision, created_at, updated_at"
+        "id, name, definition, credentials, tokens, tokens_version, status, error, revision, created_at, updated_at, issuer"
     };
 }
 
@@ -259,7 +261,7 @@ fn replace(
         }
         OldTokens::Drop => {
             "UPDATE connection SET definition = $4, credentials = $5, updated_at = $6, revision = revision + 1, \
-             tokens = NULL, tokens_version = tokens_version + 1, refresh_until = 0, status = $7, error = NULL \
+             tokens = NULL, tokens_version = tokens_version + 1, refresh_until = 0, issuer = NULL, status = $7, error = NULL \
              WHERE id = $1 AND org_id = $2 AND revision = $3"
         }
     };
@@ -308,5 +310,6 @@ fn connection_from(row: &Row) -> Result<ConnectionRow> {
         revision: row.int(8)?,
         created_at: row.time(9)?,
         updated_at: row.time(10)?,
+        issuer: row.opt_blob(11)?.map(<[u8]>::to_vec),
     })
 }

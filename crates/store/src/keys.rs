@@ -30,6 +30,16 @@ impl Store {
         unless(&NOT_THE_FIRST, made.await)
     }
 
+    /// Returns the name of an organization.
+    pub async fn organization_name(&self, org: OrgId) -> Result<String> {
+        self.db
+            .read(move |tx| {
+                let row = tx.query_one("SELECT name FROM organization WHERE id = $1", vals![org])?;
+                row.text(0).map(str::to_owned)
+            })
+            .await
+    }
+
     /// Adds an API key. `NotFound` where there is no such organization.
     pub async fn create_key(&self, key: NewKey, audit: Audit) -> Result<()> {
         self.db.write(move |tx| create(tx, &key, &audit)).await

@@ -31,11 +31,13 @@ pub enum SealedColumn {
     RunSecret,
     /// Where callbacks go, and the keys that they are signed with.
     Delivery,
+    /// The authorization servers that have authorized saved connections.
+    ConnectionIssuer,
 }
 
 impl SealedColumn {
-    /// All of them, what little there is of first.
-    pub const ALL: [Self; 7] = [
+    /// All of them. A cursor names a column by its number here: new ones go to the end.
+    pub const ALL: [Self; 8] = [
         Self::SealCheck,
         Self::ConnectionCredentials,
         Self::ConnectionTokens,
@@ -43,13 +45,14 @@ impl SealedColumn {
         Self::ScheduleSecret,
         Self::RunSecret,
         Self::Delivery,
+        Self::ConnectionIssuer,
     ];
 
     /// Its table.
     pub const fn table(self) -> &'static str {
         match self {
             Self::SealCheck => "seal_check",
-            Self::ConnectionCredentials | Self::ConnectionTokens => "connection",
+            Self::ConnectionCredentials | Self::ConnectionTokens | Self::ConnectionIssuer => "connection",
             Self::OauthFlow => "oauth_flow",
             Self::ScheduleSecret => "schedule",
             Self::RunSecret => "run_secret",
@@ -66,6 +69,7 @@ impl SealedColumn {
             Self::OauthFlow => "pending",
             Self::ScheduleSecret => "callback_secret",
             Self::Delivery => "target",
+            Self::ConnectionIssuer => "issuer",
         }
     }
 
@@ -94,6 +98,33 @@ impl SealedColumn {
             Self::Delivery => {
                 "SELECT run_id, org_id, target FROM delivery WHERE run_id > $1 ORDER BY run_id LIMIT $2"
             }
+            Self::ConnectionIssuer => {
+                "SELECT id, org_id, issuer FROM connection WHERE id > $1 AND issuer IS NOT NULL ORDER BY id LIMIT $2"
+            }
+        }
+    }
+
+    /// Row, organization and value of the rows after $1, at most $2, with the stored text that has the address of the
+    /// value. `None` for a column whose values have no address beside them.
+    const fn page_with_definition(self) -> Option<&'static str> {
+        match self {
+            Self::ConnectionCredentials => Some(
+                "SELECT id, org_id, credentials, definition FROM connection WHERE id > $1 ORDER BY id LIMIT $2",
+            ),
+            Self::ConnectionTokens => Some(
+                "SELECT id, org_id, tokens, definition FROM connection WHERE id > $1 AND tokens IS NOT NULL \
+                 ORDER BY id LIMIT $2",
+            ),
+            Self::RunSecret => Some(
+                "SELECT s.run_id, (SELECT r.org_id FROM run r WHERE r.id = s.run_id), s.credentials, \
+                 (SELECT d.definition FROM run_definition d WHERE d.run_id = s.run_id) \
+                 FROM run_secret s WHERE s.run_id > $1 ORDER BY s.run_id LIMIT $2",
+            ),
+            Self::SealCheck
+            | Self::OauthFlow
+            | Self::ScheduleSecret
+            | Self::Delivery
+            | Self::ConnectionIssuer => None,
         }
     }
 
@@ -116,6 +147,7 @@ impl SealedColumn {
                 "UPDATE run_secret SET credentials = $3 WHERE run_id = $1 AND credentials = $2"
             }
             Self::Delivery => "UPDATE delivery SET target = $3 WHERE run_id = $1 AND target = $2",
+            Self::ConnectionIssuer => "UPDATE connection SET issuer = $3 WHERE id = $1 AND issuer = $2",
         }
     }
 
@@ -152,6 +184,15 @@ pub struct SealedRow {
     pub sealed: Vec<u8>,
 }
 
+/// A sealed credential, with the stored text that has its address in clear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CredentialRow {
+    /// The credential.
+    pub sealed: SealedRow,
+    /// The JSON of the definition of its connection, or of the request of its run.
+    pub definition: String,
+}
+
 /// A value that is sealed anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resealed {
@@ -185,6 +226,32 @@ impl Store {
                 tx.query_all(column.page(), vec![column.key(&after)?, Val::from(limit)])?
                     .iter()
                     .map(|row| sealed_from(column, row))
+                    .collect()
+            })
+            .await
+    }
+
+    /// System: credentials of a column after that row, in the order of the rows, at most `limit`, each with the definition
+    /// beside it. None for a column without credentials that have an address.
+    pub async fn credential_rows(
+        &self,
+        column: SealedColumn,
+        after: RowKey,
+        limit: u32,
+    ) -> Result<Vec<CredentialRow>> {
+        let Some(sql) = column.page_with_definition() else {
+            return Ok(Vec::new());
+        };
+        self.db
+            .read(move |tx| {
+                tx.query_all(sql, vec![column.key(&after)?, Val::from(limit)])?
+                    .iter()
+                    .map(|row| {
+                        Ok(CredentialRow {
+                            sealed: sealed_from(column, row)?,
+                            definition: row.opt_text(3)?.unwrap_or_default().to_owned(),
+                        })
+                    })
                     .collect()
             })
             .await

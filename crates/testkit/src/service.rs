@@ -2,7 +2,8 @@
 //! server that does the same, and an authorization server whose refresh tokens are good for one use.
 //!
 //! `/echo…` answers anybody, `/guarded…` only who brings the newest access token, `/guarded/never` nobody, `/mcp` speaks MCP. `/authorize` agrees
-//! at once and sends the browser back; `/token` checks PKCE.
+//! at once and sends the browser back; `/token` checks PKCE. `/guarded` can be discovered as a protected resource, `/register`
+//! takes any client.
 
 use std::{
     collections::HashMap,
@@ -25,7 +26,7 @@ use base64::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode, Uri,
-    header::{AUTHORIZATION, CONTENT_TYPE, LOCATION},
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION},
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -65,6 +66,14 @@ struct Shared {
     lifetime_seconds: Option<u64>,
     /// Whether tokens come without one that renews them.
     is_final: bool,
+    /// Issuer that the protected resource names; itself by default.
+    authorization_server: Option<String>,
+    /// Issuer that callbacks name.
+    named: Option<String>,
+    /// Account in the `id_token` of grants.
+    account: Option<String>,
+    /// Forms that the token endpoint was sent, each with its `Authorization` header in front.
+    token_requests: Vec<String>,
 }
 
 type Known = State<Arc<Mutex<Shared>>>;
@@ -88,6 +97,9 @@ impl Service {
         let router = Router::new()
             .route("/authorize", get(authorize))
             .route("/token", post(token))
+            .route("/register", post(register))
+            .route("/.well-known/oauth-protected-resource/guarded", get(resource))
+            .route("/.well-known/oauth-authorization-server", get(metadata))
             .route("/mcp", any(mcp))
             .fallback(any(api))
             .with_state(Arc::clone(&shared));
@@ -130,6 +142,26 @@ impl Service {
     /// From now on no token is good and none is given.
     pub fn revoke(&self) {
         lock(&self.shared).revoked = true;
+    }
+
+    /// From now on the protected resource names this authorization server.
+    pub fn name_authorization_server(&self, issuer: &str) {
+        lock(&self.shared).authorization_server = Some(issuer.to_owned());
+    }
+
+    /// From now on callbacks name this issuer.
+    pub fn call_back_as(&self, issuer: &str) {
+        lock(&self.shared).named = Some(issuer.to_owned());
+    }
+
+    /// Tokens that are given from now on name this account.
+    pub fn give_tokens_of(&self, account: &str) {
+        lock(&self.shared).account = Some(account.to_owned());
+    }
+
+    /// What the token endpoint was sent so far: the `Authorization` header, a space, and the form.
+    pub fn token_requests(&self) -> Vec<String> {
+        lock(&self.shared).token_requests.clone()
     }
 
     /// Every token that was given so far.
@@ -330,11 +362,16 @@ async fn authorize(State(shared): Known, uri: Uri) -> Response {
     let mut state = lock(&shared);
     let code = format!("code-{}", state.codes.len() + 1);
     state.codes.insert(code.clone(), text("code_challenge"));
+    let iss = state
+        .named
+        .as_deref()
+        .map(|named| format!("&iss={}", percent(named)));
     drop(state);
     let back = format!(
-        "{}?code={code}&state={}",
+        "{}?code={code}&state={}{}",
         text("redirect_uri"),
-        percent(&text("state"))
+        percent(&text("state")),
+        iss.unwrap_or_default()
     );
     match HeaderValue::from_str(&back) {
         Ok(back) => (StatusCode::SEE_OTHER, [(LOCATION, back)]).into_response(),
@@ -342,10 +379,48 @@ async fn authorize(State(shared): Known, uri: Uri) -> Response {
     }
 }
 
-async fn token(State(shared): Known, body: Bytes) -> Response {
+/// The address that a request was sent to.
+fn base(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    format!("http://{}", host.unwrap_or_default())
+}
+
+async fn resource(State(shared): Known, headers: HeaderMap) -> Response {
+    let base = base(&headers);
+    let issuer = lock(&shared).authorization_server.clone();
+    let issuer = issuer.unwrap_or_else(|| base.clone());
+    json_answer(
+        StatusCode::OK,
+        &json!({"resource": format!("{base}/guarded"), "authorization_servers": [issuer]}),
+    )
+}
+
+async fn metadata(headers: HeaderMap) -> Response {
+    let base = base(&headers);
+    json_answer(
+        StatusCode::OK,
+        &json!({
+            "issuer": base, "authorization_endpoint": format!("{base}/authorize"),
+            "token_endpoint": format!("{base}/token"), "registration_endpoint": format!("{base}/register"),
+            "code_challenge_methods_supported": ["S256"],
+        }),
+    )
+}
+
+async fn register() -> Response {
+    json_answer(StatusCode::CREATED, &json!({"client_id": "registered"}))
+}
+
+async fn token(State(shared): Known, headers: HeaderMap, body: Bytes) -> Response {
     let form = fields(&String::from_utf8_lossy(&body));
     let text = |name: &str| form.get(name).cloned().unwrap_or_default();
+    let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let mut state = lock(&shared);
+    state.token_requests.push(format!(
+        "{} {}",
+        authorization.unwrap_or_default(),
+        String::from_utf8_lossy(&body)
+    ));
     let is_good = match text("grant_type").as_str() {
         "authorization_code" => {
             let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(text("code_verifier")));
@@ -372,6 +447,10 @@ async fn token(State(shared): Known, body: Bytes) -> Response {
         // Null where the test wants none, which a client takes for absent.
         "refresh_token": (!state.is_final).then(|| refresh(state.newest)),
         "expires_in": state.lifetime_seconds,
+        "id_token": state.account.as_ref().map(|account| {
+            let claims = URL_SAFE_NO_PAD.encode(json!({"email": account}).to_string());
+            format!("e30.{claims}.x")
+        }),
     });
     drop(state);
     json_answer(StatusCode::OK, &answer)

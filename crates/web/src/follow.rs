@@ -12,6 +12,8 @@ use crate::robots::Robots;
 
 /// Redirects that are followed.
 const HOPS: usize = 5;
+/// The longest URL, in bytes: of a request, of each redirect, of a link in a page.
+pub(crate) const URL_BYTES: usize = 4096;
 /// The name we go by.
 const AGENT: &str = concat!("Sortie/", env!("CARGO_PKG_VERSION"));
 /// What goes along to another origin; all else may be meant for the first alone.
@@ -48,7 +50,7 @@ pub(crate) enum Failure {
     Net(#[from] sortie_net::Error),
     #[error("redirected more than {HOPS} times")]
     Redirects,
-    #[error("redirected to what is not a URL")]
+    #[error("redirected to what is not a URL of at most {URL_BYTES} bytes")]
     Location,
     #[error("{0}")]
     Robots(String),
@@ -92,8 +94,7 @@ pub(crate) async fn follow(
                 response,
             });
         };
-        let location = std::str::from_utf8(location.as_bytes()).map_err(|_| Failure::Location)?;
-        let target = asked.url.join(location).map_err(|_| Failure::Location)?;
+        let target = target(&asked.url, location).ok_or(Failure::Location)?;
         if target.origin() != asked.url.origin() {
             let carried = |name: HeaderName| Some((name.clone(), asked.headers.get(&name)?.clone()));
             asked.headers = CARRIED.into_iter().filter_map(carried).collect();
@@ -101,6 +102,16 @@ pub(crate) async fn follow(
         asked.url = target;
     }
     Err(Failure::Redirects)
+}
+
+/// The URL that a redirect names.
+fn target(from: &Url, location: &HeaderValue) -> Option<Url> {
+    let location = std::str::from_utf8(location.as_bytes()).ok()?;
+    if location.len() > URL_BYTES {
+        return None;
+    }
+    let target = from.join(location).ok()?;
+    (target.as_str().len() <= URL_BYTES).then_some(target)
 }
 
 /// Puts our name to a request. A header of the same name that is set later replaces it.

@@ -14,10 +14,12 @@ use super::{
     challenge::{self, Challenge},
     wire::{Answer, Wire, place},
 };
-use crate::Target;
+use crate::{Target, text};
 
 /// How many authorization servers of a resource are tried.
 const SERVERS: usize = 3;
+/// How much of the issuers that a resource names an error keeps, in bytes.
+const NAMED_BYTES: usize = 300;
 
 /// What was found.
 pub(super) struct Discovered {
@@ -40,8 +42,12 @@ pub(super) struct Server {
     pub(super) takes_client_documents: bool,
 }
 
-/// Finds the authorization server of what a connection leads to.
-pub(super) async fn discover(wire: &Wire, target: &Target) -> Result<Discovered, Error> {
+/// Finds the authorization server of what a connection leads to. Where one is `expected`, another one is refused.
+pub(super) async fn discover(
+    wire: &Wire,
+    target: &Target,
+    expected: Option<&str>,
+) -> Result<Discovered, Error> {
     let (method, url, body) = match target {
         Target::Http { url, .. } => (Method::GET, url, None),
         Target::Mcp { url, .. } => (Method::POST, url, Some(Bytes::from(first_message()))),
@@ -69,6 +75,10 @@ pub(super) async fn discover(wire: &Wire, target: &Target) -> Result<Discovered,
     } else {
         issuers
     };
+    let issuers = match expected {
+        Some(expected) => vec![only(url, &issuers, expected)?],
+        None => issuers,
+    };
     let mut last = None;
     for issuer in issuers.into_iter().take(SERVERS) {
         match server(wire, issuer).await {
@@ -87,6 +97,19 @@ pub(super) async fn discover(wire: &Wire, target: &Target) -> Result<Discovered,
         }
     }
     Err(last.unwrap_or_else(|| Error::Refused("no authorization server is named".to_owned())))
+}
+
+/// The issuer among `named` that is expected. The sentence says what has changed and what to do.
+fn only<'a>(url: &Url, named: &[&'a str], expected: &str) -> Result<&'a str, Error> {
+    let is_expected = |named: &&&str| named.trim_end_matches('/') == expected.trim_end_matches('/');
+    named.iter().find(is_expected).copied().ok_or_else(|| {
+        let named = text::line(&named.join(", "), NAMED_BYTES);
+        Error::Refused(format!(
+            "{} names {named} as its authorization server, but auth.client_id belongs to {expected}: nothing was sent. If the \
+             change is right, save the connection again with the client and the auth.issuer of the new server",
+            place(url)
+        ))
+    })
 }
 
 /// Asks the resource without credentials.

@@ -6,8 +6,11 @@
 //! authorization server that was discovered has to offer it. Every answer is bounded in bytes and in time, and no
 //! redirect is followed.
 
+mod account;
+mod callback;
 mod challenge;
 mod discovery;
+mod own;
 mod registration;
 mod token;
 mod wire;
@@ -21,14 +24,16 @@ use sortie_api::Credential;
 use sortie_net::Network;
 use url::Url;
 
-pub use self::registration::client_document;
-use self::{token::Terms, wire::Wire};
-use crate::{Target, text};
+pub use self::{
+    callback::Callback,
+    own::{below, is_tag},
+    registration::client_document,
+};
+use self::{own::Addresses, registration::Registered, token::Terms, wire::Wire};
+use crate::Target;
 
 /// Bytes of a `state` and of a code verifier before they are encoded.
 const RANDOM_BYTES: usize = 32;
-/// How much of an authorization server's own words an error keeps, in bytes.
-const TOLD_BYTES: usize = 200;
 
 /// What a connection's definition says of OAuth. What it leaves out is discovered.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +46,10 @@ pub struct Settings {
     pub endpoints: Option<Endpoints>,
     /// The scopes to ask for; empty for what the server names.
     pub scopes: Vec<String>,
+    /// Issuer that the given client belongs to. The client and its secret are sent to no other.
+    pub issuer: Option<String>,
+    /// Text that no other connection has: part of the redirect URI that the connection has for itself.
+    pub context: String,
 }
 
 /// The two addresses of an authorization server.
@@ -55,9 +64,10 @@ pub struct Endpoints {
 /// The engine's own addresses.
 #[derive(Clone, Debug)]
 pub struct Home {
-    /// Where the authorization server sends the person back to.
+    /// Redirect URI of clients that an administrator registered. Those of all other flows are one segment longer.
     pub redirect_uri: Url,
-    /// Where the engine serves [`client_document`]: an https URL that authorization servers reach, if there is one.
+    /// Folder where the engine serves [`client_document`], under the tag of each redirect URI: an https URL that
+    /// authorization servers reach, if there is one.
     pub client_document: Option<Url>,
 }
 
@@ -79,6 +89,10 @@ pub struct Pending {
     #[serde(with = "exposed")]
     code_verifier: Credential,
     redirect_uri: String,
+    /// Last segment of the redirect URI, where it is the connection's own.
+    tag: Option<String>,
+    /// Origin of the authorization URL that the person opened.
+    pub server: String,
     issuer: Option<String>,
     /// Whether the callback has to name the issuer.
     names_issuer: bool,
@@ -98,8 +112,11 @@ pub struct Grant {
     pub expires_in_seconds: Option<u64>,
     /// The scopes that were granted, where the server says.
     pub scope: Option<String>,
-    /// The authorization server that gave it, where it was discovered.
+    /// Issuer of the authorization server that gave it, where it was discovered or named.
     pub issuer: Option<String>,
+    /// Account that the tokens belong to, where the server names it.
+    #[serde(default)]
+    pub account: Option<String>,
     #[serde(with = "exposed_option")]
     refresh_token: Option<Credential>,
     token_url: Url,
@@ -164,19 +181,20 @@ impl Client {
     /// Begins a flow for what `target` leads to.
     pub async fn start(&self, target: &Target, settings: &Settings, home: &Home) -> Result<Started, Error> {
         let plan = match &settings.endpoints {
-            Some(endpoints) => self.given(target, settings, endpoints)?,
+            Some(endpoints) => self.given(target, settings, endpoints, home)?,
             None => self.discovered(target, settings, home).await?,
         };
         let state = random()?;
         let code_verifier = random()?;
         let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(code_verifier.expose()));
         let mut url = plan.authorization_url;
+        let server = url.origin().ascii_serialization();
         {
             let mut query = url.query_pairs_mut();
             query
                 .append_pair("response_type", "code")
                 .append_pair("client_id", &plan.identity.client_id)
-                .append_pair("redirect_uri", home.redirect_uri.as_str())
+                .append_pair("redirect_uri", plan.addresses.redirect_uri.as_str())
                 .append_pair("state", state.expose())
                 .append_pair("code_challenge", &challenge)
                 .append_pair("code_challenge_method", "S256");
@@ -195,7 +213,9 @@ impl Client {
         let pending = Pending {
             state,
             code_verifier,
-            redirect_uri: home.redirect_uri.as_str().to_owned(),
+            redirect_uri: plan.addresses.redirect_uri.into(),
+            tag: plan.addresses.tag,
+            server,
             issuer: plan.issuer,
             names_issuer: plan.names_issuer,
             token_url: plan.token_url,
@@ -209,7 +229,13 @@ impl Client {
         })
     }
 
-    fn given(&self, target: &Target, settings: &Settings, endpoints: &Endpoints) -> Result<Plan, Error> {
+    fn given(
+        &self,
+        target: &Target,
+        settings: &Settings,
+        endpoints: &Endpoints,
+        home: &Home,
+    ) -> Result<Plan, Error> {
         self.wire
             .check("auth.authorization_url", &endpoints.authorization_url)?;
         self.wire.check("auth.token_url", &endpoints.token_url)?;
@@ -227,20 +253,27 @@ impl Client {
             identity: registration::given(client_id, settings.client_secret.as_ref(), &[]),
             scope: Some(settings.scopes.join(" ")).filter(|scope| !scope.is_empty()),
             resource,
-            issuer: None,
+            issuer: settings.issuer.clone(),
             names_issuer: false,
+            addresses: Addresses::shared(home),
         })
     }
 
     async fn discovered(&self, target: &Target, settings: &Settings, home: &Home) -> Result<Plan, Error> {
-        let found = discovery::discover(&self.wire, target).await?;
+        // A client that the engine makes itself belongs to no server yet.
+        let expected = settings
+            .issuer
+            .as_deref()
+            .filter(|_| settings.client_id.is_some());
+        let found = discovery::discover(&self.wire, target, expected).await?;
         let server = found.server;
         let scope = if settings.scopes.is_empty() {
             with_offline_access(found.scope, &server.scopes)
         } else {
             Some(settings.scopes.join(" "))
         };
-        let identity = registration::identify(&self.wire, &server, settings, home, scope.as_deref()).await?;
+        let Registered { identity, addresses } =
+            registration::identify(&self.wire, &server, settings, home, scope.as_deref()).await?;
         Ok(Plan {
             authorization_url: server.authorization_url,
             token_url: server.token_url,
@@ -249,12 +282,13 @@ impl Client {
             resource: Some(found.resource),
             issuer: Some(server.issuer),
             names_issuer: server.names_issuer,
+            addresses,
         })
     }
 
-    /// Ends a flow with the query the person came back with (without `?`).
-    pub async fn finish(&self, pending: Pending, query: &str) -> Result<Grant, Error> {
-        let code = code(&pending, query)?;
+    /// Ends a flow with what the person's browser brought back.
+    pub async fn finish(&self, pending: Pending, callback: Callback<'_>) -> Result<Grant, Error> {
+        let code = callback::code(&pending, callback)?;
         let form = vec![
             ("grant_type", "authorization_code"),
             ("code", code.expose()),
@@ -268,6 +302,7 @@ impl Client {
             issuer: pending.issuer.clone(),
             refresh_token: None,
             scope: pending.scope.clone(),
+            account: None,
         };
         token::ask(&self.wire, form, terms).await
     }
@@ -289,6 +324,7 @@ impl Client {
             issuer: grant.issuer.clone(),
             refresh_token: Some(refresh_token.clone()),
             scope: grant.scope.clone(),
+            account: grant.account.clone(),
         };
         token::ask(&self.wire, form, terms).await
     }
@@ -306,6 +342,7 @@ struct Plan {
     resource: Option<String>,
     issuer: Option<String>,
     names_issuer: bool,
+    addresses: Addresses,
 }
 
 /// The resource's scopes, and the one for a refresh token where the server has it.
@@ -316,47 +353,6 @@ fn with_offline_access(scope: Option<String>, offered: &[String]) -> Option<Stri
         return Some(scope);
     }
     Some(format!("{scope} {OFFLINE_ACCESS}"))
-}
-
-/// The code in a callback, after its `state` and its `iss` were compared. What is named twice is refused.
-fn code(pending: &Pending, query: &str) -> Result<Credential, Error> {
-    let one = |name: &str| {
-        let mut values = url::form_urlencoded::parse(query.as_bytes()).filter(|(other, _)| other == name);
-        let value = values.next().map(|(_, value)| value.into_owned());
-        match values.next() {
-            Some(_) => Err(Error::Refused(format!("the callback names `{name}` twice"))),
-            None => Ok(value),
-        }
-    };
-    if one("state")?.as_deref() != Some(pending.state.expose()) {
-        return Err(Error::Refused("the callback belongs to another flow".to_owned()));
-    }
-    // RFC 9207: compared before anything else is believed, in errors too.
-    match (one("iss")?, &pending.issuer) {
-        (Some(named), Some(issuer)) if named != *issuer => {
-            return Err(Error::Refused(
-                "the callback comes from another authorization server".to_owned(),
-            ));
-        }
-        (None, _) if pending.names_issuer => {
-            return Err(Error::Refused(
-                "the callback does not name its authorization server".to_owned(),
-            ));
-        }
-        _ => {}
-    }
-    if let Some(error) = one("error")? {
-        let words = one("error_description")?.unwrap_or_default();
-        let told = text::line(
-            &format!("the authorization server says {error} {words}"),
-            TOLD_BYTES,
-        );
-        return Err(Error::NeedsAuthorization(told));
-    }
-    one("code")?
-        .filter(|code| !code.is_empty())
-        .map(Credential::new)
-        .ok_or_else(|| Error::Refused("the callback brings no code".to_owned()))
 }
 
 fn random() -> Result<Credential, Error> {

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use sortie_api::Credential;
 use url::{Host, Url};
 
-use super::{Error, Home, Identity, Method, Settings, discovery::Server, wire::Wire};
+use super::{Error, Home, Identity, Method, Settings, discovery::Server, own::Addresses, wire::Wire};
 
-/// The document that a client is known by where authorization servers read such documents: to be served as JSON at
+/// The document that a client is known by where authorization servers read such documents: to be served as JSON below
 /// [`Home::client_document`].
 pub fn client_document(document: &Url, redirect_uri: &Url) -> Value {
     let mut about = about(redirect_uri);
@@ -54,35 +54,53 @@ pub(super) fn given(client_id: &str, secret: Option<&Credential>, methods: &[Str
     }
 }
 
-/// The identity at a discovered server.
+/// A client at an authorization server.
+pub(super) struct Registered {
+    pub(super) identity: Identity,
+    pub(super) addresses: Addresses,
+}
+
+/// Returns the client at a discovered server. A registration is made for one flow and one issuer, and never used for another.
 pub(super) async fn identify(
     wire: &Wire,
     server: &Server,
     settings: &Settings,
     home: &Home,
     scope: Option<&str>,
-) -> Result<Identity, Error> {
+) -> Result<Registered, Error> {
     if let Some(client_id) = &settings.client_id {
-        return Ok(given(
-            client_id,
-            settings.client_secret.as_ref(),
-            &server.token_methods,
-        ));
+        let secret = settings.client_secret.as_ref();
+        return Ok(Registered {
+            identity: given(client_id, secret, &server.token_methods),
+            addresses: Addresses::shared(home),
+        });
     }
-    if let Some(document) = home
-        .client_document
-        .as_ref()
-        .filter(|_| server.takes_client_documents)
-    {
-        return Ok(given(document.as_str(), None, &[]));
+    let addresses = Addresses::own(home, &settings.context, &server.issuer);
+    let document = addresses.client_document.as_ref();
+    if let Some(document) = document.filter(|_| server.takes_client_documents) {
+        return Ok(Registered {
+            identity: given(document.as_str(), None, &[]),
+            addresses,
+        });
     }
+    let identity = register(wire, server, &addresses.redirect_uri, scope).await?;
+    Ok(Registered { identity, addresses })
+}
+
+/// Registers a client for `redirect_uri` (RFC 7591).
+async fn register(
+    wire: &Wire,
+    server: &Server,
+    redirect_uri: &Url,
+    scope: Option<&str>,
+) -> Result<Identity, Error> {
     let Some(registration) = &server.registration_url else {
         return Err(Error::Refused(
             "auth.client_id: required, because the authorization server registers no clients by itself"
                 .to_owned(),
         ));
     };
-    let mut about = about(&home.redirect_uri);
+    let mut about = about(redirect_uri);
     if let (Value::Object(members), Some(scope)) = (&mut about, scope) {
         members.insert("scope".to_owned(), Value::from(scope));
     }

@@ -1,5 +1,7 @@
 //! The OAuth flow against an authorization server that does everything right, and then one thing at a time not.
 
+mod issuers;
+
 use std::sync::{Arc, Mutex};
 
 use axum::{
@@ -13,10 +15,9 @@ use axum::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use sortie_api::Credential;
 use sortie_connect::{
     Target,
-    oauth::{Client, Endpoints, Error, Grant, Home, Settings, Started},
+    oauth::{Callback, Client, Error, Grant, Home, Settings, Started, is_tag},
 };
 use sortie_net::{Network, Reach};
 use tokio::net::TcpListener;
@@ -147,7 +148,7 @@ impl World {
     async fn grant(&self) -> Grant {
         let started = self.start().await.unwrap();
         let query = self.agreed(&started);
-        client().finish(started.pending, &query).await.unwrap()
+        finish(&started, &query).await.unwrap()
     }
 
     fn agreed(&self, started: &Started) -> String {
@@ -163,8 +164,27 @@ fn client() -> Client {
 fn home() -> Home {
     Home {
         redirect_uri: "https://sortie.example/v1/oauth/callback".parse().unwrap(),
-        client_document: Some("https://sortie.example/client.json".parse().unwrap()),
+        client_document: Some("https://sortie.example/clients".parse().unwrap()),
     }
+}
+
+const CALLBACK: &str = "https://sortie.example/v1/oauth/callback";
+
+/// The tag of the redirect URI that a flow has for itself.
+fn tag(started: &Started) -> Option<String> {
+    let redirect_uri = parameter(&started.authorization_url, "redirect_uri").unwrap();
+    let tag = redirect_uri.strip_prefix(CALLBACK).unwrap().strip_prefix('/');
+    tag.map(str::to_owned)
+}
+
+/// Ends a flow with a query that arrives at its redirect URI.
+async fn finish(started: &Started, query: &str) -> Result<Grant, Error> {
+    let tag = tag(started);
+    let callback = Callback {
+        tag: tag.as_deref(),
+        query,
+    };
+    client().finish(started.pending.clone(), callback).await
 }
 
 fn parameter(url: &Url, name: &str) -> Option<String> {
@@ -188,11 +208,13 @@ async fn the_flow_proves_itself_and_names_the_resource() {
     let url = &started.authorization_url;
     assert_eq!(url.path(), "/authorize");
     let resource = format!("{}/mcp", world.base);
+    let own = tag(&started).unwrap();
+    assert!(is_tag(&own), "{own}");
     for (name, value) in [
         ("tenant", "1"),
         ("response_type", "code"),
         ("client_id", "registered"),
-        ("redirect_uri", "https://sortie.example/v1/oauth/callback"),
+        ("redirect_uri", &format!("{CALLBACK}/{own}")),
         ("code_challenge_method", "S256"),
         ("scope", "tools"),
         ("resource", &resource),
@@ -205,7 +227,7 @@ async fn the_flow_proves_itself_and_names_the_resource() {
     );
     assert!(!format!("{:?}", started.pending).contains(started.pending.state.expose()));
     let query = world.agreed(&started);
-    let grant = client().finish(started.pending.clone(), &query).await.unwrap();
+    let grant = finish(&started, &query).await.unwrap();
     assert_eq!(grant.access_token.expose(), "at-1");
     assert_eq!(
         (grant.expires_in_seconds, grant.scope.as_deref()),
@@ -217,7 +239,7 @@ async fn the_flow_proves_itself_and_names_the_resource() {
         ("grant_type", "authorization_code"),
         ("code", "code-1"),
         ("client_id", "registered"),
-        ("redirect_uri", "https://sortie.example/v1/oauth/callback"),
+        ("redirect_uri", &format!("{CALLBACK}/{own}")),
         ("resource", &resource),
     ] {
         assert_eq!(form(&sent, name).as_deref(), Some(value), "{name}");
@@ -293,17 +315,11 @@ async fn a_callback_that_is_not_ours_is_refused_and_nothing_is_sent() {
         format!("code=c&state={state}&state=x&iss={base}"),
         format!("error=access_denied&state={state}&iss=https://evil.com"),
     ] {
-        let error = client()
-            .finish(started.pending.clone(), &query)
-            .await
-            .unwrap_err();
+        let error = finish(&started, &query).await.unwrap_err();
         assert!(matches!(error, Error::Refused(_)), "{query}: {error:?}");
     }
     let denied = format!("error=access_denied&error_description=no%0Athanks&state={state}&iss={base}");
-    let error = client()
-        .finish(started.pending.clone(), &denied)
-        .await
-        .unwrap_err();
+    let error = finish(&started, &denied).await.unwrap_err();
     assert_eq!(
         error,
         Error::NeedsAuthorization("the authorization server says access_denied no thanks".to_owned())
@@ -448,10 +464,7 @@ async fn what_real_servers_do_differently_is_tolerated() {
         Some("consent")
     );
     let state = started.pending.state.expose().to_owned();
-    client()
-        .finish(started.pending, &format!("state={state}&code=c"))
-        .await
-        .unwrap();
+    finish(&started, &format!("state={state}&code=c")).await.unwrap();
 }
 
 #[tokio::test]
@@ -462,9 +475,10 @@ async fn a_client_is_known_by_its_document_where_the_server_reads_such() {
     world.set("/.well-known/oauth-authorization-server", metadata);
     world.remove("/register");
     let started = world.start().await.unwrap();
+    let own = tag(&started).unwrap();
     assert_eq!(
-        parameter(&started.authorization_url, "client_id").as_deref(),
-        Some("https://sortie.example/client.json")
+        parameter(&started.authorization_url, "client_id"),
+        Some(format!("https://sortie.example/clients/{own}"))
     );
     // A given client comes before that.
     let settings = Settings {
@@ -535,61 +549,10 @@ async fn a_token_answer_that_is_none_is_refused() {
         world.answer("/token", status, document);
         let started = world.start().await.unwrap();
         let query = world.agreed(&started);
-        let error = client().finish(started.pending, &query).await.unwrap_err();
+        let error = finish(&started, &query).await.unwrap_err();
         assert!(
             matches!(&error, Error::Refused(_)) && error.to_string().contains(why),
             "{why}: {error:?}"
         );
     }
-}
-
-#[tokio::test]
-async fn given_endpoints_need_a_client_id_and_https_where_the_network_is_public() {
-    let endpoints = |scheme: &str| Endpoints {
-        authorization_url: format!("{scheme}://login.example/authorize").parse().unwrap(),
-        token_url: format!("{scheme}://login.example/token").parse().unwrap(),
-    };
-    let target = Target::Http {
-        url: "https://api.example/".parse().unwrap(),
-        allowed_methods: None,
-    };
-    let settings = |scheme: &str, client_id: Option<&str>| Settings {
-        client_id: client_id.map(str::to_owned),
-        client_secret: Some(Credential::new("s")),
-        endpoints: Some(endpoints(scheme)),
-        scopes: Vec::new(),
-    };
-    let public = Client::new(&Network::new(Reach::Public, Vec::new()).into()).unwrap();
-    let started = public
-        .start(&target, &settings("https", Some("c")), &home())
-        .await
-        .unwrap();
-    assert_eq!(parameter(&started.authorization_url, "resource"), None);
-    assert!(parameter(&started.authorization_url, "code_challenge").is_some());
-    let error = public
-        .start(&target, &settings("http", Some("c")), &home())
-        .await
-        .unwrap_err();
-    assert_eq!(error.to_string(), "auth.authorization_url: must be an https URL");
-    let error = public
-        .start(&target, &settings("https", None), &home())
-        .await
-        .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "auth.client_id: required with authorization_url and token_url"
-    );
-}
-
-#[tokio::test]
-async fn the_engines_own_addresses_are_refused_as_authorization_servers() {
-    let own = vec!["8.8.8.8".parse().unwrap()];
-    let public = Client::new(&Network::new(Reach::Public, own).into()).unwrap();
-    let target = Target::Mcp {
-        url: "https://8.8.8.8:1/mcp".parse().unwrap(),
-        allowed_tools: None,
-    };
-    let started = public.start(&target, &Settings::default(), &home()).await;
-    let told = started.unwrap_err().to_string();
-    assert!(told.contains("8.8.8.8 is not a public address"), "{told}");
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use sortie_api::Credential;
 use sortie_connect::{
     Auth, Connection, Failure, Target, TokenError, Tokens,
-    oauth::{Client, Endpoints, Grant, Home, Pending, Settings, Started},
+    oauth::{Callback, Client, Endpoints, Grant, Home, Pending, Settings, Started},
 };
 use sortie_net::{Network, Reach};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -46,10 +46,19 @@ async fn authorize(target: &Target, settings: &Settings) -> Grant {
         authorization_url,
         pending,
     } = client().start(target, settings, &home()).await.unwrap();
-    let query = browse(&authorization_url, &home().redirect_uri).await;
+    let redirect_uri = redirect_uri(&authorization_url);
+    let query = browse(&authorization_url, &redirect_uri).await;
     let stored = serde_json::to_string(&pending).unwrap();
     let pending: Pending = serde_json::from_str(&stored).unwrap();
-    client().finish(pending, &query).await.unwrap()
+    let tag = redirect_uri.path().strip_prefix("/v1/oauth/callback/");
+    let callback = Callback { tag, query: &query };
+    client().finish(pending, callback).await.unwrap()
+}
+
+fn redirect_uri(authorization_url: &Url) -> Url {
+    let mut pairs = authorization_url.query_pairs();
+    let (_, uri) = pairs.find(|(name, _)| name == "redirect_uri").unwrap();
+    uri.parse().unwrap()
 }
 
 /// Keeps one grant and renews it.
@@ -249,6 +258,7 @@ async fn a_confidential_client_with_given_endpoints_is_authorized() {
             token_url: provider.url("/token"),
         }),
         scopes: vec!["openid".to_owned(), "offline_access".to_owned()],
+        ..Settings::default()
     };
     let target = Target::Http {
         url: resource,
@@ -256,6 +266,7 @@ async fn a_confidential_client_with_given_endpoints_is_authorized() {
     };
     let grant = authorize(&target, &settings).await;
     assert!(grant.is_refreshable());
+    assert!(grant.account.is_some(), "the id_token names the account");
     client().refresh(&grant).await.unwrap();
     let wrong = Settings {
         client_secret: Some(Credential::new("wrong-secret")),
@@ -263,7 +274,11 @@ async fn a_confidential_client_with_given_endpoints_is_authorized() {
     };
     let started = client().start(&target, &wrong, &home()).await.unwrap();
     let query = browse(&started.authorization_url, &home().redirect_uri).await;
-    let error = client().finish(started.pending, &query).await.unwrap_err();
+    let callback = Callback {
+        tag: None,
+        query: &query,
+    };
+    let error = client().finish(started.pending, callback).await.unwrap_err();
     assert!(
         error.to_string().contains("invalid_client") && !error.to_string().contains("wrong-secret"),
         "{error}"

@@ -87,6 +87,7 @@ fn check_fields(at: At<'_>, auth: &ConnectionAuth) -> Result<(), Error> {
         ),
         ("token_url", auth.token_url.is_some(), &[AuthType::OAuth]),
         ("scopes", auth.scopes.is_some(), &[AuthType::OAuth]),
+        ("issuer", auth.issuer.is_some(), &[AuthType::OAuth]),
     ];
     match fields
         .iter()
@@ -159,6 +160,9 @@ fn oauth(at: At<'_>, auth: &ConnectionAuth) -> Result<OAuthClient, Error> {
         (Some(_), None) => return Err(at.broken("auth.token_url", "required beside authorization_url")),
         (None, Some(_)) => return Err(at.broken("auth.authorization_url", "required beside token_url")),
     };
+    if auth.issuer.is_some() && auth.client_id.is_none() {
+        return Err(at.broken("auth.client_id", "required beside issuer"));
+    }
     let scopes = auth.scopes.clone().unwrap_or_default();
     if scopes.len() > limits::SCOPES {
         return Err(at.broken(
@@ -181,5 +185,6 @@ fn oauth(at: At<'_>, auth: &ConnectionAuth) -> Result<OAuthClient, Error> {
         client_secret,
         endpoints,
         scopes,
+        issuer: auth.issuer.clone(),
     })
 }

@@ -1,20 +1,24 @@
-//! The way of a person who authorizes a connection: out to the authorization server, and back with its answer.
+//! Authorization of a connection: out to the authorization server, and back with its answer.
 //!
-//! The `state` in the URL is the only thing that finds the way back. Its SHA-256 is stored, it is good for one answer
-//! within ten minutes, and it belongs to one revision of one connection of one organization.
+//! The `state` in the URL is the only thing that finds the way back. A hash of it is stored, it is good for one answer within
+//! ten minutes, and it belongs to one revision of one connection of one organization. The tokens that the answer brings serve
+//! no run yet: they wait for their confirmation (`confirm.rs`).
 
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use sortie_api::{Credential, OrgId, connection::Authorization, limits};
 use sortie_connect::oauth;
-use sortie_store::{Actor, OauthFlow};
+use sortie_store::{Actor, ConnectionRow, OauthFlow};
 use url::Url;
 
 use super::{
-    Connections, definition_of,
+    Connections,
+    addressed::Address,
+    confirm::AwaitingConfirmation,
+    definition_of,
     resolve::target,
-    secrets::AuthSecret,
+    secrets::{AuthSecret, OAuthClient},
     tokens::{Held, tokens_at},
 };
 use crate::{
@@ -23,10 +27,14 @@ use crate::{
 };
 
 /// Where the authorization server sends a person back to.
-pub const CALLBACK_PATH: &str = "/v1/oauth/callback";
+const CALLBACK_PATH: &str = "/v1/oauth/callback";
 
-/// Where the engine says who it is to authorization servers.
-pub const CLIENT_DOCUMENT_PATH: &str = "/v1/oauth/client-metadata.json";
+/// Path of the client metadata documents of connections, each under its tag.
+const CLIENT_DOCUMENTS_PATH: &str = "/v1/oauth/client-metadata";
+
+/// Begins the hashed text of the state of a flow that waits for the browser. Nodes before this form look for the hash of
+/// the state alone: they do not find such a flow, and refuse it instead of skipping its confirmation.
+const STATE: &[u8] = b"sortie oauth state\0";
 
 /// The engine's addresses under the one that clients use.
 pub(super) fn home(base_url: &str) -> Option<oauth::Home> {
@@ -34,8 +42,17 @@ pub(super) fn home(base_url: &str) -> Option<oauth::Home> {
     Some(oauth::Home {
         redirect_uri: at(CALLBACK_PATH)?,
         // Authorization servers fetch it: only over https is it worth anything.
-        client_document: at(CLIENT_DOCUMENT_PATH).filter(|url| url.scheme() == "https"),
+        client_document: at(CLIENT_DOCUMENTS_PATH).filter(|url| url.scheme() == "https"),
     })
+}
+
+/// Hash that finds a row of a flow; `prefix` says which of its two rows.
+pub(super) fn hash_of(prefix: &[u8], state: &str) -> [u8; 32] {
+    Sha256::new()
+        .chain_update(prefix)
+        .chain_update(state)
+        .finalize()
+        .into()
 }
 
 impl Connections {
@@ -52,29 +69,18 @@ impl Connections {
         let home = self.0.home.as_ref().ok_or_else(|| {
             Error::Unavailable("this node knows no address of its own: set advertise_url".to_owned())
         })?;
-        let parsed = |text: &str| {
-            Url::parse(text).map_err(|error| Error::Internal(format!("a stored url cannot be read: {error}")))
-        };
-        let endpoints = match &client.endpoints {
-            Some((authorization_url, token_url)) => Some(oauth::Endpoints {
-                authorization_url: parsed(authorization_url)?,
-                token_url: parsed(token_url)?,
-            }),
-            None => None,
-        };
-        let settings = oauth::Settings {
-            client_id: client.client_id.clone(),
-            client_secret: client.client_secret.as_deref().map(Credential::new),
-            endpoints,
-            scopes: client.scopes.clone(),
-        };
+        let settings = self.settings(org, &row, client)?;
         let target = target(&definition_of(&row)?, &secrets).map_err(Error::Internal)?;
         let started = self.0.oauth.start(&target, &settings, home).await.map_err(told)?;
-        let state_hash: [u8; 32] = Sha256::digest(started.pending.state.expose()).into();
+        let state_hash = hash_of(STATE, started.pending.state.expose());
         let now = self.0.clock.now();
         let expires_at = now + Duration::from_secs(limits::AUTHORIZATION_SECONDS);
         let pending = self
-            .seal(pending_at(&hex(&state_hash), org), &started.pending)
+            .seal_for(
+                pending_at(&hex(&state_hash), org),
+                &Address::of_authorization(row.id, &Address::of_row(&row)?),
+                &started.pending,
+            )
             .await?;
         let flow = OauthFlow {
             state_hash,
@@ -92,17 +98,70 @@ impl Connections {
         })
     }
 
-    /// Ends an authorization with the query that the browser brought back. The name of the connection, which is ready now.
-    /// `Invalid` where the state is nobody's, `Conflict` with a sentence where the person or the server said no.
+    /// The settings of a flow.
+    fn settings(
+        &self,
+        org: OrgId,
+        row: &ConnectionRow,
+        client: &OAuthClient,
+    ) -> Result<oauth::Settings, Error> {
+        let parsed = |text: &str| {
+            Url::parse(text).map_err(|error| Error::Internal(format!("a stored url cannot be read: {error}")))
+        };
+        let endpoints = match &client.endpoints {
+            Some((authorization_url, token_url)) => Some(oauth::Endpoints {
+                authorization_url: parsed(authorization_url)?,
+                token_url: parsed(token_url)?,
+            }),
+            None => None,
+        };
+        let issuer = match (&client.issuer, &endpoints) {
+            (Some(named), _) => Some(named.clone()),
+            // Given endpoints are where the client belongs.
+            (None, Some(_)) => None,
+            (None, None) => self.first_issuer(org, row)?,
+        };
+        Ok(oauth::Settings {
+            client_id: client.client_id.clone(),
+            client_secret: client.client_secret.as_deref().map(Credential::new),
+            endpoints,
+            scopes: client.scopes.clone(),
+            issuer,
+            context: format!("{org}/{}", row.id),
+        })
+    }
+
+    /// The issuer that has authorized the connection as it is defined now.
+    fn first_issuer(&self, org: OrgId, row: &ConnectionRow) -> Result<Option<String>, Error> {
+        let id = row.id.to_string();
+        if let Some(sealed) = &row.issuer {
+            return self.open(issuer_at(&id, org), sealed).map(Some);
+        }
+        // Tokens that an older node has stored.
+        match &row.tokens {
+            Some(sealed) => {
+                let held: Held = self.open_for(tokens_at(&id, org), &Address::of_row(row)?, sealed)?;
+                Ok(held.grant.issuer)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Takes what the browser brought back, and keeps the tokens it leads to until they are confirmed. Returns what the person
+    /// is told. `Invalid` where the state is nobody's, `Conflict` with a sentence where the person or the server said no.
     /// `actor` is who brings it: a browser, without a key.
-    pub async fn finish_authorization(&self, actor: Actor, query: &str) -> Result<String, Error> {
-        let states: Vec<_> = url::form_urlencoded::parse(query.as_bytes())
+    pub async fn finish_authorization(
+        &self,
+        actor: Actor,
+        callback: oauth::Callback<'_>,
+    ) -> Result<AwaitingConfirmation, Error> {
+        let states: Vec<_> = url::form_urlencoded::parse(callback.query.as_bytes())
             .filter(|(name, _)| name == "state")
             .collect();
         let [(_, state)] = states.as_slice() else {
             return Err(Error::Invalid("state: required, once".to_owned()));
         };
-        let state_hash: [u8; 32] = Sha256::digest(state.as_bytes()).into();
+        let state_hash = hash_of(STATE, state);
         let taken = self
             .0
             .store
@@ -114,53 +173,59 @@ impl Connections {
                     .to_owned(),
             )
         })?;
-        let pending: oauth::Pending = self.open(pending_at(&hex(&state_hash), flow.org), &flow.pending)?;
-        let at = (flow.connection, flow.revision);
-        let grant = match self.0.oauth.finish(pending, query).await {
-            Ok(grant) => grant,
-            Err(error) => {
-                self.0
-                    .store
-                    .record_failed_authorization(flow.org, at, error.to_string())
-                    .await?;
-                return Err(told(error));
-            }
-        };
-        let held = Held {
-            grant,
-            given_at: self.0.clock.now(),
-        };
-        let row = flow.connection.to_string();
-        let sealed = self.seal(tokens_at(&row, flow.org), &held).await?;
-        let changed = || {
-            Error::Conflict("the connection was changed meanwhile: start the authorization again".to_owned())
-        };
-        let name = match self.0.store.connection_by_id(flow.org, flow.connection).await {
-            Err(sortie_store::Error::NotFound) => return Err(changed()),
-            row => row?.name,
-        };
         let browser = Caller {
             org: flow.org,
             actor,
             schedule: None,
         };
-        let audit = browser.audit(&self.0.clock, "connection.authorized", &*name)?;
-        if !self
-            .0
-            .store
-            .save_authorization(flow.org, at, sealed, audit)
-            .await?
-        {
+        let row = match self.0.store.connection_by_id(flow.org, flow.connection).await {
+            Err(sortie_store::Error::NotFound) => return Err(changed()),
+            row => row?,
+        };
+        if row.revision != flow.revision {
             return Err(changed());
         }
-        Ok(name)
+        let pending: oauth::Pending = self.open_for(
+            pending_at(&hex(&state_hash), flow.org),
+            &Address::of_authorization(flow.connection, &Address::of_row(&row)?),
+            &flow.pending,
+        )?;
+        let server = pending.server.clone();
+        match self.0.oauth.finish(pending, callback).await {
+            Ok(grant) => {
+                self.await_confirmation(&browser, &flow, &row, (state, server, grant))
+                    .await
+            }
+            Err(error) => {
+                let audit = browser.audit(&self.0.clock, "connection.not_authorized", row.name)?;
+                let at = (flow.connection, flow.revision);
+                self.0
+                    .store
+                    .record_failed_authorization(flow.org, at, error.to_string(), audit)
+                    .await?;
+                Err(told(error))
+            }
+        }
     }
 
-    /// What the engine says of itself to authorization servers; none where they could not reach it.
-    pub fn client_document(&self) -> Option<serde_json::Value> {
+    /// Client metadata of this engine for authorization servers; none where they could not reach it. `tag` is that of a
+    /// connection's own redirect URI.
+    pub fn client_document(&self, tag: Option<&str>) -> Option<serde_json::Value> {
         let home = self.0.home.as_ref()?;
-        let document = home.client_document.as_ref()?;
-        Some(oauth::client_document(document, &home.redirect_uri))
+        let documents = home.client_document.as_ref()?;
+        match tag {
+            Some(tag) if !oauth::is_tag(tag) => None,
+            Some(tag) => Some(oauth::client_document(
+                &oauth::below(documents, tag),
+                &oauth::below(&home.redirect_uri, tag),
+            )),
+            None => {
+                // Older grants are known by this one.
+                let mut shared = documents.clone();
+                shared.set_path(&format!("{}.json", documents.path()));
+                Some(oauth::client_document(&shared, &home.redirect_uri))
+            }
+        }
     }
 }
 
@@ -171,11 +236,37 @@ fn told(error: oauth::Error) -> Error {
     }
 }
 
-fn pending_at(row: &str, org: OrgId) -> Place<'_> {
+pub(super) fn changed() -> Error {
+    Error::Conflict("the connection was changed meanwhile: start the authorization again".to_owned())
+}
+
+pub(super) fn issuer_at(row: &str, org: OrgId) -> Place<'_> {
+    Place {
+        table: "connection",
+        column: "issuer",
+        row,
+        org: Some(org),
+    }
+}
+
+pub(super) fn pending_at(row: &str, org: OrgId) -> Place<'_> {
     Place {
         table: "oauth_flow",
         column: "pending",
         row,
         org: Some(org),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node of the version before looks for the hash of the state alone. It would store the tokens without a confirmation.
+    #[test]
+    fn a_node_that_asks_for_no_confirmation_does_not_find_a_flow() {
+        let alone: [u8; 32] = Sha256::digest("state").into();
+        assert_ne!(hash_of(STATE, "state"), alone);
+        assert_ne!(hash_of(STATE, "state"), hash_of(b"another\0", "state"));
     }
 }

@@ -262,6 +262,12 @@ fn check_oauth(
             "oauth needs a person: save the connection, authorize it and use its ref",
         ));
     }
+    if let Some(issuer) = &client.issuer {
+        let url = web_url(at, "auth.issuer", rules.reach, issuer)?;
+        if url.query().is_some() {
+            return Err(at.broken("auth.issuer", "must have no query"));
+        }
+    }
     match &client.endpoints {
         Some((authorization_url, token_url)) => {
             web_url(at, "auth.authorization_url", rules.reach, authorization_url)?;

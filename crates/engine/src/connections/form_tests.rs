@@ -118,12 +118,47 @@ fn targets() -> Vec<Case> {
     ]
 }
 
-fn auths() -> Vec<Case> {
+fn oauths() -> Vec<Case> {
     let oauth = json!({"type": "oauth", "client_id": "c", "authorization_url": "https://a.example/a", "token_url": "https://a.example/t"});
     let mut half = oauth.clone();
     half.as_object_mut().unwrap().remove("token_url");
     let mut nobody = oauth.clone();
     nobody.as_object_mut().unwrap().remove("client_id");
+    vec![
+        (
+            "auth.authorization_url: required",
+            auth(&json!({"type": "oauth"})),
+        ),
+        ("auth.token_url: required", auth(&half)),
+        ("auth.client_id: required", auth(&nobody)),
+        (
+            "auth.client_id: required",
+            auth(&json!({"type": "oauth", "client_secret": "x"})),
+        ),
+        (
+            "auth.client_id: required beside issuer",
+            auth(&json!({"type": "oauth", "issuer": "https://a.example"})),
+        ),
+        (
+            "auth.issuer: is not for type none",
+            auth(&json!({"type": "none", "issuer": "https://a.example"})),
+        ),
+        (
+            "auth.issuer: must be http or https",
+            auth(&json!({"type": "oauth", "client_id": "c", "issuer": "ftp://a.example"})),
+        ),
+        (
+            "auth.issuer: must have no query",
+            auth(&json!({"type": "oauth", "client_id": "c", "issuer": "https://a.example?b"})),
+        ),
+        (
+            "auth.scopes[0]: must be",
+            auth(&json!({"type": "oauth", "scopes": ["a b"]})),
+        ),
+    ]
+}
+
+fn auths() -> Vec<Case> {
     vec![
         (
             "auth: is for a connection with a url",
@@ -181,20 +216,6 @@ fn auths() -> Vec<Case> {
         (
             "auth.value: must be",
             auth(&json!({"type": "query", "name": "key", "value": ""})),
-        ),
-        (
-            "auth.authorization_url: required",
-            auth(&json!({"type": "oauth"})),
-        ),
-        ("auth.token_url: required", auth(&half)),
-        ("auth.client_id: required", auth(&nobody)),
-        (
-            "auth.client_id: required",
-            auth(&json!({"type": "oauth", "client_secret": "x"})),
-        ),
-        (
-            "auth.scopes[0]: must be",
-            auth(&json!({"type": "oauth", "scopes": ["a b"]})),
         ),
     ]
 }
@@ -274,7 +295,7 @@ fn others() -> Vec<Case> {
 
 #[test]
 fn each_rule_is_told_with_its_field() {
-    for (told, definition) in [targets(), auths(), others()].concat() {
+    for (told, definition) in [targets(), auths(), oauths(), others()].concat() {
         let refusal = refusal(SAVED, &definition).unwrap_or_else(|| format!("accepted: {definition}"));
         assert!(refusal.starts_with(told), "{told}\n{refusal}");
         assert!(refusal.len() < 400, "a message repeats no value: {refusal}");

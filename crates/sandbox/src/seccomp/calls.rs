@@ -244,3 +244,26 @@ pub(super) const SYSTEM_V: &[c_long] = &[
 
 /// Memory files, which are held without being mapped: where a cgroup counts them.
 pub(super) const MEMORY_FILES: &[c_long] = &[libc::SYS_memfd_create];
+
+/// For a helper. No call opens, sends, starts or signals anything.
+pub(super) const HELPER: &[c_long] = &[
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_close,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_read,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_write,
+];

@@ -27,6 +27,25 @@ pub(crate) use watched::ask_before_watching;
 
 /// The filter for commands at a level.
 pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {
+    let mut program = native_calls_only();
+    for (call, rule) in rules(level, memory) {
+        program.extend(if_equal(number(call), &rule, &[]));
+    }
+    program.extend(program::allow_ranges(&ranges(allowed(level, memory))));
+    program.push(deny(Errno::NOSYS));
+    program
+}
+
+/// The filter for a [helper](crate::Helper): memory, what is open already, its own end.
+pub(crate) fn helper_filter() -> Vec<Instruction> {
+    let mut program = native_calls_only();
+    program.extend(program::allow_ranges(&ranges(sorted(calls::HELPER.to_vec()))));
+    program.push(deny(Errno::NOSYS));
+    program
+}
+
+/// Loads the number of the call, and ends a process that calls as another architecture does.
+fn native_calls_only() -> Program {
     let mut program: Program = Vec::new();
     program.extend(load_arch());
     program.extend(if_equal(arch::AUDIT_ARCH, &[], &[ret(KILL)]));
@@ -36,11 +55,6 @@ pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {
         program.extend(if_equal(u32::MAX, &[deny(Errno::NOSYS)], &[]));
         program.extend(if_at_least(foreign, &[ret(KILL)]));
     }
-    for (call, rule) in rules(level, memory) {
-        program.extend(if_equal(number(call), &rule, &[]));
-    }
-    program.extend(program::allow_ranges(&ranges(allowed(level, memory))));
-    program.push(deny(Errno::NOSYS));
     program
 }
 
@@ -61,6 +75,10 @@ fn allowed(level: Level, memory: MemoryKeeper) -> Vec<u32> {
             calls.extend(calls::SYSTEM_V);
         }
     }
+    sorted(calls)
+}
+
+fn sorted(calls: Vec<c_long>) -> Vec<u32> {
     let mut numbers: Vec<u32> = calls.into_iter().map(number).collect();
     numbers.sort_unstable();
     numbers.dedup();

@@ -6,7 +6,10 @@ use axum::extract::State;
 use http::StatusCode;
 use sortie_api::{
     Connection,
-    connection::{Authorization, ConnectionDefinition, ConnectionTest, KnownService},
+    connection::{
+        Authorization, ConfirmAuthorization, ConfirmedAuthorization, ConnectionDefinition, ConnectionTest,
+        KnownService,
+    },
 };
 use sortie_engine::Put;
 
@@ -146,13 +149,16 @@ pub(crate) async fn test_connection(
 
 /// Authorize a connection
 ///
-/// Begins OAuth: a person opens `authorization_url` in a browser and comes back to this engine, which then has tokens and
-/// keeps them fresh. What is not given in `auth` is found out by asking the server.
+/// Begins OAuth. A person opens `authorization_url` in a browser, consents, and comes back to a page of this engine with a
+/// confirmation code. The authorization counts once that code is sent to `POST /v1/connections/{name}/oauth/confirm`. Endpoints
+/// that `auth` does not give are discovered by asking the server.
 #[utoipa::path(
     post, path = "/v1/connections/{name}/oauth", tag = "connections",
     params(("name" = String, Path, description = "The connection's name.", example = "crm")),
     responses(
-        (status = 200, description = "Where a person goes on.", body = Authorization, example = json!({
+        (status = 200, description = "Address for the browser of a person.", body = Authorization, links(
+            ("confirm_authorization" = (operation_id = "confirm_authorization", parameters(("name" = "$request.path.name")))),
+        ), example = json!({
             "authorization_url": "https://auth.example.com/authorize?response_type=code&client_id=sortie&state=…",
             "expires_at": "2026-11-20T21:40:00.000Z"
         })),
@@ -169,6 +175,40 @@ pub(crate) async fn authorize_connection(
     let authorization = app.engine.connections().authorize(&who.caller(), &name).await?;
     tracing::info!(connection = name, by = %who.key, "authorization of a connection begun");
     Ok(Json(authorization))
+}
+
+/// Confirm an authorization
+///
+/// Lets runs use the tokens of a person who has consented. `code` is on the page that the person came back to; it is good
+/// once, for ten minutes, and for five tries. Until then the connection stays as it was.
+#[utoipa::path(
+    post, path = "/v1/connections/{name}/oauth/confirm", tag = "connections",
+    params(("name" = String, Path, description = "The connection's name.", example = "tracker")),
+    request_body(content = ConfirmAuthorization, description = "The code of the page.", example = json!({"code": "BCDF-GHJK"})),
+    responses(
+        (status = 200, description = "The connection is ready.", body = ConfirmedAuthorization, example = json!({
+            "connection": "tracker", "status": "ready", "account": "ann@example.com",
+            "issuer": "https://auth.example.com", "scope": "read"
+        })),
+        (status = 409, description = "No authorization waits, or the code is wrong.", body = sortie_api::ErrorBody,
+            example = json!({"error": "code: is not the one that the page shows; after five tries the authorization has to be started again",
+                "code": "conflict"})),
+    ),
+    security(("api_key" = ["admin"])),
+)]
+pub(crate) async fn confirm_authorization(
+    State(app): State<Arc<App>>,
+    who: Admin,
+    Path(name): Path<String>,
+    JsonBody(confirm, _room): JsonBody<ConfirmAuthorization>,
+) -> ApiResult<Json<ConfirmedAuthorization>> {
+    let confirmed = app
+        .engine
+        .connections()
+        .confirm_authorization(&who.caller(), &name, &confirm.code)
+        .await?;
+    tracing::info!(connection = name, by = %who.key, "connection authorized");
+    Ok(Json(confirmed))
 }
 
 /// List well-known services

@@ -1,5 +1,5 @@
-//! Where authorization servers send people back to, and where they read who this engine is. Neither needs a key: the one
-//! is found by a state that is good once, the other is public by its nature.
+//! Pages and documents of OAuth that need no key: the callback that browsers come back to, and the client metadata that
+//! authorization servers read. A callback is found by a state that is good once.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -15,11 +15,11 @@ use http::{
         X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
     },
 };
-use sortie_engine::Error;
+use sortie_engine::{AwaitingConfirmation, Callback, Error};
 
 use crate::{
     app::App,
-    kit::{Anybody, ApiError, ApiResult, Json},
+    kit::{Anybody, ApiError, ApiResult, Json, Path},
 };
 
 /// A page runs nothing, loads nothing, is framed by nobody and tells nobody where it was.
@@ -35,10 +35,12 @@ const PAGE_HEADERS: [(HeaderName, &str); 6] = [
     (CACHE_CONTROL, "no-store"),
 ];
 
-/// End an authorization
+/// Return from an authorization server
 ///
-/// Where an authorization server sends the browser back to. Needs no key: `state` is known to nobody else, good once and
-/// for ten minutes. A failure is a page for a browser, which asks for `text/html`, and JSON for all others.
+/// Receives the browser of the person who has consented, and shows a page with a confirmation code. The tokens serve no run
+/// until an admin key presents that code (`POST /v1/connections/{name}/oauth/confirm`). Needs no key: `state` is known
+/// to nobody else, good once and for ten minutes. A failure is a page for a browser, which asks for `text/html`, and
+/// JSON for all others.
 #[utoipa::path(
     get, path = "/v1/oauth/callback", tag = "connections",
     params(
@@ -48,7 +50,7 @@ const PAGE_HEADERS: [(HeaderName, &str); 6] = [
         ("error" = Option<String>, Query, nullable = false, description = "Why there is no code."),
     ),
     responses(
-        (status = 200, description = "A page that says that the connection is ready.", body = String, content_type = "text/html",
+        (status = 200, description = "A page with the confirmation code.", body = String, content_type = "text/html",
             example = json!("<!doctype html>…")),
         (status = 409, description = "The person or the authorization server said no.", body = sortie_api::ErrorBody,
             example = json!({"error": "the authorization was refused: access_denied", "code": "conflict"})),
@@ -61,21 +63,65 @@ pub(crate) async fn finish_authorization(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    let finished = app
-        .engine
-        .connections()
-        .finish_authorization(who.actor, query.as_deref().unwrap_or_default())
-        .await;
-    match finished {
-        Ok(name) => {
-            tracing::info!(connection = name, "connection authorized");
-            let text = format!("The connection {name} is authorized. You can close this window.");
-            page(StatusCode::OK, "Authorized", &text)
+    finish(&app, who, None, query.as_deref(), &headers).await
+}
+
+/// Return from an authorization server to a connection's own address
+///
+/// Does what `/v1/oauth/callback` does, for clients that the engine registers itself. Each connection has one such
+/// address for each authorization server, so that the answer of one server is never taken for that of another.
+#[utoipa::path(
+    get, path = "/v1/oauth/callback/{tag}", tag = "connections",
+    params(
+        ("tag" = String, Path, description = "Tag of the connection and its authorization server.", pattern = "^[0-9a-f]{32}$",
+            example = "5b3c8c1f0f3d4f1e9a7b6c5d4e3f2a1b"),
+        ("state" = String, Query, description = "The state of the authorization.", example = "l2Zkx0"),
+        ("code" = Option<String>, Query, nullable = false, description = "The authorization code."),
+        ("iss" = Option<String>, Query, nullable = false, description = "The authorization server that answers."),
+        ("error" = Option<String>, Query, nullable = false, description = "Why there is no code."),
+    ),
+    responses(
+        (status = 200, description = "A page with the confirmation code.", body = String, content_type = "text/html",
+            example = json!("<!doctype html>…")),
+        (status = 409, description = "The person or the authorization server said no.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the authorization was refused: access_denied", "code": "conflict"})),
+    ),
+    security(()),
+)]
+pub(crate) async fn finish_own_authorization(
+    State(app): State<Arc<App>>,
+    who: Anybody,
+    Path(tag): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    finish(&app, who, Some(&tag), query.as_deref(), &headers).await
+}
+
+async fn finish(
+    app: &App,
+    who: Anybody,
+    tag: Option<&str>,
+    query: Option<&str>,
+    headers: &HeaderMap,
+) -> Response {
+    let callback = Callback {
+        tag,
+        query: query.unwrap_or_default(),
+    };
+    let connections = app.engine.connections();
+    match connections.finish_authorization(who.actor, callback).await {
+        Ok(awaiting) => {
+            tracing::info!(
+                connection = awaiting.connection,
+                "authorization awaits its confirmation"
+            );
+            confirmation_page(&awaiting)
         }
-        Err(error) if wants_page(&headers) => match error {
-            Error::Invalid(rule) => page(StatusCode::BAD_REQUEST, "Not authorized", &rule),
-            Error::Conflict(rule) => page(StatusCode::CONFLICT, "Not authorized", &rule),
-            Error::Unavailable(reason) => page(StatusCode::SERVICE_UNAVAILABLE, "Not authorized", &reason),
+        Err(error) if wants_page(headers) => match error {
+            Error::Invalid(rule) => failure_page(StatusCode::BAD_REQUEST, &rule),
+            Error::Conflict(rule) => failure_page(StatusCode::CONFLICT, &rule),
+            Error::Unavailable(reason) => failure_page(StatusCode::SERVICE_UNAVAILABLE, &reason),
             Error::PaymentRequired(_)
             | Error::NotFound
             | Error::Gone(_)
@@ -93,12 +139,64 @@ fn wants_page(headers: &HeaderMap) -> bool {
         .any(|value| value.to_str().is_ok_and(|value| value.contains("text/html")))
 }
 
-fn page(status: StatusCode, title: &str, text: &str) -> Response {
+/// Page for the person who has consented. The warning stands before the code, and every fact that an attacker may have chosen
+/// stands behind a label.
+fn confirmation_page(awaiting: &AwaitingConfirmation) -> Response {
+    let account = awaiting.account.as_deref();
+    let rows = [
+        ("Your account", account.or(Some("the server does not name it"))),
+        ("At", Some(&*awaiting.server)),
+        ("Permissions", awaiting.scope.as_deref()),
+        (
+            "Used by agents of the organization",
+            Some(&*awaiting.organization),
+        ),
+        ("On the Sortie server", Some(&*awaiting.engine)),
+        ("As the connection", Some(&*awaiting.connection)),
+        ("To call", awaiting.service.as_deref()),
+    ];
+    let rows: String = rows
+        .into_iter()
+        .filter_map(|(name, value)| {
+            let value = value.filter(|value| !value.is_empty())?;
+            Some(format!("<dt>{name}</dt>\n<dd>{}</dd>\n", escaped(value)))
+        })
+        .collect();
     let body = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<h1>{title}</h1>\n<p>{}</p>\n",
-        escaped(text)
+        "<p>You allowed Sortie to use an account of yours. Nothing uses it yet.</p>\n<dl>\n{rows}</dl>\n\
+         <h2>Did somebody send you here?</h2>\n\
+         <p>Then keep the code below to yourself and close this window. Whoever has the code can let those agents act as you. \
+         Without the code the access is never used, and it is deleted. You can also withdraw it in the settings of your \
+         account.</p>\n\
+         <h2>Did you start this, or do you want this organization to act as you?</h2>\n\
+         <p>Then enter this code where it was started, or give it to the administrator you know:</p>\n\
+         <p><strong><code>{code}</code></strong></p>\n\
+         <p>In a terminal: <code>sortie connections confirm {connection} {code}</code></p>\n\
+         <p>The code is good once, until {until}.</p>\n",
+        code = escaped(awaiting.code.expose()),
+        connection = escaped(&awaiting.connection),
+        until = awaiting.expires_at,
     );
-    let mut response = Response::new(Body::from(body));
+    page(StatusCode::OK, "Confirm this access", &body)
+}
+
+fn failure_page(status: StatusCode, reason: &str) -> Response {
+    let body = format!(
+        "<p>{}</p>\n<p>Nothing was connected. You can close this window.</p>\n",
+        escaped(reason)
+    );
+    page(status, "Not authorized", &body)
+}
+
+/// A page; `body` is markup.
+fn page(status: StatusCode, title: &str, body: &str) -> Response {
+    let text = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} - Sortie</title>\n</head>\n\
+         <body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n</body>\n</html>\n"
+    );
+    let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     for (name, value) in PAGE_HEADERS {
         response
@@ -108,9 +206,15 @@ fn page(status: StatusCode, title: &str, text: &str) -> Response {
     response
 }
 
-/// Text that is nothing but text on a page.
+/// Whether a character is not seen, or turns the order of others.
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Text that is nothing but text on a page, and that a reader sees as it is.
 fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(['&', '<', '>', '"', '\'']) {
+    if !text.contains(['&', '<', '>', '"', '\'']) && !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
     let entity = |character| match character {
@@ -122,7 +226,7 @@ fn escaped(text: &str) -> Cow<'_, str> {
         _ => None,
     };
     let mut safe = String::with_capacity(text.len() + 16);
-    for character in text.chars() {
+    for character in text.chars().filter(|character| !is_hidden(*character)) {
         match entity(character) {
             Some(entity) => safe.push_str(entity),
             None => safe.push(character),
@@ -133,8 +237,9 @@ fn escaped(text: &str) -> Cow<'_, str> {
 
 /// Get the engine's client metadata
 ///
-/// Who this engine is to authorization servers that read such documents (OAuth client ID metadata). Its address is the
-/// client id. 404 unless the engine's address is https, as nobody would read it otherwise.
+/// Describes this engine to authorization servers that read such documents (OAuth client ID metadata), with the redirect
+/// URI that all connections share. Earlier authorizations are known by its address. 404 unless the engine's address is
+/// https, as nobody would read it otherwise.
 #[utoipa::path(
     get, path = "/v1/oauth/client-metadata.json", tag = "connections",
     responses(
@@ -147,9 +252,41 @@ fn escaped(text: &str) -> Cow<'_, str> {
     security(()),
 )]
 pub(crate) async fn get_client_metadata(State(app): State<Arc<App>>) -> ApiResult<Json<serde_json::Value>> {
+    metadata(&app, None)
+}
+
+/// Get the client metadata of a connection
+///
+/// Describes this engine to the authorization server of one connection, with the redirect URI that only this connection has.
+/// Its address is the client id. 404 unless the engine's address is https.
+#[utoipa::path(
+    get, path = "/v1/oauth/client-metadata/{tag}", tag = "connections",
+    params(
+        ("tag" = String, Path, description = "Tag of the connection and its authorization server.", pattern = "^[0-9a-f]{32}$",
+            example = "5b3c8c1f0f3d4f1e9a7b6c5d4e3f2a1b"),
+    ),
+    responses(
+        (status = 200, description = "The document.", body = serde_json::Value, example = json!({
+            "client_id": "https://sortie.example.com/v1/oauth/client-metadata/5b3c8c1f0f3d4f1e9a7b6c5d4e3f2a1b",
+            "client_name": "Sortie",
+            "redirect_uris": ["https://sortie.example.com/v1/oauth/callback/5b3c8c1f0f3d4f1e9a7b6c5d4e3f2a1b"],
+            "token_endpoint_auth_method": "none"
+        })),
+        (status = 404, description = "The engine's address is not https, or the tag is none.", body = sortie_api::ErrorBody),
+    ),
+    security(()),
+)]
+pub(crate) async fn get_own_client_metadata(
+    State(app): State<Arc<App>>,
+    Path(tag): Path<String>,
+) -> ApiResult<Json<serde_json::Value>> {
+    metadata(&app, Some(&tag))
+}
+
+fn metadata(app: &App, tag: Option<&str>) -> ApiResult<Json<serde_json::Value>> {
     app.engine
         .connections()
-        .client_document()
+        .client_document(tag)
         .map(Json)
         .ok_or_else(|| ApiError::not_found("this engine has no https address that it could be known by"))
 }
@@ -168,6 +305,24 @@ mod tests {
             let back = safe.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'").replace("&amp;", "&");
             prop_assert_eq!(back, text);
         }
+    }
+
+    #[tokio::test]
+    async fn the_page_names_who_asks_and_nothing_of_it_is_markup() {
+        let awaiting = AwaitingConfirmation {
+            connection: "crm".to_owned(),
+            organization: "<b>Acme\u{202e} & Co</b>".to_owned(),
+            engine: "sortie.example.com".to_owned(),
+            service: Some("https://api.example.com".to_owned()),
+            server: "https://auth.example.com".to_owned(),
+            account: Some("<ann@example.com>".to_owned()),
+            scope: Some("read\" onload=\"x".to_owned()),
+            code: sortie_api::Credential::new("BCDF-GHJK"),
+            expires_at: sortie_api::Timestamp::from_micros(1_764_000_000_000_000),
+        };
+        let page = confirmation_page(&awaiting);
+        let body = axum::body::to_bytes(page.into_body(), 1 << 16).await.unwrap();
+        insta::assert_snapshot!(String::from_utf8(body.to_vec()).unwrap());
     }
 
     #[test]

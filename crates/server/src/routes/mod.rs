@@ -79,9 +79,12 @@ pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
         ))
         .routes(routes!(connections::test_connection))
         .routes(routes!(connections::authorize_connection))
+        .routes(routes!(connections::confirm_authorization))
         .routes(routes!(connections::list_known_services))
         .routes(routes!(connections_oauth::finish_authorization))
+        .routes(routes!(connections_oauth::finish_own_authorization))
         .routes(routes!(connections_oauth::get_client_metadata))
+        .routes(routes!(connections_oauth::get_own_client_metadata))
         .routes(routes!(budgets::list_budgets))
         .routes(routes!(
             budgets::get_budget,

@@ -14,18 +14,27 @@ use crate::rig::{Rig, options, plain, waiting};
 /// Beside the table because its answer is made once.
 const CREATE_KEY: (&str, &str, &str) = ("create_key", "/v1/admin/keys", r#"{"name":"x"}"#);
 
+/// Beside the table because it needs the code of a page that a person has seen.
+const CONFIRM: (&str, &str, &str) = (
+    "confirm_authorization",
+    "/v1/connections/ours/oauth/confirm",
+    r#"{"code":"BCDF-GHJK"}"#,
+);
+
 /// Beside the table because its body is a form, and a file is deleted once: `files` has what a member may do.
 const CREATE_FILE: (&str, &str) = ("create_file", "/v1/files");
 
 /// What anybody may ask, and what is answered where nothing is sent along.
-const PUBLIC: [(&str, &str, u16); 7] = [
+const PUBLIC: [(&str, &str, u16); 9] = [
     ("list_models", "/v1/models", 200),
     ("get_health", "/healthz", 200),
     ("get_readiness", "/readyz", 200),
     ("get_metrics", "/metrics", 200),
     ("get_description", "/openapi.json", 200),
     ("finish_authorization", "/v1/oauth/callback", 400),
+    ("finish_own_authorization", "/v1/oauth/callback/0", 400),
     ("get_client_metadata", "/v1/oauth/client-metadata.json", 404),
+    ("get_own_client_metadata", "/v1/oauth/client-metadata/0", 404),
 ];
 
 #[test]
@@ -42,6 +51,7 @@ fn every_documented_operation_has_a_line_in_the_access_table() {
     lines.extend(PUBLIC.iter().map(|line| line.0));
     lines.insert(CREATE_KEY.0);
     lines.insert(CREATE_FILE.0);
+    lines.insert(CONFIRM.0);
     assert_eq!(documented, lines);
 }
 
@@ -161,6 +171,7 @@ async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
         .collect();
     lines.push((CREATE_KEY.0, Method::POST, CREATE_KEY.1, CREATE_KEY.2));
     lines.push((CREATE_FILE.0, Method::POST, CREATE_FILE.1, ""));
+    lines.push((CONFIRM.0, Method::POST, CONFIRM.1, CONFIRM.2));
     for (name, method, path, body) in lines {
         let none = rig.admin.anonymous();
         let invalid = never
@@ -206,6 +217,7 @@ async fn a_role_that_is_too_small_is_forbidden() {
     }
     let refused = [
         (Method::POST, CREATE_KEY.1, CREATE_KEY.2),
+        (Method::POST, CONFIRM.1, CONFIRM.2),
         (Method::DELETE, "/v1/admin/keys/{key}", ""),
     ];
     for (method, path, body) in refused {

@@ -31,9 +31,21 @@ pub(crate) enum ConnectionsCommand {
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Begin OAuth: prints the address that a person opens in a browser
+    /// Authorize a connection with OAuth
+    ///
+    /// Prints the address that a person opens in a browser. The page that the browser comes back to shows a code. At a
+    /// terminal the command asks for it; elsewhere `connections confirm` takes it.
     Authorize {
         name: Name,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Confirm an authorization with the code that the browser shows
+    Confirm {
+        name: Name,
+        /// Code of the page, such as BCDF-GHJK
+        #[arg(value_name = "CODE")]
+        code: String,
         #[command(flatten)]
         list: ListArgs,
     },
@@ -57,7 +69,7 @@ pub(crate) struct PutArgs {
     pub(crate) target: Option<String>,
     /// Read the whole definition from a file in JSON or TOML, or from standard input
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["mcp", "auth", "auth_name", "username", "client_id",
-        "scopes", "secret_env", "headers", "allow", "description"])]
+        "issuer", "scopes", "secret_env", "headers", "allow", "description"])]
     pub(crate) file: Option<PathBuf>,
     /// It is an MCP server
     #[arg(long)]
@@ -74,6 +86,9 @@ pub(crate) struct PutArgs {
     /// Client of --auth oauth, where the engine does not register itself
     #[arg(long, value_name = "ID")]
     pub(crate) client_id: Option<String>,
+    /// Issuer that --client-id belongs to: the client and its secret go to no other
+    #[arg(long, value_name = "URL", requires = "client_id")]
+    pub(crate) issuer: Option<String>,
     /// Scope to ask for with --auth oauth
     #[arg(long = "scope", value_name = "SCOPE")]
     pub(crate) scopes: Vec<String>,

@@ -7,7 +7,7 @@ use std::{io::Read as _, path::Path};
 use serde_json::{Map, Value, json};
 use sortie_api::{
     Connection, ConnectionStatus,
-    connection::{AuthType, ConnectionTest, ConnectionType},
+    connection::{AuthType, ConfirmedAuthorization, ConnectionTest, ConnectionType},
     limits,
 };
 
@@ -38,6 +38,7 @@ pub(super) async fn execute(context: &Context, command: ConnectionsCommand) -> R
         }
         ConnectionsCommand::Test { name, list } => test(context, &name, &list).await,
         ConnectionsCommand::Authorize { name, list } => authorize(context, &name, &list).await,
+        ConnectionsCommand::Confirm { name, code, list } => confirm(context, &name, &code, &list).await,
         ConnectionsCommand::Catalog(args) => catalog(context, &args).await,
     }
 }
@@ -239,6 +240,7 @@ fn auth_of(
         ("name", &args.auth_name),
         ("username", &args.username),
         ("client_id", &args.client_id),
+        ("issuer", &args.issuer),
     ];
     for (field, value) in given {
         if let Some(value) = value {
@@ -322,8 +324,42 @@ async fn authorize(context: &Context, name: &Name, args: &ListArgs) -> Result<Ex
         return print_json(&begun);
     }
     terminal::print_line(&harmless(&begun.authorization_url))?;
-    terminal::note(&format!("open it in a browser until {}", begun.expires_at));
+    terminal::note(&format!(
+        "open it in a browser until {}; the page that it comes back to shows a code",
+        begun.expires_at
+    ));
+    match prompt::line("code: ")? {
+        Some(code) if !code.is_empty() => confirm(context, name, &code, args).await,
+        Some(_) | None => {
+            terminal::note(&format!(
+                "confirm it with: sortie connections confirm {name} CODE"
+            ));
+            Ok(Exit::Success)
+        }
+    }
+}
+
+async fn confirm(context: &Context, name: &Name, code: &str, args: &ListArgs) -> Result<Exit> {
+    let connection = context.records(&args.engine).await?;
+    let confirmed = connection.client.confirm_authorization(name, code).await;
+    connection.close().await;
+    let confirmed = confirmed?;
+    if args.json {
+        return print_json(&confirmed);
+    }
+    terminal::print_line(&harmless(&outcome(&confirmed)))?;
     Ok(Exit::Success)
+}
+
+/// The sentence that names the account, as far as it is known.
+fn outcome(confirmed: &ConfirmedAuthorization) -> String {
+    let account = match (&confirmed.account, &confirmed.issuer) {
+        (Some(account), Some(issuer)) => format!(" as {account} at {issuer}"),
+        (Some(account), None) => format!(" as {account}"),
+        (None, Some(issuer)) => format!(" at {issuer}"),
+        (None, None) => String::new(),
+    };
+    format!("connection {} is authorized{account}", confirmed.connection)
 }
 
 async fn catalog(context: &Context, args: &ListArgs) -> Result<Exit> {
@@ -436,6 +472,30 @@ mod tests {
             assert!(!refusal.contains("hush"), "{refusal}");
         }
         assert!(read_definition(&folder.path().join("nothing")).is_err());
+    }
+
+    #[test]
+    fn a_confirmed_authorization_names_its_account() {
+        let outcome = |account: Option<&str>, issuer: Option<&str>| {
+            outcome(&ConfirmedAuthorization {
+                connection: "crm".to_owned(),
+                status: ConnectionStatus::Ready,
+                account: account.map(str::to_owned),
+                issuer: issuer.map(str::to_owned),
+                scope: None,
+            })
+        };
+        let url = "https://auth.example.com";
+        assert_eq!(outcome(None, None), "connection crm is authorized");
+        assert_eq!(
+            outcome(Some("ann"), Some(url)),
+            "connection crm is authorized as ann at https://auth.example.com"
+        );
+        assert_eq!(outcome(Some("ann"), None), "connection crm is authorized as ann");
+        assert_eq!(
+            outcome(None, Some(url)),
+            format!("connection crm is authorized at {url}")
+        );
     }
 
     #[test]

@@ -110,6 +110,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "clocks",
         text: include_str!("../../../../migrations/0017_clocks.sql"),
     },
+    Migration {
+        version: 18,
+        name: "confirmed_authorizations",
+        text: include_str!("../../../../migrations/0018_confirmed_authorizations.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

@@ -29,9 +29,9 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT run_id, artifacts FROM run_artifacts ORDER BY run_id",
         "SELECT run_id, blob_id FROM artifact_blob ORDER BY run_id, blob_id",
         "SELECT run_id, tag, created_at FROM run_tag ORDER BY run_id, tag",
-        "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, refresh_holder, status, error, revision \
+        "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, refresh_holder, status, error, revision, issuer \
          FROM connection ORDER BY id",
-        "SELECT state_hash, connection_id, revision, pending, expires_at FROM oauth_flow ORDER BY state_hash",
+        "SELECT state_hash, connection_id, revision, pending, expires_at, tries FROM oauth_flow ORDER BY state_hash",
         "SELECT id, sealed FROM seal_check",
         "SELECT run_id, output FROM run_output ORDER BY run_id",
         "SELECT run_id, seq, kind, data, created_at FROM event ORDER BY run_id, seq",
@@ -181,10 +181,15 @@ commands! {
         proves(fixture, async || store.begin_authorization(flow.clone(), later, fixture.audit(org)).await).await;
         proves(fixture, async || store.take_authorization([2; 32], later).await).await;
         proves(fixture, async || {
-            store.record_failed_authorization(org, (new.id, 1), "x".to_owned()).await
+            store.record_failed_authorization(org, (new.id, 1), "x".to_owned(), fixture.audit(org)).await
         })
         .await;
-        proves(fixture, async || store.save_authorization(org, (new.id, 1), b"x".to_vec(), fixture.audit(org)).await).await;
+        let back = Fixture::flow(&new, 3);
+        proves(fixture, async || store.await_confirmation(back.clone(), "x".to_owned(), fixture.audit(org)).await).await;
+        proves_step(fixture, async || store.try_confirmation(org, new.id, new.at).await).await;
+        proves(fixture, async || store.refuse_confirmation(org, new.id, fixture.audit(org)).await).await;
+        let confirmed = Fixture::confirmed(&new, 3, b"x");
+        proves(fixture, async || store.save_authorization(confirmed.clone(), fixture.audit(org)).await).await;
         let seen = SeenTokens { org, connection: new.id, version: 1 };
         let (holder, minute) = (crate::RefreshHolder(1), std::time::Duration::from_mins(1));
         proves(fixture, async || store.lease_refresh(seen, holder, later, minute).await).await;
@@ -198,7 +203,10 @@ commands! {
         })
         .await;
         proves(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop, fixture.audit(org)).await).await;
-        store.begin_authorization(OauthFlow { revision: 2, ..old.clone() }, new.at, fixture.audit(org)).await.unwrap();
+        let again = OauthFlow { revision: 2, ..old.clone() };
+        store.begin_authorization(again.clone(), new.at, fixture.audit(org)).await.unwrap();
+        proves(fixture, async || store.forget_flows(later).await).await;
+        store.begin_authorization(again, new.at, fixture.audit(org)).await.unwrap();
         proves(fixture, async || store.delete_connection(org, "a", fixture.audit(org)).await).await;
     }
 

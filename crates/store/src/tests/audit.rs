@@ -57,11 +57,15 @@ both! {
         let full = store.create_connection(fixture.new_connection(org, "b"), 1, audit()).await;
         assert!(matches!(full, Err(Error::Conflict(_))));
         assert!(!store.replace_connection(there.clone(), 7, OldTokens::Keep, audit()).await.unwrap());
-        assert!(!store.save_authorization(org, (there.id, 7), b"x".to_vec(), audit()).await.unwrap());
+        let confirmed = crate::tests::fixture::Fixture::confirmed(&there, 7, b"x");
+        assert!(!store.save_authorization(confirmed, audit()).await.unwrap());
+        let failed = store.record_failed_authorization(org, (there.id, 7), "late".to_owned(), audit()).await;
+        assert!(!failed.unwrap());
         store.delete_connection(org, "b", audit()).await.unwrap_err();
         let mut flow = crate::tests::fixture::Fixture::flow(&there, 1);
         flow.revision = 7;
-        store.begin_authorization(flow, at, audit()).await.unwrap_err();
+        store.begin_authorization(flow.clone(), at, audit()).await.unwrap_err();
+        assert!(!store.await_confirmation(flow, "late".to_owned(), audit()).await.unwrap());
 
         assert_eq!(store.list_audit(org, page(100)).await.unwrap(), before);
     }

@@ -4,8 +4,8 @@ use sortie_api::{ConnectionId, ConnectionStatus, OrgId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Created, Error, InlineCredentials, OauthFlow, OldTokens, RefreshHolder, SaveConnection, SeenTokens,
-    db::Dialect,
+    Confirmed, Created, Error, InlineCredentials, OauthFlow, OldTokens, RefreshHolder, SaveConnection,
+    SeenTokens, db::Dialect,
 };
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -41,15 +41,35 @@ impl Fixture {
     /// A saved connection that was authorized, and its tokens as they are seen now.
     pub(super) async fn authorized(&self, org: OrgId, name: &str) -> SeenTokens {
         let new = self.connection(org, name).await;
+        self.consented(&new, 77).await;
         let saved = self
             .store
-            .save_authorization(org, (new.id, 1), b"first".to_vec(), self.audit(org))
+            .save_authorization(Fixture::confirmed(&new, 77, b"first"), self.audit(org))
             .await;
         assert!(saved.unwrap());
         SeenTokens {
             org,
             connection: new.id,
             version: 1,
+        }
+    }
+
+    /// A flow of which the tokens wait for their confirmation.
+    pub(super) async fn consented(&self, of: &SaveConnection, number: u8) {
+        let waits =
+            self.store
+                .await_confirmation(Fixture::flow(of, number), "waits".to_owned(), self.audit(of.org));
+        assert!(waits.await.unwrap());
+    }
+
+    pub(super) fn confirmed(of: &SaveConnection, number: u8, tokens: &[u8]) -> Confirmed {
+        Confirmed {
+            state_hash: [number; 32],
+            org: of.org,
+            connection: of.id,
+            revision: 1,
+            tokens: tokens.to_vec(),
+            issuer: Some(b"issuer".to_vec()),
         }
     }
 
@@ -121,7 +141,7 @@ both! {
         assert!(store.replace_connection(new, 2, OldTokens::Drop, fixture.audit(org)).await.unwrap());
         let found = store.get_connection(org, "a").await.unwrap();
         assert_eq!((found.revision, found.status), (3, ConnectionStatus::NeedsAuthorization));
-        assert_eq!((found.tokens, found.tokens_version), (None, 2));
+        assert_eq!((found.tokens, found.tokens_version, found.issuer), (None, 2, None));
     }
 
     async fn a_status_is_recorded_of_the_definition_it_is_about(fixture: &Fixture) {
@@ -143,11 +163,11 @@ both! {
         let seen = fixture.authorized(org, "a").await;
         let new = fixture.connection(org, "b").await;
         for (id, status) in [(seen.connection, ConnectionStatus::Ready), (new.id, ConnectionStatus::NeedsAuthorization)] {
-            let failed = store.record_failed_authorization(org, (id, 1), "denied".to_owned()).await;
+            let failed = store.record_failed_authorization(org, (id, 1), "denied".to_owned(), fixture.audit(org)).await;
             assert!(failed.unwrap());
             let found = store.connection_by_id(org, id).await.unwrap();
             assert_eq!((found.status, found.error.as_deref()), (status, Some("denied")));
-            let late = store.record_failed_authorization(org, (id, 7), "late".to_owned()).await;
+            let late = store.record_failed_authorization(org, (id, 7), "late".to_owned(), fixture.audit(org)).await;
             assert!(!late.unwrap());
         }
     }
@@ -176,14 +196,54 @@ both! {
         assert_eq!(store.begin_authorization(first, new.at, fixture.audit(org)).await.unwrap_err(), Error::NotFound);
     }
 
-    async fn tokens_are_stored_of_the_definition_they_are_for(fixture: &Fixture) {
+    async fn tokens_wait_for_their_confirmation_and_are_stored_once(fixture: &Fixture) {
         let org = fixture.org().await;
         let new = fixture.connection(org, "a").await;
         let store = &fixture.store;
-        assert!(!store.save_authorization(org, (new.id, 2), b"x".to_vec(), fixture.audit(org)).await.unwrap());
-        assert!(store.save_authorization(org, (new.id, 1), b"x".to_vec(), fixture.audit(org)).await.unwrap());
+        let late = OauthFlow { revision: 2, ..Fixture::flow(&new, 1) };
+        assert!(!store.await_confirmation(late, "late".to_owned(), fixture.audit(org)).await.unwrap());
+        assert!(!store.save_authorization(Fixture::confirmed(&new, 1, b"x"), fixture.audit(org)).await.unwrap());
+        fixture.consented(&new, 1).await;
         let found = store.get_connection(org, "a").await.unwrap();
-        assert_eq!((found.status, found.tokens_version), (ConnectionStatus::Ready, 1));
+        assert_eq!((found.status, found.tokens), (ConnectionStatus::NeedsAuthorization, None));
+        assert_eq!(found.error.as_deref(), Some("waits"));
+        // The state of the flow does not find it; who waits for the browser is not confirmed.
+        store.begin_authorization(Fixture::flow(&new, 2), new.at, fixture.audit(org)).await.unwrap();
+        let tried = store.try_confirmation(org, new.id, new.at).await.unwrap();
+        assert_eq!(tried, [Fixture::flow(&new, 1)]);
+        assert!(!store.save_authorization(Fixture::confirmed(&new, 2, b"x"), fixture.audit(org)).await.unwrap());
+        let other = fixture.org().await;
+        assert_eq!(store.try_confirmation(other, new.id, new.at).await.unwrap(), []);
+
+        let late = Confirmed { revision: 2, ..Fixture::confirmed(&new, 1, b"x") };
+        assert!(!store.save_authorization(late, fixture.audit(org)).await.unwrap());
+        assert!(store.save_authorization(Fixture::confirmed(&new, 1, b"x"), fixture.audit(org)).await.unwrap());
+        assert!(!store.save_authorization(Fixture::confirmed(&new, 1, b"y"), fixture.audit(org)).await.unwrap());
+        let found = store.get_connection(org, "a").await.unwrap();
+        assert_eq!((found.status, found.tokens_version, found.error), (ConnectionStatus::Ready, 1, None));
+        assert_eq!((found.tokens.as_deref(), found.issuer.as_deref()), (Some(&b"x"[..]), Some(&b"issuer"[..])));
+        // Older tokens serve on while new ones wait.
+        fixture.consented(&new, 3).await;
+        let found = store.get_connection(org, "a").await.unwrap();
+        assert_eq!((found.status, found.error), (ConnectionStatus::Ready, None));
+    }
+
+    async fn a_confirmation_is_tried_five_times_and_for_ten_minutes(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let new = fixture.connection(org, "a").await;
+        let store = &fixture.store;
+        fixture.consented(&new, 1).await;
+        let over = Fixture::flow(&new, 1).expires_at;
+        assert_eq!(store.try_confirmation(org, new.id, over).await.unwrap(), []);
+        for _ in 0..5 {
+            assert_eq!(store.try_confirmation(org, new.id, new.at).await.unwrap().len(), 1);
+        }
+        assert_eq!(store.try_confirmation(org, new.id, new.at).await.unwrap(), []);
+        fixture.consented(&new, 2).await;
+        store.refuse_confirmation(org, new.id, fixture.audit(org)).await.unwrap();
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 1);
+        assert_eq!(store.forget_flows(new.at).await.unwrap(), 0);
+        assert_eq!(store.forget_flows(over + MINUTE).await.unwrap(), 1);
     }
 
     async fn one_at_a_time_renews_tokens(fixture: &Fixture) {

@@ -287,11 +287,19 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
         .await
         .unwrap();
     store.take_authorization(flow.state_hash, new.at).await.unwrap();
+    fixture.consented(&new, 2).await;
+    store.try_confirmation(org, new.id, new.at).await.unwrap();
     store
-        .save_authorization(org, (new.id, 1), b"x".to_vec(), fixture.audit(org))
+        .refuse_confirmation(org, new.id, fixture.audit(org))
         .await
         .unwrap();
-    let failed = store.record_failed_authorization(org, (new.id, 1), "x".to_owned());
+    store
+        .save_authorization(Fixture::confirmed(&new, 2, b"x"), fixture.audit(org))
+        .await
+        .unwrap();
+    store.organization_name(org).await.unwrap();
+    store.forget_flows(new.at).await.unwrap();
+    let failed = store.record_failed_authorization(org, (new.id, 1), "x".to_owned(), fixture.audit(org));
     assert!(failed.await.unwrap());
     let seen = SeenTokens {
         org,

@@ -18,7 +18,7 @@ both_databases![
     one_refused_request_does_not_cost_the_authorization,
 ];
 
-fn definition(service: &Service) -> Value {
+pub(super) fn definition(service: &Service) -> Value {
     let url = service.url();
     json!({"type": "http", "url": format!("{url}/guarded"), "auth": {
         "type": "oauth", "client_id": "sortie", "client_secret": "hush-client", "scopes": ["read"],
@@ -26,7 +26,7 @@ fn definition(service: &Service) -> Value {
     }})
 }
 
-fn call() -> Value {
+pub(super) fn call() -> Value {
     calls(
         &[("crm__request", json!({"method": "GET"}))],
         &json!({"crm": {"ref": "crm"}}),
@@ -34,13 +34,13 @@ fn call() -> Value {
 }
 
 /// The path and query of an address on the node or the service.
-fn path_of(url: &str) -> Result<&str> {
+pub(super) fn path_of(url: &str) -> Result<&str> {
     let rest = url.split_once("://").context("not a URL")?.1;
     rest.find('/').and_then(|at| rest.get(at..)).context("no path")
 }
 
 /// What a browser does: it opens the page, and is sent back. The path that it comes back to.
-async fn browse(service: &Service, authorization_url: &str) -> Result<String> {
+pub(super) async fn browse(service: &Service, authorization_url: &str) -> Result<String> {
     let address = service.url().trim_start_matches("http://").parse()?;
     let answer = Client::new(address, None)
         .get(path_of(authorization_url)?)
@@ -49,7 +49,7 @@ async fn browse(service: &Service, authorization_url: &str) -> Result<String> {
     Ok(path_of(answer.header("location")?)?.to_owned())
 }
 
-async fn begin(client: &Client) -> Result<String> {
+pub(super) async fn begin(client: &Client) -> Result<String> {
     let begun = client
         .send(Method::POST, "/v1/connections/crm/oauth", Bytes::new())
         .await?;
@@ -57,29 +57,51 @@ async fn begin(client: &Client) -> Result<String> {
     Ok(begun["authorization_url"].as_str().context("no URL")?.to_owned())
 }
 
+/// The code on the page that a person comes back to.
+pub(super) fn code(page: &Answer) -> Result<String> {
+    let text = page.text();
+    let behind = text.split_once("<strong><code>").context("no code")?.1;
+    Ok(behind.split('<').next().context("no end")?.to_owned())
+}
+
+/// Presents a code.
+pub(super) async fn confirm(client: &Client, code: &str) -> Result<Answer> {
+    client
+        .post("/v1/connections/crm/oauth/confirm", &json!({"code": code}))
+        .await
+}
+
+/// Begins an authorization and consents: the page that a person comes back to.
+pub(super) async fn consent(client: &Client, service: &Service) -> Result<Answer> {
+    let back = browse(service, &begin(client).await?).await?;
+    client.anonymous().get(&back).await?.expect(200)
+}
+
 /// Saves the connection and authorizes it.
 pub(crate) async fn authorize(client: &Client, service: &Service) -> Result<Answer> {
     put(client, "crm", &definition(service)).await?;
-    let back = browse(service, &begin(client).await?).await?;
-    client.anonymous().get(&back).await
+    let page = consent(client, service).await?;
+    confirm(client, &code(&page)?).await
 }
 
-async fn status(client: &Client) -> Result<Value> {
+pub(super) async fn status(client: &Client) -> Result<Value> {
     Ok(client.get("/v1/connections/crm").await?.json()?["status"].clone())
 }
 
-/// The audit log tells that it was begun with a key and ended by a browser, without one.
+/// The audit log tells that it was begun with a key, consented to by a browser without one, and confirmed with a key.
 async fn is_written_down(client: &Client) -> Checked {
     let log = client.get("/v1/admin/audit?target=crm").await?;
     let log = log.expect(200)?.json()?;
-    let (ended, begun) = (&log["items"][0], &log["items"][1]);
-    assert_eq!(ended["action"], "connection.authorized");
-    ensure!(
-        ended["address"] == "127.0.0.1" && ended.get("key_id").is_none(),
-        "{log}"
-    );
-    assert_eq!(begun["action"], "connection.authorize");
-    ensure!(begun["key_id"].is_string(), "{log}");
+    for (at, action, has_key) in [
+        (0, "connection.authorized", true),
+        (1, "connection.consented", false),
+        (2, "connection.authorize", true),
+    ] {
+        let entry = &log["items"][at];
+        assert_eq!(entry["action"], action);
+        assert_eq!(entry["address"], "127.0.0.1");
+        assert_eq!(entry.get("key_id").is_some(), has_key, "{log}");
+    }
     Ok(())
 }
 
@@ -123,6 +145,7 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
         page.header("content-security-policy")?
             .contains("frame-ancestors 'none'")
     );
+    confirm(&client, &code(&page)?).await?.expect(200)?;
     assert_eq!(status(&client).await?, "ready");
     is_written_down(&client).await?;
     // Good once.
@@ -267,8 +290,8 @@ async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
     nobody.get(&back).await?.failure(400, "invalid_request")?;
 
     // Once it is authorized, a person who says no the next time takes nothing away.
-    let back = browse(&service, &begin(&client).await?).await?;
-    nobody.get(&back).await?.expect(200)?;
+    let page = consent(&client, &service).await?;
+    confirm(&client, &code(&page)?).await?.expect(200)?;
     let back = browse(&service, &begin(&client).await?).await?;
     let state = back.split("state=").nth(1).context("no state")?;
     let refused = nobody
@@ -327,5 +350,17 @@ async fn an_engine_with_an_https_address_says_who_it_is() -> Checked {
         document["redirect_uris"],
         json!(["https://sortie.example.com/v1/oauth/callback"])
     );
+    // Each connection has its own at each authorization server.
+    let tag = "0123456789abcdef".repeat(2);
+    let nobody = node.client()?.anonymous();
+    let path = format!("/v1/oauth/client-metadata/{tag}");
+    let own = nobody.get(&path).await?.expect(200)?.json()?;
+    assert_eq!(own["client_id"], format!("https://sortie.example.com{path}"));
+    assert_eq!(
+        own["redirect_uris"],
+        json!([format!("https://sortie.example.com/v1/oauth/callback/{tag}")])
+    );
+    let path = "/v1/oauth/client-metadata/x";
+    nobody.get(path).await?.failure(404, "not_found")?;
     Ok(())
 }

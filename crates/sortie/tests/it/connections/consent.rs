@@ -1,0 +1,285 @@
+//! Attacks on the authorization of a connection: a link that is passed on, codes that are guessed, and authorization servers
+//! that want what belongs to another one.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use sortie_api::RunStatus;
+use sortie_testkit::{Bytes, Client, Database, Service, http::Method};
+
+use super::{
+    authorization::{begin, browse, call, code, confirm, consent, definition, path_of, status},
+    put,
+};
+use crate::{Checked, both_databases, node};
+
+both_databases![
+    a_link_that_is_passed_on_gives_nobody_the_tokens_of_who_opens_it,
+    a_code_is_good_for_its_organization_once_and_for_five_tries,
+    a_client_secret_is_sent_to_no_other_authorization_server,
+];
+
+/// The admin sends the link to somebody else, who consents: a run uses that account only once this person has handed the
+/// code of the page to the admin.
+async fn a_link_that_is_passed_on_gives_nobody_the_tokens_of_who_opens_it(database: Database) -> Checked {
+    let service = Service::start().await?;
+    service.give_tokens_of("victim@example.com");
+    let node = node(database).await?;
+    let client = node.client()?;
+    put(&client, "crm", &definition(&service)).await?.expect(201)?;
+    let link = begin(&client).await?;
+
+    let page = client
+        .anonymous()
+        .get(&browse(&service, &link).await?)
+        .await?
+        .expect(200)?;
+    assert_eq!(status(&client).await?, "needs_authorization");
+    let (_, run) = client.complete(&call()).await?;
+    assert_eq!(run.status, RunStatus::Failed);
+    assert_eq!(service.received(), []);
+    // The person sees whose account, for whom, and where; the admin does not see the code.
+    let text = page.text();
+    for part in [
+        "victim@example.com",
+        "crm",
+        "127.0.0.1",
+        &service.url(),
+        "keep the code below to yourself",
+    ] {
+        ensure!(text.contains(part), "{part}: {text}");
+    }
+    let shown = client.get("/v1/connections/crm").await?.text()
+        + &client.get("/v1/admin/audit").await?.text()
+        + &node.log();
+    let code = code(&page)?;
+    ensure!(!shown.contains(&code), "the code is shown to others");
+    ensure!(
+        service
+            .tokens()
+            .iter()
+            .all(|token| !(shown.clone() + &text).contains(token))
+    );
+    ensure!(shown.contains("waits for its confirmation"), "{shown}");
+
+    let confirmed = confirm(&client, &code).await?.expect(200)?.json()?;
+    assert_eq!(
+        confirmed,
+        json!({"connection": "crm", "status": "ready", "account": "victim@example.com", "scope": "read"})
+    );
+    let (_, run) = client.complete(&call()).await?;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    Ok(())
+}
+
+async fn a_code_is_good_for_its_organization_once_and_for_five_tries(database: Database) -> Checked {
+    let service = Service::start().await?;
+    let node = node(database).await?;
+    let client = node.client()?;
+    put(&client, "crm", &definition(&service)).await?.expect(201)?;
+    confirm(&client, "BCDF-GHJK").await?.failure(409, "conflict")?;
+    confirm(&client, "A").await?.failure(400, "invalid_request")?;
+    let path = "/v1/connections/none/oauth/confirm";
+    let none = client.post(path, &json!({"code": "BCDF-GHJK"})).await?;
+    none.failure(404, "not_found")?;
+
+    let first = code(&consent(&client, &service).await?)?;
+    let wrong = if first == "BBBB-BBBB" {
+        "CCCC-CCCC"
+    } else {
+        "BBBB-BBBB"
+    };
+    for _ in 0..4 {
+        let refused = confirm(&client, wrong).await?.failure(409, "conflict")?;
+        ensure!(
+            refused.error.starts_with("code: is not the one"),
+            "{}",
+            refused.error
+        );
+    }
+    let log = client
+        .get("/v1/admin/audit?action=connection.confirmation_refused")
+        .await?;
+    assert_eq!(log.json()?["items"].as_array().context("no items")?.len(), 4);
+    // People write it as they like.
+    let typed = first.to_lowercase().replace('-', " ");
+    confirm(&client, &typed).await?.expect(200)?;
+    confirm(&client, &first).await?.failure(409, "conflict")?;
+    assert_eq!(status(&client).await?, "ready");
+
+    // At the fifth wrong try it is over, whatever comes then.
+    let second = code(&consent(&client, &service).await?)?;
+    let wrong = if second == "BBBB-BBBB" {
+        "CCCC-CCCC"
+    } else {
+        "BBBB-BBBB"
+    };
+    for _ in 0..5 {
+        confirm(&client, wrong).await?.failure(409, "conflict")?;
+    }
+    confirm(&client, &second).await?.failure(409, "conflict")?;
+
+    // Nor is a code good for a connection that was replaced meanwhile.
+    let third = code(&consent(&client, &service).await?)?;
+    put(&client, "crm", &definition(&service)).await?.expect(200)?;
+    confirm(&client, &third).await?.failure(409, "conflict")?;
+    Ok(())
+}
+
+fn discovered(service: &Service, client: &Value) -> Value {
+    let mut auth = json!({"type": "oauth"});
+    for (field, value) in client.as_object().into_iter().flatten() {
+        auth[field] = value.clone();
+    }
+    json!({"type": "mcp", "url": format!("{}/guarded", service.url()), "auth": auth})
+}
+
+async fn begun(client: &Client) -> Result<sortie_testkit::Answer> {
+    client
+        .send(Method::POST, "/v1/connections/crm/oauth", Bytes::new())
+        .await
+}
+
+/// The resource server names the authorization server of an attacker after the connection was authorized with its own.
+async fn a_client_secret_is_sent_to_no_other_authorization_server(database: Database) -> Checked {
+    let (service, attacker) = (Service::start().await?, Service::start().await?);
+    let node = node(database).await?;
+    let client = node.client()?;
+    let given = json!({"client_id": "sortie", "client_secret": "hush-client"});
+    put(&client, "crm", &discovered(&service, &given))
+        .await?
+        .expect(201)?;
+    let page = consent(&client, &service).await?;
+    let confirmed = confirm(&client, &code(&page)?).await?.expect(200)?;
+    assert_eq!(confirmed.json()?["issuer"], service.url());
+    assert_eq!(service.token_requests().len(), 1);
+
+    service.name_authorization_server(&attacker.url());
+    let refused = begun(&client).await?;
+    if refused.status == 200 {
+        // Where it goes on, it goes on to the end.
+        let url = refused.json()?["authorization_url"].clone();
+        let back = browse(&attacker, url.as_str().context("no URL")?).await?;
+        client.anonymous().get(&back).await?;
+    }
+    assert_eq!(attacker.token_requests(), [] as [String; 0]);
+    let refused = refused.failure(409, "conflict")?;
+    for part in [
+        attacker.url(),
+        format!("belongs to {}", service.url()),
+        "auth.issuer".to_owned(),
+    ] {
+        ensure!(refused.error.contains(&part), "{part}: {}", refused.error);
+    }
+    // The same where the tokens are gone, but the connection is the same.
+    let same = put(&client, "crm", &discovered(&service, &given))
+        .await?
+        .expect(200)?;
+    assert_eq!(same.json()?["status"], "ready");
+    begun(&client).await?.failure(409, "conflict")?;
+    // An administrator who names the new one means it.
+    let named = json!({"client_id": "sortie", "client_secret": "hush-client", "issuer": attacker.url()});
+    put(&client, "crm", &discovered(&service, &named))
+        .await?
+        .expect(200)?;
+    begun(&client).await?.expect(200)?;
+    // Named beside the client, it holds from the first time on.
+    let named = json!({"client_id": "sortie", "client_secret": "hush-client", "issuer": service.url()});
+    put(&client, "crm", &discovered(&service, &named))
+        .await?
+        .expect(200)?;
+    begun(&client).await?.failure(409, "conflict")?;
+    assert_eq!(attacker.token_requests(), [] as [String; 0]);
+    Ok(())
+}
+
+fn parameter(url: &str, name: &str) -> Result<String> {
+    let query = url.split_once('?').context("no query")?.1;
+    let pair = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix(&format!("{name}=")));
+    Ok(pair
+        .context("no such parameter")?
+        .replace("%3A", ":")
+        .replace("%2F", "/"))
+}
+
+/// A mix-up: the attacker's server sends the browser on to an honest one, with the state of its own flow. The code of the
+/// honest server then comes back under that state.
+#[tokio::test]
+async fn a_code_of_one_server_is_not_sent_to_another() -> Checked {
+    let (honest, attacker) = (Service::start().await?, Service::start().await?);
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let nobody = client.anonymous();
+    let own = json!({});
+    put(&client, "crm", &discovered(&honest, &own))
+        .await?
+        .expect(201)?;
+    let to_honest = begin(&client).await?;
+    put(&client, "crm", &discovered(&attacker, &own))
+        .await?
+        .expect(200)?;
+    let to_attacker = begin(&client).await?;
+
+    let arrives = parameter(&to_honest, "redirect_uri")?;
+    let state = parameter(&to_attacker, "state")?;
+    let back = format!(
+        "{}?code=code-of-the-honest-server&state={state}",
+        path_of(&arrives)?
+    );
+    nobody.get(&back).await?.failure(409, "conflict")?;
+    assert_eq!(attacker.token_requests(), [] as [String; 0]);
+    // At its own address the flow works.
+    let page = consent(&client, &attacker).await?;
+    confirm(&client, &code(&page)?).await?.expect(200)?;
+
+    // Given endpoints: a callback that names another server is refused.
+    let given = Service::start().await?;
+    given.call_back_as("https://evil.example");
+    put(&client, "crm", &definition(&given)).await?.expect(200)?;
+    let back = browse(&given, &begin(&client).await?).await?;
+    let refused = nobody.get(&back).await?.failure(409, "conflict")?;
+    ensure!(
+        refused.error.contains("https://evil.example"),
+        "{}",
+        refused.error
+    );
+    assert_eq!(given.token_requests(), [] as [String; 0]);
+    given.call_back_as(&given.url());
+    let page = consent(&client, &given).await?;
+    confirm(&client, &code(&page)?).await?.expect(200)?;
+    let log = client
+        .get("/v1/admin/audit?action=connection.not_authorized")
+        .await?;
+    assert_eq!(log.json()?["items"].as_array().context("no items")?.len(), 2);
+    Ok(())
+}
+
+/// Without a terminal, the command prints the address and says how to go on.
+#[tokio::test]
+async fn a_connection_is_authorized_from_the_command_line() -> Checked {
+    let service = Service::start().await?;
+    service.give_tokens_of("ann@example.com");
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    put(&client, "crm", &definition(&service)).await?.expect(201)?;
+    let begun = node.sortie(&["connections", "authorize", "crm"]).output()?;
+    let (url, told) = (String::from_utf8(begun.stdout)?, String::from_utf8(begun.stderr)?);
+    ensure!(told.contains("sortie connections confirm crm CODE"), "{told}");
+    let page = client
+        .anonymous()
+        .get(&browse(&service, url.trim()).await?)
+        .await?;
+    let code = code(&page.expect(200)?)?;
+    let confirmed = node.sortie(&["connections", "confirm", "crm", &code]).output()?;
+    assert_eq!(
+        String::from_utf8(confirmed.stdout)?,
+        "connection crm is authorized as ann@example.com\n"
+    );
+    let again = node.sortie(&["connections", "confirm", "crm", &code]).output()?;
+    ensure!(
+        !again.status.success() && String::from_utf8(again.stderr)?.contains("no authorization waits"),
+        "a code is good once"
+    );
+    Ok(())
+}
