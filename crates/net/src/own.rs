@@ -112,7 +112,7 @@ impl Current {
                 Err(Errno::AGAIN) => return has_changed,
                 Err(Errno::INTR) => {}
                 // Messages were lost.
-                Err(Errno::NOBUFS) => changed = true,
+                Err(Errno::NOBUFS) => has_changed = true,
                 Err(_) => {
                     self.changes = None;
                     return true;
