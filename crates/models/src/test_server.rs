@@ -340,7 +340,9 @@ pub(crate) fn decode<D: crate::answer::Decoder>(
     cuts.sort_unstable();
     let mut from = 0;
     'stream: for to in cuts {
-        for event in parser.push(&bytes[from..to]).unwrap() {
+        let mut events = Vec::new();
+        parser.push(&bytes[from..to], &mut events).unwrap();
+        for event in events {
             match decoder.take(&event, &Heard::default()) {
                 Ok(crate::answer::Flow::On) => {}
                 Ok(crate::answer::Flow::Done) => break 'stream,

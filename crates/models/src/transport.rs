@@ -94,6 +94,7 @@ impl Transport {
             response,
             parser: sse::Parser::new(EVENT_BYTES),
             ready: VecDeque::new(),
+            parsed: Ok(()),
             bytes: 0,
         })
     }
@@ -199,6 +200,8 @@ pub(crate) struct Events<'a> {
     response: Response,
     parser: sse::Parser,
     ready: VecDeque<sse::Message>,
+    /// Fails behind the events that are ready.
+    parsed: Result<(), sse::TooLarge>,
     bytes: usize,
 }
 
@@ -214,6 +217,8 @@ impl Events<'_> {
             if let Some(message) = self.ready.pop_front() {
                 return Ok(Some(message));
             }
+            self.parsed
+                .map_err(|error| ModelError::fatal(format!("the model's answer: {error}")))?;
             let chunk = self.response.chunk().await;
             let chunk = chunk.map_err(|error| self.transport.broken(error))?;
             let Some(chunk) = chunk else {
@@ -225,9 +230,7 @@ impl Events<'_> {
                     "the model's answer is larger than {ANSWER_BYTES} bytes"
                 )));
             }
-            let events = self.parser.push(&chunk);
-            self.ready
-                .extend(events.map_err(|error| ModelError::fatal(format!("the model's answer: {error}")))?);
+            self.parsed = self.parser.push(&chunk, &mut self.ready);
         }
     }
 }

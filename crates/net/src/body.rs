@@ -47,13 +47,18 @@ pub enum BodyEnd {
 /// Reads the first `limit` bytes of a body. What has come is kept also where the connection breaks: the answer itself
 /// has arrived.
 pub async fn read_head(mut response: Response, limit: usize) -> BodyHead {
-    let mut body = BytesMut::new();
+    let mut body: Vec<u8> = Vec::new();
     let end = loop {
         match response.chunk().await {
             Ok(None) => break BodyEnd::Whole,
             Ok(Some(chunk)) => {
                 let room = limit - body.len();
-                body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+                let taken = chunk.get(..room).unwrap_or(&chunk);
+                if body.capacity() - body.len() < taken.len() {
+                    // Doubled, but never beyond the limit.
+                    body.reserve_exact(taken.len().max(body.len().min(room)));
+                }
+                body.extend_from_slice(taken);
                 if chunk.len() > room {
                     break BodyEnd::Cut;
                 }
@@ -62,7 +67,7 @@ pub async fn read_head(mut response: Response, limit: usize) -> BodyHead {
         }
     };
     BodyHead {
-        bytes: body.freeze(),
+        bytes: body.into(),
         end,
     }
 }

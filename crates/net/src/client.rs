@@ -3,13 +3,20 @@
 use std::{error::Error as StdError, net::IpAddr, sync::Arc, time::Duration};
 
 use reqwest::{
-    Certificate, ClientBuilder, Method, RequestBuilder,
+    Certificate, ClientBuilder, Method, RequestBuilder, StatusCode,
     dns::{Addrs, Name, Resolve, Resolving},
     redirect,
 };
 use url::{Host, Url};
 
-use crate::{Error, Network, Policy, Refused, address::Reach};
+use crate::{
+    Error, Network, Policy, Refused,
+    address::Reach,
+    policy::{has_labels, plain},
+};
+
+/// Longest URL of a request, in bytes.
+const URL_BYTES: usize = 8 * 1024;
 
 /// Makes `ring` the process's TLS provider, for whoever else needs one: the clients here do it themselves. A second call
 /// changes nothing.
@@ -77,7 +84,11 @@ impl Client {
 
     /// Sends a request. A refused address comes out as [`Error::Refused`].
     pub async fn send(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
-        request.send().await.map_err(unwrap_refusal)
+        let response = request.send().await.map_err(unwrap_refusal)?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::Switched);
+        }
+        Ok(response)
     }
 }
 
@@ -116,8 +127,13 @@ pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("the URL must not carry a user name or a password");
     }
-    if url.host().is_none() {
-        return Err("the URL must name a host");
+    match url.host() {
+        None => return Err("the URL must name a host"),
+        Some(Host::Domain(name)) if !has_labels(name) => return Err("the URL must name a host"),
+        Some(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) => {}
+    }
+    if url.as_str().len() > URL_BYTES {
+        return Err("the URL must be at most 8192 bytes long");
     }
     Ok(())
 }
@@ -154,7 +170,7 @@ impl Resolve for Guard {
         let network = self.network.clone();
         Box::pin(async move {
             let name = name.as_str();
-            let host = Host::Domain(name.strip_suffix('.').unwrap_or(name).to_owned());
+            let host = plain(&Host::Domain(name.to_owned()));
             let found = network.resolve(&host, 0).await?;
             let addresses: Addrs = Box::new(found.into_iter());
             Ok(addresses)
@@ -250,10 +266,28 @@ mod tests {
             "http://a:b@example.com/",
             "http://a@example.com/",
             "data:,x",
+            "http://example.com../",
+            "http://a..example.com/",
+            "http://.example.com/",
+            "http://./",
         ] {
             let refused = client.request(Method::GET, &url(text));
             assert!(matches!(refused, Err(Error::Url(_))), "{text}: {refused:?}");
         }
+        let at_most = format!("http://example.com/{}", "a".repeat(URL_BYTES - 19));
+        assert!(client.request(Method::GET, &url(&at_most)).is_ok());
+        let refused = client.request(Method::GET, &url(&(at_most + "a")));
+        assert!(matches!(refused, Err(Error::Url(_))), "{refused:?}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_switches_protocols_is_none() {
+        let (port, _asked) =
+            answering("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nx").await;
+        let client = client(Reach::Private);
+        let request = client.request(Method::GET, &url(&format!("http://127.0.0.1:{port}/")));
+        let refused = client.send(request.unwrap()).await;
+        assert!(matches!(refused, Err(Error::Switched)), "{refused:?}");
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ pub mod address;
 mod body;
 mod client;
 pub mod network;
+mod own;
 pub mod policy;
 pub mod sse;
 
@@ -39,6 +40,9 @@ pub enum Error {
         /// The limit, in bytes.
         limit: usize,
     },
+    /// The server switched protocols, which no request here asks for.
+    #[error("the server switched protocols, which was not asked for")]
+    Switched,
     /// The request failed on its way: connection, TLS, time or protocol.
     #[error("{}", chain(.0))]
     Http(#[source] reqwest::Error),

@@ -144,12 +144,24 @@ pub fn parse_host(text: &str) -> Result<Host<String>, Refused> {
         Host::Ipv4(ip) if ip.to_string() != text => Err(Refused::Form(
             "an IPv4 address must be written as four decimal numbers",
         )),
+        Host::Domain(name) if !has_labels(name) => {
+            Err(Refused::Form("the host is neither a name nor an address"))
+        }
         Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_) => Ok(plain(&host)),
     }
 }
 
-/// A host without the dot that may end a name.
-fn plain(host: &Host<String>) -> Host<String> {
+/// Whether a name can exist: labels of 1 to 63 bytes, 253 together. One dot may end it.
+pub(crate) fn has_labels(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.len() <= MAX_NAME
+        && name
+            .split('.')
+            .all(|label| (1..=MAX_LABEL).contains(&label.len()))
+}
+
+/// A host without the one dot that may end a name.
+pub(crate) fn plain(host: &Host<String>) -> Host<String> {
     match host {
         Host::Domain(name) => Host::Domain(name.strip_suffix('.').unwrap_or(name).to_owned()),
         Host::Ipv4(ip) => Host::Ipv4(*ip),
@@ -184,14 +196,9 @@ fn domain(text: &str) -> Result<String, InvalidDomain> {
         Ok(Host::Ipv4(_) | Host::Ipv6(_)) => return Err(refuse("must be a domain, not an address")),
         Err(_) => return Err(refuse("must be a domain such as example.com")),
     };
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && label.len() <= MAX_LABEL
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    };
-    if name.len() > MAX_NAME || !name.split('.').all(is_label) {
+    // The length of its labels was judged with the host.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if !name.bytes().all(is_plain) {
         return Err(refuse("must be a domain such as example.com"));
     }
     Ok(name)
@@ -269,6 +276,14 @@ mod tests {
                 "{url}"
             );
         }
+        for url in [
+            "https://example.com../",
+            "https://a..example.com/",
+            "https://.example.com/",
+        ] {
+            let refused = Err(Refused::Form("the URL must name a host"));
+            assert_eq!(check(&policy, url), refused, "{url}");
+        }
         assert_eq!(check(&self::policy(None), "https://8.8.8.8/"), Ok(()));
         let none: &[&str] = &[];
         assert!(check(&self::policy(Some(none)), "https://example.com/").is_err());
@@ -330,6 +345,12 @@ mod tests {
             "",
             "[8.8.8.8]",
             "exa mple.com",
+            "example.com..",
+            "example.com...",
+            "a..example.com",
+            ".example.com",
+            ".",
+            "..",
         ] {
             let refused = policy.resolve(host, 443).await;
             assert!(matches!(refused, Err(Refused::Form(_))), "{host}: {refused:?}");

@@ -2,7 +2,10 @@
 //!
 //! The parser follows the WHATWG event stream rules: lines end with CR, LF or CRLF in any mix, one byte order mark
 //! at the start is dropped, an `id` with NUL and a `retry` that is no number are ignored, and an event that the end
-//! of the stream cuts off is never given out. What one event may hold is bounded.
+//! of the stream cuts off is never given out. An event is bounded, and a stream means the same however it is cut into
+//! chunks.
+
+use std::sync::Arc;
 
 /// One event that the stream has completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +14,9 @@ pub struct Message {
     pub event: String,
     /// The `data` lines, joined by newlines.
     pub data: String,
-    /// The last `id` so far, also of an earlier event: what `Last-Event-ID` takes. Empty when there was none.
-    pub last_id: String,
+    /// The last `id` so far, also of an earlier event: what `Last-Event-ID` takes. Empty when there was none. Shared by
+    /// the events that follow it: a long `id` before many short events takes memory once.
+    pub last_id: Arc<str>,
 }
 
 /// An event, or a single line, is larger than the parser takes. The stream cannot be read on.
@@ -34,12 +38,12 @@ pub struct Parser {
     first_line: bool,
     event: String,
     data: Option<String>,
-    last_id: String,
+    last_id: Arc<str>,
     retry_millis: Option<u64>,
 }
 
 impl Parser {
-    /// A parser that takes events of at most `limit` bytes.
+    /// A parser that takes events of at most `limit` bytes: name, data and the line that is being read, together.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -48,7 +52,7 @@ impl Parser {
             first_line: true,
             event: String::new(),
             data: None,
-            last_id: String::new(),
+            last_id: Arc::from(""),
             retry_millis: None,
         }
     }
@@ -58,9 +62,9 @@ impl Parser {
         self.retry_millis
     }
 
-    /// Takes the next bytes and returns the events that they complete.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Message>, TooLarge> {
-        let mut messages = Vec::new();
+    /// Takes the next bytes and adds the events that they complete to `messages`, also those before an event that is
+    /// too large.
+    pub fn push(&mut self, bytes: &[u8], messages: &mut impl Extend<Message>) -> Result<(), TooLarge> {
         for piece in bytes.split_inclusive(|byte| matches!(byte, b'\r' | b'\n')) {
             let (content, end) = match piece.split_last() {
                 Some((end @ (b'\r' | b'\n'), content)) => (content, Some(*end)),
@@ -73,15 +77,23 @@ impl Parser {
                 continue;
             }
             self.line.extend_from_slice(content);
-            if self.line.len() + self.data.as_ref().map_or(0, String::len) > self.limit {
-                return Err(TooLarge { limit: self.limit });
-            }
+            self.check()?;
             if end.is_some() {
                 let line = std::mem::take(&mut self.line);
                 messages.extend(self.end_line(&line));
+                // Bytes that are not UTF-8 have grown.
+                self.check()?;
             }
         }
-        Ok(messages)
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), TooLarge> {
+        let held = self.line.len() + self.event.len() + self.data.as_ref().map_or(0, String::len);
+        if held > self.limit {
+            return Err(TooLarge { limit: self.limit });
+        }
+        Ok(())
     }
 
     fn end_line(&mut self, line: &[u8]) -> Option<Message> {
@@ -105,7 +117,7 @@ impl Parser {
                 }
                 None => self.data = Some(value.to_owned()),
             },
-            "id" if !value.contains('\0') => value.clone_into(&mut self.last_id),
+            "id" if !value.contains('\0') => self.last_id = value.into(),
             "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.retry_millis = value.parse().ok().or(self.retry_millis);
             }
@@ -126,7 +138,7 @@ impl Parser {
                 event
             },
             data,
-            last_id: self.last_id.clone(),
+            last_id: Arc::clone(&self.last_id),
         })
     }
 }
@@ -138,14 +150,23 @@ mod tests {
     use super::*;
 
     fn parse(stream: &[u8]) -> Vec<Message> {
-        Parser::new(1 << 20).push(stream).unwrap()
+        let mut messages = Vec::new();
+        Parser::new(1 << 20).push(stream, &mut messages).unwrap();
+        messages
+    }
+
+    /// The number of events under a limit, and whether one was too large.
+    fn parse_within(limit: usize, stream: &[u8]) -> (usize, bool) {
+        let mut messages = Vec::new();
+        let end = Parser::new(limit).push(stream, &mut messages);
+        (messages.len(), end.is_err())
     }
 
     fn message(event: &str, data: &str, last_id: &str) -> Message {
         Message {
             event: event.to_owned(),
             data: data.to_owned(),
-            last_id: last_id.to_owned(),
+            last_id: last_id.into(),
         }
     }
 
@@ -192,7 +213,10 @@ mod tests {
     fn a_retry_that_is_no_number_is_ignored() {
         let mut parser = Parser::new(100);
         parser
-            .push(b"retry: 2000\nretry: soon\nretry: -1\nretry:\nretry: 99999999999999999999\n")
+            .push(
+                b"retry: 2000\nretry: soon\nretry: -1\nretry:\nretry: 99999999999999999999\n",
+                &mut Vec::new(),
+            )
             .unwrap();
         assert_eq!(parser.retry_millis(), Some(2000));
     }
@@ -218,18 +242,37 @@ mod tests {
 
     #[test]
     fn an_event_over_the_limit_is_an_error_in_one_line_and_in_many() {
-        assert!(Parser::new(20).push(&[b'x'; 21]).is_err());
-        assert!(
-            Parser::new(20)
-                .push(b"data: 0123456789\ndata: 0123456789\n")
-                .is_err()
+        assert_eq!(parse_within(20, &[b'x'; 21]), (0, true));
+        assert_eq!(
+            parse_within(20, b"data: 0123456789\ndata: 0123456789\n"),
+            (0, true)
         );
         assert_eq!(
-            Parser::new(20)
-                .push(b"data: 0123456789\n\ndata: 0123456789\n\n")
-                .map(|m| m.len()),
-            Ok(2)
+            parse_within(20, b"event: 0123456789\ndata: 0123456789\n"),
+            (0, true)
         );
+        assert_eq!(
+            parse_within(20, b"data: 0123456789\n\ndata: 0123456789\n\n"),
+            (2, false)
+        );
+        // Each of these bytes becomes the three of U+FFFD.
+        assert_eq!(
+            parse_within(20, b"data: \xff\xff\xff\xff\xff\xff\xff\n\n"),
+            (0, true)
+        );
+    }
+
+    #[test]
+    fn events_before_one_that_is_too_large_are_given_out() {
+        let stream = b"data: a\n\ndata: b\n\ndata: 01234567890123456789\n\n";
+        assert_eq!(parse_within(20, stream), (2, true));
+    }
+
+    #[test]
+    fn a_long_id_is_held_once_for_all_events_that_follow_it() {
+        let messages = parse(&[b"id: 0123456789\n".repeat(2), b"data\n\n".repeat(1000)].concat());
+        let ids: Vec<_> = messages.iter().map(|message| message.last_id.as_ptr()).collect();
+        assert!(ids.len() == 1000 && ids.iter().all(|id| *id == ids[0]));
     }
 
     proptest! {
@@ -238,17 +281,20 @@ mod tests {
             stream in prop::collection::vec(
                 prop::sample::select(&b"data: \r\n\r\n\nid:7\0\xEF\xBB\xBFevent \xC3\xA4"[..]), 0..200),
             cuts in prop::collection::vec(0_usize..200, 0..12),
+            limit in 5_usize..100,
         ) {
-            let whole = parse(&stream);
+            let (mut whole, mut one) = (Vec::new(), Parser::new(limit));
+            let end = one.push(&stream, &mut whole);
             let mut cuts: Vec<_> = cuts.into_iter().map(|at| at.min(stream.len())).collect();
             cuts.sort_unstable();
             cuts.push(stream.len());
-            let (mut parser, mut from, mut pieces) = (Parser::new(1 << 20), 0, Vec::new());
+            let (mut parser, mut from, mut pieces) = (Parser::new(limit), 0, Vec::new());
+            let mut cut_end = Ok(());
             for to in cuts {
-                pieces.extend(parser.push(&stream[from..to]).unwrap());
+                cut_end = cut_end.and_then(|()| parser.push(&stream[from..to], &mut pieces));
                 from = to;
             }
-            prop_assert_eq!(pieces, whole);
+            prop_assert_eq!((pieces, cut_end), (whole, end));
         }
 
         #[test]
@@ -273,10 +319,10 @@ mod tests {
         fn no_bytes_make_it_panic_or_grow_beyond_its_limit(chunks in prop::collection::vec(any::<Vec<u8>>(), 0..20)) {
             let mut parser = Parser::new(64);
             for chunk in chunks {
-                if parser.push(&chunk).is_err() {
+                if parser.push(&chunk, &mut Vec::new()).is_err() {
                     break;
                 }
-                prop_assert!(parser.line.len() + parser.data.as_ref().map_or(0, String::len) <= 64);
+                prop_assert!(parser.check().is_ok() && parser.last_id.len() <= 3 * 64);
             }
         }
     }

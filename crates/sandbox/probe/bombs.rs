@@ -34,7 +34,7 @@ pub(crate) fn run(word: &str, arguments: &[&str]) -> Outcome {
             unsafe { libc::abort() }
         }
         "sleep" => sleep(),
-        _ => return Err(format!("unknown word {word}").into()),
+        _ => return crate::hoard::run(word, arguments),
     }
     Ok(())
 }

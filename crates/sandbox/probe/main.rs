@@ -1,8 +1,8 @@
 //! The helper of the sandbox's tests: their launcher, the program that they run inside, and the hosts they run on.
 //!
 //! Inside, `escape` tries everything that must not work and prints one line per attempt, `ask` prints what the proxy
-//! answers; the other words each use something up or leave something behind. Outside, `host` becomes a host with less rights and runs a program there,
-//! and `engine` is a small engine that can be killed.
+//! answers; the other words each use something up or leave something behind. Outside, `host` becomes a host with less
+//! rights and runs a program there, `engine` is a small engine that can be killed, and `helper` is a helper process.
 
 #![expect(
     unsafe_code,
@@ -10,8 +10,11 @@
 )]
 
 mod bombs;
+mod disk;
 mod engine;
 mod escape;
+mod helper;
+mod hoard;
 mod host;
 mod raw;
 
@@ -19,6 +22,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     sortie_sandbox::launcher_main();
+    sortie_sandbox::helper_main("helper", helper::work);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.split_first() {
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
         Some((&"ask", _)) => escape::ask_proxy(),
         Some((&"host", rest)) => host::run(rest),
         Some((&"engine", rest)) => engine::run(rest),
+        Some((&"disk", rest)) => disk::run(rest),
         Some((bomb, rest)) => bombs::run(bomb, rest),
         None => Err("no word".into()),
     };

@@ -10,10 +10,12 @@ mod detect;
 mod egress;
 mod flight;
 mod fork_server;
+mod helper;
 mod hosts;
 mod landlock;
 mod launcher;
 mod output;
+mod passage;
 mod path;
 mod piped;
 mod seccomp;
@@ -28,11 +30,12 @@ mod workdir;
 
 pub use allocator::give_back_large_blocks;
 pub use detect::{Options, detect, probe};
+pub use helper::{Helper, HelperError, HelperLimits, helper_main};
 pub use launcher::launcher_main;
 pub use output::Capture;
 pub use path::{InvalidPath, RelPath};
 pub use types::{
     AtTimeout, Backend, Capabilities, Command, Egress, Enforcement, Error, ExitKind, Finished, Level, Limits,
-    Piped, Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Usage,
+    Piped, Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Tenancy, Usage,
 };
 pub use workdir::{CommandPaths, Entry, EntryKind, FileError, Workdir};

@@ -62,6 +62,7 @@ pub(crate) struct Session {
 
 /// A launcher that stands. The order of the fields is that of the end: hang up, close the way out, remove the group.
 pub(crate) struct Live {
+    level: Level,
     pub(crate) socket: Socket,
     /// The launcher's outer process. Readable when it has ended, and with it everything in the sandbox.
     outer: AsyncFd<OwnedFd>,
@@ -183,6 +184,7 @@ impl Session {
             return Err(Error::Setup("the launcher sent no socket".to_owned()));
         }
         Ok(Attempt::Open(Live {
+            level: self.open.level,
             socket,
             outer: sys::async_descriptor(outer, Interest::READABLE).map_err(setup)?,
             way_out: way_out.map(WayOut::new).transpose().map_err(setup)?,
@@ -367,13 +369,19 @@ impl Live {
     /// Kills everything and waits until nothing is left.
     async fn end(self) -> Result<(), Error> {
         let Self {
-            socket, outer, group, ..
+            level,
+            socket,
+            outer,
+            group,
+            ..
         } = self;
         drop(socket);
-        let ended = timeout(PATIENCE, outer.readable()).await;
-        if ended.is_err() {
-            // Where there are namespaces, everything dies with it.
+        let mut ended = timeout(PATIENCE, outer.readable()).await;
+        // With a pid namespace everything dies with the outer process. Without one it alone knows what is left, and goes
+        // on killing that.
+        if ended.is_err() && level == Level::Namespaces {
             let _ended_this_moment = pidfd_send_signal(outer.get_ref(), Signal::KILL);
+            ended = timeout(PATIENCE, outer.readable()).await;
         }
         drop(group);
         match ended {

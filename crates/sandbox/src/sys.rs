@@ -177,6 +177,65 @@ pub(crate) fn install_filter(filter: &[Instruction]) -> Result<(), Errno> {
     .map(drop)
 }
 
+/// Installs a seccomp filter that asks before some calls; returns where it asks.
+pub(crate) fn install_asking_filter(filter: &[Instruction]) -> Result<OwnedFd, Errno> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(|_| Errno::INVAL)?,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel reads `len` instructions from `filter`, which lives through the call.
+    let listener = check(unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const program,
+        )
+    })?;
+    let listener = c_int::try_from(listener).map_err(|_| Errno::IO)?;
+    // SAFETY: the descriptor is new and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(listener) })
+}
+
+/// Takes the next question of a filter: the number to answer it by.
+pub(crate) fn take_question(listener: BorrowedFd<'_>) -> Result<u64, Errno> {
+    // SAFETY: an all-zero question is a valid one, and what the kernel wants to be given.
+    let mut question: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure lives through the call.
+    check(c_long::from(unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_RECV,
+            &raw mut question,
+        )
+    }))?;
+    Ok(question.id)
+}
+
+/// Answers a question of a filter: the call goes on, or fails with this error.
+pub(crate) fn answer_question(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    answer: Result<(), Errno>,
+) -> Result<(), Errno> {
+    let go_on = u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).unwrap_or(0);
+    let response = libc::seccomp_notif_resp {
+        id,
+        val: 0,
+        error: answer.err().map_or(0, |errno| -errno.raw_os_error()),
+        flags: if answer.is_ok() { go_on } else { 0 },
+    };
+    // SAFETY: the structure lives through the call.
+    check(c_long::from(unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_SEND,
+            &raw const response,
+        )
+    }))
+    .map(drop)
+}
+
 /// The Landlock version of the kernel, if it has Landlock.
 pub(crate) fn landlock_version() -> Option<u32> {
     let no_attributes = ptr::null::<c_void>();
@@ -229,9 +288,13 @@ pub(crate) fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
         Resource::OpenFiles => libc::RLIMIT_NOFILE,
         Resource::FileBytes => libc::RLIMIT_FSIZE,
         Resource::AddressSpace => libc::RLIMIT_AS,
+        Resource::DataBytes => libc::RLIMIT_DATA,
+        Resource::StackBytes => libc::RLIMIT_STACK,
+        Resource::CpuSeconds => libc::RLIMIT_CPU,
         Resource::CoreBytes => libc::RLIMIT_CORE,
         Resource::LockedBytes => libc::RLIMIT_MEMLOCK,
         Resource::QueueBytes => libc::RLIMIT_MSGQUEUE,
+        Resource::PendingSignals => libc::RLIMIT_SIGPENDING,
     };
     let mut now = libc::rlimit {
         rlim_cur: 0,
@@ -272,7 +335,11 @@ pub(crate) enum Resource {
     OpenFiles,
     FileBytes,
     AddressSpace,
+    DataBytes,
+    StackBytes,
+    CpuSeconds,
     CoreBytes,
     LockedBytes,
     QueueBytes,
+    PendingSignals,
 }

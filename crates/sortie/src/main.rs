@@ -1,7 +1,8 @@
 //! `sortie`: the node and the command line in one binary.
 //!
-//! `main` does four things before any command: it becomes a sandbox where it is started as one, it has large memory
-//! given back once it is free, it sees to it that panics do not print what was worked on, and it reads the environment.
+//! `main` does a few things before any command: it becomes a sandbox or a page reader where it is started as one, it has
+//! large memory given back once it is free, it sees to it that panics do not print what was worked on, and it reads the
+//! environment.
 //! Commands live in `commands`; a node is put together in `node`.
 
 mod archive;
@@ -37,6 +38,7 @@ use crate::{
 
 fn main() -> ExitCode {
     sortie_sandbox::launcher_main();
+    sortie_web::reader_main();
     sortie_sandbox::give_back_large_blocks();
     panics::install();
     let cli = match Cli::try_parse() {

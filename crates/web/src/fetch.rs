@@ -17,26 +17,25 @@ use sortie_agent::{
     tool::{Context, Effect, Order, ToolError, arguments_of},
 };
 use sortie_net::{BodyEnd, Policy, read_head};
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::time::timeout;
 use url::Url;
 
 use crate::{
     Web,
     follow::{Answered, Asked, Gate, follow},
-    html::{self, Layout},
-    json,
+    html::Layout,
     media::{Kind, Media},
-    text, told,
+    reader::{Body, Form, Reading},
+    text::{self, URL_BYTES},
+    told,
 };
 
 /// How much of a page is read, in bytes.
 pub(crate) const BODY_BYTES: usize = 5 << 20;
 /// How long fetching may take, redirects and robots.txt included.
 const TIME: Duration = Duration::from_secs(20);
-/// How long laying a page out may take, the wait for its turn included.
-const LAYOUT: Duration = Duration::from_secs(30);
-/// The longest URL, in bytes.
-pub(crate) const URL_BYTES: usize = 4096;
+/// Longest `Content-Type` that is taken for one, in bytes.
+const CONTENT_TYPE_BYTES: usize = 500;
 
 pub(crate) struct WebFetch {
     web: Arc<Web>,
@@ -99,9 +98,15 @@ impl Tool for WebFetch {
             let fetched = timeout(TIME, self.fetch(url)).await;
             let fetched =
                 fetched.map_err(|_| told(format!("not answered within {} s", TIME.as_secs())))??;
-            let (head, text) = self.lay_out(fetched).await?;
             let limit = context.output_bytes;
-            let shown = text::page(&head, &text, start, limit)
+            let body = Body {
+                media: &fetched.media,
+                url: &fetched.url,
+                bytes: &fetched.body,
+            };
+            let reading = self.web.readers.read(body, Form::Page, start, limit).await;
+            let reading = reading.map_err(|unread| told(format!("{}: the page {unread}", fetched.url)))?;
+            let shown = text::page(&head(&fetched, &reading), reading.part(), limit)
                 .map_err(|length| told(format!("start: the text has only {length} bytes")))?;
             Ok(ToolContent::Text(shown))
         })
@@ -151,33 +156,19 @@ impl WebFetch {
             end: head.end,
         })
     }
-
-    /// The text of what was fetched, and what is said about it first. Laying out a page is work for the processor: in
-    /// turn, and on a thread that may block.
-    async fn lay_out(&self, fetched: Fetched) -> Result<(String, String), ToolError> {
-        let laid_out = timeout(LAYOUT, async {
-            let turn = self.web.layouts.clone().acquire_owned().await;
-            let turn = turn.map_err(|error| ToolError::Fatal(error.to_string()))?;
-            // The turn ends with the work, also where nobody waits for it any more.
-            let work = spawn_blocking(move || {
-                let _turn = turn;
-                readable(&fetched)
-            });
-            work.await
-                .map_err(|_| told("the page could not be laid out: its reader failed on it"))
-        });
-        laid_out
-            .await
-            .map_err(|_| told("the page could not be laid out in time"))?
-    }
 }
 
 /// A URL as a model writes it.
 pub(crate) fn parse_url(text: &str) -> Result<Url, ToolError> {
+    let too_long = || told(format!("url: must be at most {URL_BYTES} bytes long"));
     if text.len() > URL_BYTES {
-        return Err(told(format!("url: must be at most {URL_BYTES} bytes long")));
+        return Err(too_long());
     }
-    text.parse().map_err(|error| told(format!("url: {error}")))
+    let url: Url = text.parse().map_err(|error| told(format!("url: {error}")))?;
+    if url.as_str().len() > URL_BYTES {
+        return Err(too_long());
+    }
+    Ok(url)
 }
 
 pub(crate) fn status_text(response: &Response) -> String {
@@ -190,6 +181,7 @@ pub(crate) fn status_text(response: &Response) -> String {
 
 pub(crate) fn media_of(response: &Response) -> Media {
     let value = response.headers().get(CONTENT_TYPE);
+    let value = value.filter(|value| value.len() <= CONTENT_TYPE_BYTES);
     Media::new(value.and_then(|value| value.to_str().ok()).unwrap_or_default())
 }
 
@@ -207,25 +199,16 @@ fn not_text(url: &Url, media: &Media, size: Option<u64>) -> ToolError {
     told(format!("{url} is {kind}, {size}: only text can be fetched"))
 }
 
-/// The head and the text of what was fetched.
-fn readable(fetched: &Fetched) -> (String, String) {
-    let decoded = fetched.media.decode(&fetched.body);
-    let (title, content, note) = match fetched.media.kind_of(&fetched.body) {
-        Kind::Html => {
-            let page = html::read(&decoded, &fetched.url);
-            let note = match page.layout {
-                Layout::Article => "\nThis is the main part of the page.",
-                Layout::Whole => "",
-                Layout::Bare => {
-                    "\nThe page is too large or too deeply nested to be laid out: this is its bare text."
-                }
-            };
-            (page.title, page.markdown, note)
+/// First lines of a result: address, status, type, and what is missing.
+fn head(fetched: &Fetched, reading: &Reading) -> String {
+    let note = match reading.layout() {
+        Some(Layout::Article) => "\nThis is the main part of the page.",
+        Some(Layout::Bare) => {
+            "\nThe page is too large or too deeply nested to be laid out: this is its bare text."
         }
-        Kind::Json => (String::new(), json::laid_out(decoded), ""),
-        Kind::Text | Kind::Unknown | Kind::Binary => (String::new(), decoded, ""),
+        Some(Layout::Whole) | None => "",
     };
-    let title = match title.as_str() {
+    let title = match reading.title() {
         "" => String::new(),
         title => format!(", “{title}”"),
     };
@@ -237,5 +220,5 @@ fn readable(fetched: &Fetched) -> (String, String) {
     };
     let (url, status) = (&fetched.url, &fetched.status);
     let head = format!("[{url}: {status}, {kind}{title}\n{}{note}{cut}]\n", text::OUTSIDE);
-    (text::clean(head), text::clean(content))
+    text::clean(head)
 }

@@ -8,7 +8,7 @@ use reqwest::Response;
 use sortie_net::{Client, Policy};
 use url::Url;
 
-use crate::robots::Robots;
+use crate::{robots::Robots, text::URL_BYTES};
 
 /// Redirects that are followed.
 const HOPS: usize = 5;
@@ -48,7 +48,7 @@ pub(crate) enum Failure {
     Net(#[from] sortie_net::Error),
     #[error("redirected more than {HOPS} times")]
     Redirects,
-    #[error("redirected to what is not a URL")]
+    #[error("redirected to what is not a URL of at most {URL_BYTES} bytes")]
     Location,
     #[error("{0}")]
     Robots(String),
@@ -92,8 +92,7 @@ pub(crate) async fn follow(
                 response,
             });
         };
-        let location = std::str::from_utf8(location.as_bytes()).map_err(|_| Failure::Location)?;
-        let target = asked.url.join(location).map_err(|_| Failure::Location)?;
+        let target = target(&asked.url, location).ok_or(Failure::Location)?;
         if target.origin() != asked.url.origin() {
             let carried = |name: HeaderName| Some((name.clone(), asked.headers.get(&name)?.clone()));
             asked.headers = CARRIED.into_iter().filter_map(carried).collect();
@@ -101,6 +100,16 @@ pub(crate) async fn follow(
         asked.url = target;
     }
     Err(Failure::Redirects)
+}
+
+/// The URL that a redirect names.
+fn target(from: &Url, location: &HeaderValue) -> Option<Url> {
+    let location = std::str::from_utf8(location.as_bytes()).ok()?;
+    if location.len() > URL_BYTES {
+        return None;
+    }
+    let target = from.join(location).ok()?;
+    (target.as_str().len() <= URL_BYTES).then_some(target)
 }
 
 /// Puts our name to a request. A header of the same name that is set later replaces it.

@@ -9,19 +9,22 @@ mod follow;
 mod html;
 mod json;
 mod media;
+mod reader;
 mod request;
 mod robots;
 mod search;
 mod text;
 
-use std::{sync::Arc, thread::available_parallelism, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use sortie_agent::{Tool, tool::ToolError};
 use sortie_net::{Client, Network, Policy, Timeouts};
-use tokio::sync::Semaphore;
 
-pub use self::search::{Backend, SearchSettings};
-use self::{fetch::WebFetch, request::HttpRequest, robots::Robots, search::WebSearch};
+use self::{fetch::WebFetch, reader::Readers, request::HttpRequest, robots::Robots, search::WebSearch};
+pub use self::{
+    reader::reader_main,
+    search::{Backend, SearchSettings},
+};
 
 /// Resolution and connection may take this long.
 const CONNECTING: Duration = Duration::from_secs(8);
@@ -37,6 +40,8 @@ pub struct WebSettings {
     pub robots: RobotsTxt,
     /// The search engine; without one there is no search.
     pub search: Option<SearchSettings>,
+    /// Binary of the page reader, which calls [`reader_main`] first. `None`: this binary.
+    pub reader: Option<PathBuf>,
 }
 
 /// Whether `web_fetch` honours robots.txt.
@@ -74,8 +79,7 @@ pub struct Web {
     client: Client,
     robots: Option<Robots>,
     search: Option<search::Engine>,
-    /// How many pages are laid out at a time: it is work for the processor.
-    layouts: Arc<Semaphore>,
+    readers: Readers,
 }
 
 impl Web {
@@ -87,7 +91,6 @@ impl Web {
             // Each call has its own end.
             total: None,
         };
-        let cores = available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Arc::new(Self {
             client: Client::on(settings.network, timeouts)?,
             robots: match settings.robots {
@@ -95,7 +98,7 @@ impl Web {
                 RobotsTxt::Ignored => None,
             },
             search: settings.search.map(search::Engine::new).transpose()?,
-            layouts: Arc::new(Semaphore::new(cores)),
+            readers: Readers::new(settings.reader),
         }))
     }
 

@@ -43,6 +43,14 @@ impl Media {
         Self { essence, charset }
     }
 
+    /// The type as a `Content-Type` has it, with what is known of it and nothing else.
+    pub(crate) fn content_type(&self) -> String {
+        match self.charset {
+            Some(charset) => format!("{}; charset={}", self.essence, charset.name()),
+            None => self.essence.clone(),
+        }
+    }
+
     /// What a body of this type is read as.
     pub(crate) fn kind(&self) -> Kind {
         let essence = self.essence.as_str();
@@ -194,7 +202,10 @@ mod tests {
             ("text/plain; charset=iso-8859-1", b"\xef\xbb\xbf\xc3\xa4", "ä"),
             ("text/plain", b"\xff\xfea\0", "a"),
         ] {
-            assert_eq!(Media::new(content_type).decode(bytes), text, "{content_type}");
+            let media = Media::new(content_type);
+            assert_eq!(media.decode(bytes), text, "{content_type}");
+            let again = Media::new(&media.content_type());
+            assert_eq!(again.decode(bytes), text, "{content_type}");
         }
         // Cut within a character.
         assert_eq!(Media::new("text/plain").decode(&"ä".as_bytes()[..1]), "\u{fffd}");
@@ -205,7 +216,9 @@ mod tests {
         fn no_bytes_and_no_type_make_it_panic(content_type in any::<String>(), bytes in any::<Vec<u8>>()) {
             let media = Media::new(&content_type);
             let _text = media.decode(&bytes);
-            let _kind = (media.kind(), sniff(&bytes));
+            let again = Media::new(&media.content_type());
+            prop_assert_eq!((again.kind(), again.decode(&bytes)), (media.kind(), media.decode(&bytes)));
+            let _kind = sniff(&bytes);
         }
     }
 }

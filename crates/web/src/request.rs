@@ -25,8 +25,8 @@ use crate::{
     Web,
     fetch::{BODY_BYTES, media_of, parse_url, status_text, type_text},
     follow::{Answered, Asked, Failure, Gate, check_encoding, follow, signed},
-    json,
     media::Kind,
+    reader::{Body, Form, Readers},
     text, told,
 };
 
@@ -197,7 +197,7 @@ impl Tool for HttpRequest {
                 let why = format!("not answered within {} s", TIME.as_secs());
                 return Err(told(why + in_doubt(verb)));
             };
-            let shown = show(answered?, context.output_bytes).await;
+            let shown = show(answered?, &self.web.readers, context.output_bytes).await;
             Ok(ToolContent::Text(text::clip(
                 text::clean(shown),
                 context.output_bytes,
@@ -219,7 +219,14 @@ impl HttpRequest {
             request = request.body(body);
         }
         let response = client.send(request).await.map_err(|error| {
-            let sent = matches!(&error, sortie_net::Error::Http(error) if !error.is_connect() && !error.is_builder());
+            let sent = match &error {
+                sortie_net::Error::Http(error) => !error.is_connect() && !error.is_builder(),
+                sortie_net::Error::Switched => true,
+                sortie_net::Error::Url(_)
+                | sortie_net::Error::Refused { .. }
+                | sortie_net::Error::Policy(_)
+                | sortie_net::Error::TooLarge { .. } => false,
+            };
             let doubt = if sent { in_doubt(verb) } else { "" };
             told(format!("{error}{doubt}"))
         })?;
@@ -301,7 +308,7 @@ fn body(arguments: Arguments) -> Result<Option<String>, ToolError> {
 }
 
 /// An answer as the model reads it, in at most `limit` bytes.
-async fn show(answered: Answered, limit: usize) -> String {
+async fn show(answered: Answered, readers: &Readers, limit: usize) -> String {
     let Answered { url, response } = answered;
     let media = media_of(&response);
     let mut head = format!("[{url}: {}\n{}]\n", status_text(&response), text::OUTSIDE);
@@ -320,20 +327,22 @@ async fn show(answered: Answered, limit: usize) -> String {
     let Ok(BodyHead { bytes, end }) = timeout(TIME, read_head(response, BODY_BYTES)).await else {
         return head + &format!("[the body did not end within {} s: not shown]", TIME.as_secs());
     };
-    let body = match media.kind_of(&bytes) {
-        Kind::Binary => return head + &format!("[the body is binary, {} bytes: not shown]", bytes.len()),
-        Kind::Json => json::laid_out(media.decode(&bytes)),
-        Kind::Html | Kind::Text | Kind::Unknown => media.decode(&bytes),
+    if media.kind_of(&bytes) == Kind::Binary {
+        return head + &format!("[the body is binary, {} bytes: not shown]", bytes.len());
+    }
+    let body = Body {
+        media: &media,
+        url: &url,
+        bytes: &bytes,
     };
-    bounded(head, &body, &end, limit)
-}
-
-/// The head and what fits of the body, with a line that says what is missing.
-fn bounded(head: String, body: &str, end: &BodyEnd, limit: usize) -> String {
     let room = limit.saturating_sub(head.len() + 200);
-    let shown = body.get(..body.floor_char_boundary(room)).unwrap_or(body);
-    let cut = if shown.len() < body.len() {
-        format!("\n[{} of {} bytes are shown]", shown.len(), body.len())
+    let reading = match readers.read(body, Form::Source, 0, room).await {
+        Ok(reading) => reading,
+        Err(unread) => return head + &format!("[the body is not shown: it {unread}]"),
+    };
+    let shown = reading.part();
+    let cut = if shown.text.len() < shown.total {
+        format!("\n[{} of {} bytes are shown]", shown.text.len(), shown.total)
     } else {
         String::new()
     };
@@ -345,7 +354,7 @@ fn bounded(head: String, body: &str, end: &BodyEnd, limit: usize) -> String {
             format!("\n[the body broke off: {why}]")
         }
     };
-    head + shown + &cut + &missing
+    head + shown.text + &cut + &missing
 }
 
 /// The header fields that are shown, one on a line.

@@ -12,7 +12,10 @@ use std::{
 
 use http::{HeaderMap, Method, header::ACCEPT};
 use sortie_net::{BodyEnd, Client, Policy, read_head};
-use tokio::time::{Instant, timeout};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
 use url::{Origin, Url};
 
 use self::rules::Rules;
@@ -24,13 +27,22 @@ const KEPT: Duration = Duration::from_hours(1);
 const KEPT_FAILURE: Duration = Duration::from_mins(1);
 /// Most sites that are remembered.
 const SITES: usize = 1000;
+/// Memory of the rules of all sites together, in bytes.
+const BYTES: usize = 32 << 20;
 /// Longest that a site may take to answer.
 const TIME: Duration = Duration::from_secs(6);
 
 /// What is known of sites.
 #[derive(Debug, Default)]
 pub(crate) struct Robots {
-    sites: Mutex<HashMap<Origin, Known>>,
+    sites: Mutex<Sites>,
+}
+
+#[derive(Debug, Default)]
+struct Sites {
+    known: HashMap<Origin, Known>,
+    /// Memory of all rules, in bytes.
+    bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -70,46 +82,88 @@ impl Robots {
                 }
             },
         };
-        let path = match url.query() {
-            Some(query) => &format!("{}?{query}", url.path()),
-            None => url.path(),
-        };
-        match rules {
-            Answer::Rules(rules) if rules.allow(path) => Ok(()),
-            Answer::Rules(_) => Err(Failure::Robots(format!(
-                "the robots.txt of {} asks programs not to fetch this page",
-                url.origin().ascii_serialization()
-            ))),
-            Answer::Unreachable => Err(Failure::Robots(format!(
+        let unreachable = || {
+            Failure::Robots(format!(
                 "the robots.txt of {} cannot be read now, so its pages are not fetched",
                 url.origin().ascii_serialization()
-            ))),
+            ))
+        };
+        let Answer::Rules(rules) = rules else {
+            return Err(unreachable());
+        };
+        let path = match url.query() {
+            Some(query) => format!("{}?{query}", url.path()),
+            None => url.path().to_owned(),
+        };
+        // Thousands of rules are work for the processor.
+        let allowed = spawn_blocking(move || rules.allow(&path)).await;
+        if allowed.map_err(|_| unreachable())? {
+            Ok(())
+        } else {
+            Err(Failure::Robots(format!(
+                "the robots.txt of {} asks programs not to fetch this page",
+                url.origin().ascii_serialization()
+            )))
         }
     }
 
-    fn sites(&self) -> MutexGuard<'_, HashMap<Origin, Known>> {
+    fn sites(&self) -> MutexGuard<'_, Sites> {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self, site: &Origin) -> Option<Answer> {
         let sites = self.sites();
-        let known = sites.get(site).filter(|known| known.until > Instant::now())?;
+        let known = sites
+            .known
+            .get(site)
+            .filter(|known| known.until > Instant::now())?;
         Some(known.rules.clone())
     }
 
     fn keep(&self, site: Origin, rules: Answer, until: Instant) {
         let mut sites = self.sites();
-        if sites.len() >= SITES && !sites.contains_key(&site) {
-            let now = Instant::now();
-            sites.retain(|_, known| known.until > now);
-            if sites.len() >= SITES {
-                let oldest = sites.iter().min_by_key(|(_, known)| known.until);
-                if let Some(oldest) = oldest.map(|(site, _)| site.clone()) {
-                    sites.remove(&oldest);
-                }
-            }
+        sites.forget(&site);
+        let bytes = rules.bytes();
+        if sites.is_full(bytes) {
+            sites.forget_expired();
         }
-        sites.insert(site, Known { rules, until });
+        while sites.is_full(bytes) {
+            let oldest = sites.known.iter().min_by_key(|(_, known)| known.until);
+            let Some(oldest) = oldest.map(|(site, _)| site.clone()) else {
+                break;
+            };
+            sites.forget(&oldest);
+        }
+        sites.bytes += bytes;
+        sites.known.insert(site, Known { rules, until });
+    }
+}
+
+impl Sites {
+    fn is_full(&self, bytes: usize) -> bool {
+        self.known.len() >= SITES || self.bytes + bytes > BYTES
+    }
+
+    fn forget(&mut self, site: &Origin) {
+        if let Some(known) = self.known.remove(site) {
+            self.bytes -= known.rules.bytes();
+        }
+    }
+
+    fn forget_expired(&mut self) {
+        let now = Instant::now();
+        self.known.retain(|_, known| known.until > now);
+        self.bytes = self.known.values().map(|known| known.rules.bytes()).sum();
+    }
+}
+
+impl Answer {
+    /// Memory of the answer, in bytes.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Rules(rules) => rules.bytes(),
+            Self::Unreachable => 0,
+        }
     }
 }
 
@@ -144,8 +198,10 @@ async fn ask(client: &Client, policy: &Policy, url: &Url) -> Result<Asking, Fail
     }
     match timeout(TIME, read_head(answer.response, rules::MAX_BYTES)).await {
         Ok(head) if !matches!(head.end, BodyEnd::Broken(_)) => {
-            let rules = Rules::parse(&head.bytes);
-            Ok(Asking::Kept(Answer::Rules(Arc::new(rules)), KEPT))
+            match spawn_blocking(move || Rules::parse(&head.bytes)).await {
+                Ok(rules) => Ok(Asking::Kept(Answer::Rules(Arc::new(rules)), KEPT)),
+                Err(_) => Ok(unreachable),
+            }
         }
         Ok(_) | Err(_) => Ok(unreachable),
     }
@@ -166,13 +222,33 @@ mod tests {
             let until = Instant::now() + KEPT + Duration::from_millis(n as u64);
             robots.keep(origin(n), Answer::Unreachable, until);
         }
-        assert_eq!(robots.sites().len(), SITES);
+        assert_eq!(robots.sites().known.len(), SITES);
         assert!(robots.known(&origin(9)).is_none());
         assert!(robots.known(&origin(10)).is_some());
         tokio::time::advance(KEPT + Duration::from_millis(15)).await;
         assert!(robots.known(&origin(15)).is_none());
         assert!(robots.known(&origin(16)).is_some());
         robots.keep(origin(0), Answer::Unreachable, Instant::now() + KEPT);
-        assert_eq!(robots.sites().len(), SITES - 5);
+        assert_eq!(robots.sites().known.len(), SITES - 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_memory_of_all_rules_is_bounded() {
+        let robots = Robots::default();
+        let file = "User-agent: *\n".to_owned() + &format!("Disallow: /{}\n", "a".repeat(900)).repeat(500);
+        let rules = Answer::Rules(Arc::new(Rules::parse(file.as_bytes())));
+        let fit = BYTES / rules.bytes();
+        assert!((10..SITES / 2).contains(&fit), "{fit}");
+        for n in 0..fit + 20 {
+            let url: Url = format!("https://site{}.example/", n % (fit + 10))
+                .parse()
+                .unwrap();
+            let until = Instant::now() + KEPT + Duration::from_millis(n as u64);
+            robots.keep(url.origin(), rules.clone(), until);
+            let sites = robots.sites();
+            assert_eq!(sites.bytes, sites.known.len() * rules.bytes());
+            assert!(sites.bytes <= BYTES);
+        }
+        assert_eq!(robots.sites().known.len(), fit);
     }
 }

@@ -5,6 +5,7 @@
 //! a clean failure; it never holds a run up for longer than a call may take.
 
 mod content;
+mod frames;
 mod listing;
 mod pipes;
 mod session;
@@ -66,13 +67,21 @@ impl McpTool {
         &self.offer.tool
     }
 
+    fn own_effect(&self) -> Effect {
+        if self.offer.is_repeatable {
+            Effect::Nothing
+        } else {
+            Effect::Outside
+        }
+    }
+
     async fn ask(&self, raw: &RawValue, context: Context<'_>) -> Result<ToolContent, ToolError> {
         let arguments = tool::arguments(raw)?;
         let meter = Arc::new(Meter::default());
         let call = Call::begin(&self.connection, "tools/call", &self.offer.tool);
         let asked = self
             .session
-            .call(&self.offer.tool, arguments, self.offer.effect, &meter)
+            .call(&self.offer.tool, arguments, self.own_effect(), &meter)
             .await;
         let redactor = self.session.redactor();
         let end = CallEnd {
@@ -99,7 +108,7 @@ impl McpTool {
     }
 
     fn broken(&self, failure: &Failure) -> String {
-        let doubt = match self.offer.effect {
+        let doubt = match self.own_effect() {
             Effect::Outside | Effect::DirectoryAndOutside => "; whether the call took place is not known",
             Effect::Nothing | Effect::Directory => "",
         };
@@ -125,7 +134,7 @@ impl Tool for McpTool {
     }
 
     fn effect(&self, _arguments: &RawValue) -> Effect {
-        self.offer.effect
+        self.own_effect()
     }
 
     fn call<'a>(

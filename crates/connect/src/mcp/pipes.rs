@@ -19,7 +19,7 @@ use tokio::{
     sync::Mutex,
 };
 
-use super::wire::MESSAGE_BYTES;
+use super::frames::{self, Lines, Unreadable};
 
 /// Starts MCP servers that are programs.
 pub trait StdioLauncher: Send + Sync {
@@ -46,7 +46,7 @@ pub struct StdioProcess {
 pub(super) struct Pipes {
     stdin: Arc<Mutex<Box<dyn AsyncWrite + Send + Unpin>>>,
     stdout: Box<dyn AsyncRead + Send + Unpin>,
-    unread: BytesMut,
+    lines: Lines,
     redactor: Arc<Redactor>,
     _guard: Box<dyn Send>,
 }
@@ -56,7 +56,7 @@ impl Pipes {
         Self {
             stdin: Arc::new(Mutex::new(process.stdin)),
             stdout: process.stdout,
-            unread: BytesMut::new(),
+            lines: Lines::default(),
             redactor,
             _guard: process.guard,
         }
@@ -65,18 +65,16 @@ impl Pipes {
     /// The next whole line; `None` at the end of the stream, and when a line is too long to go on. Safe to be dropped
     /// and called again.
     async fn line(&mut self) -> Option<BytesMut> {
-        let mut searched = 0;
         loop {
-            let rest = self.unread.get(searched..).unwrap_or_default();
-            if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                return Some(self.unread.split_to(searched + end + 1));
+            match self.lines.next() {
+                Ok(Some(line)) => return Some(line),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a program's MCP messages cannot be read");
+                    return None;
+                }
             }
-            searched = self.unread.len();
-            if searched > MESSAGE_BYTES {
-                tracing::warn!(limit = MESSAGE_BYTES, "a program's MCP message is too long");
-                return None;
-            }
-            match self.stdout.read_buf(&mut self.unread).await {
+            match self.stdout.read_buf(self.lines.buffer()).await {
                 Ok(0) => return None,
                 Ok(_) => {}
                 Err(error) => {
@@ -108,9 +106,13 @@ impl Transport<RoleClient> for Pipes {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let line = self.line().await?;
-            let line = String::from_utf8_lossy(&line);
-            if let Ok(message) = serde_json::from_str(&self.redactor.redact(&line)) {
-                return Some(message);
+            match frames::message(&line, |text| self.redactor.redact(text)) {
+                Ok(message) => return Some(message),
+                Err(Unreadable::NoMessage(_)) => {}
+                Err(Unreadable::TooLarge(error)) => {
+                    tracing::warn!(%error, "a program's MCP messages cannot be read");
+                    return None;
+                }
             }
         }
     }

@@ -28,9 +28,10 @@ use tokio::{sync::Mutex, time::timeout};
 use url::Url;
 
 use super::{
+    frames::MESSAGE_BYTES,
     listing::TOOLS,
     pipes::{Pipes, StdioLauncher},
-    wire::{MESSAGE_BYTES, Meter, Wire, WireError},
+    wire::{Meter, Wire, WireError},
 };
 use crate::{Failure, OPEN_TIMEOUT, outlet::Outlet, text};
 

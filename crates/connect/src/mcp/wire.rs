@@ -31,14 +31,13 @@ use sortie_net::{read_body, sse};
 use sse_stream::Sse;
 use url::Url;
 
+use super::frames::{self, MESSAGE_BYTES, Unreadable};
 use crate::{
     Failure,
     outlet::{Outgoing, Outlet},
     text,
 };
 
-/// The largest JSON answer and the largest event, in bytes.
-pub(super) const MESSAGE_BYTES: usize = 4 << 20;
 /// The most that one stream of events may bring, in bytes.
 const STREAM_BYTES: u64 = 16 << 20;
 /// How much of an error's body is read, in bytes.
@@ -182,13 +181,16 @@ impl Wire {
             .await
             .map_err(|error| fails(error.to_string()))?;
         meter.add(body.len());
-        let answer = String::from_utf8_lossy(&body);
-        let answer = self.outlet.redactor().redact(&answer);
-        match serde_json::from_str::<ServerJsonRpcMessage>(&answer) {
+        match frames::message(&body, |text| self.outlet.redactor().redact(text)) {
             Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, new_session)),
             // Nothing is waited for: some servers say something to a notification.
             Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
-            Err(error) => Err(fails(format!("the server's answer is no MCP message: {error}"))),
+            Err(Unreadable::TooLarge(error)) => {
+                Err(fails(format!("the server's answer cannot be read: {error}")))
+            }
+            Err(Unreadable::NoMessage(error)) => {
+                Err(fails(format!("the server's answer is no MCP message: {error}")))
+            }
         }
     }
 
@@ -248,6 +250,7 @@ impl Wire {
             meter,
             parser: sse::Parser::new(MESSAGE_BYTES),
             ready: VecDeque::new(),
+            parsed: Ok(()),
             read: 0,
             failed: false,
         };
@@ -266,6 +269,8 @@ struct Events {
     meter: Arc<Meter>,
     parser: sse::Parser,
     ready: VecDeque<sse::Message>,
+    /// Fails behind the events that are ready.
+    parsed: Result<(), sse::TooLarge>,
     read: u64,
     failed: bool,
 }
@@ -277,7 +282,13 @@ impl Events {
                 return None;
             }
             if let Some(message) = self.ready.pop_front() {
-                return Some(Ok(self.event(&message)));
+                return Some(match frames::check(&message.data) {
+                    Ok(()) => Ok(self.event(&message)),
+                    Err(error) => self.fail(error),
+                });
+            }
+            if let Err(error) = self.parsed {
+                return Some(self.fail(error));
             }
             let chunk = match self.response.chunk().await {
                 Ok(Some(chunk)) => chunk,
@@ -290,10 +301,7 @@ impl Events {
                 let limit = usize::try_from(STREAM_BYTES).unwrap_or(usize::MAX);
                 return Some(self.fail(sortie_net::Error::TooLarge { limit }));
             }
-            match self.parser.push(&chunk) {
-                Ok(messages) => self.ready.extend(messages),
-                Err(error) => return Some(self.fail(error)),
-            }
+            self.parsed = self.parser.push(&chunk, &mut self.ready);
         }
     }
 
@@ -307,7 +315,9 @@ impl Events {
         Sse {
             event: Some(message.event.clone()),
             data: Some(self.outlet.redactor().redact(&message.data).into_owned()),
-            id: Some(message.last_id.clone()).filter(|id| !id.is_empty()),
+            id: Some(&message.last_id)
+                .filter(|id| !id.is_empty())
+                .map(ToString::to_string),
             retry: self
                 .parser
                 .retry_millis()

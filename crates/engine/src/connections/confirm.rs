@@ -15,6 +15,7 @@ use url::Url;
 
 use super::{
     Connections,
+    addressed::Address,
     authorize::{changed, hash_of, issuer_at, pending_at},
     definition_of,
     tokens::{Held, tokens_at},
@@ -92,7 +93,11 @@ impl Connections {
         let waiting = OauthFlow {
             state_hash,
             pending: self
-                .seal(pending_at(&hex(&state_hash), flow.org), &returned)
+                .seal_for(
+                    pending_at(&hex(&state_hash), flow.org),
+                    &Address::of_authorization(row.id, &Address::of_row(row)?),
+                    &returned,
+                )
                 .await?,
             expires_at: awaiting.expires_at,
             ..flow.clone()
@@ -133,10 +138,17 @@ impl Connections {
                     .to_owned(),
             ));
         }
+        let address = Address::of_authorization(row.id, &Address::of_row(&row)?);
         let mut found = None;
         for flow in waiting {
             let at = hex(&flow.state_hash);
-            let returned: Returned = self.open(pending_at(&at, caller.org), &flow.pending)?;
+            let opened = self.open_for(pending_at(&at, caller.org), &address, &flow.pending);
+            let returned: Returned = match opened {
+                Ok(returned) => returned,
+                // Tokens for an address that the connection had before.
+                Err(Error::Conflict(_)) if flow.revision != row.revision => continue,
+                Err(error) => return Err(error),
+            };
             if is_same(&returned.code, &code) {
                 found = Some((flow, returned.held));
             }
@@ -172,7 +184,9 @@ impl Connections {
             org,
             connection: row.id,
             revision: flow.revision,
-            tokens: self.seal(tokens_at(&id, org), &held).await?,
+            tokens: self
+                .seal_for(tokens_at(&id, org), &Address::of_row(&row)?, &held)
+                .await?,
             issuer,
         };
         let audit = caller.audit(&self.0.clock, "connection.authorized", &*row.name)?;

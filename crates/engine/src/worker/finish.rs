@@ -44,6 +44,8 @@ pub(crate) enum Obstacle {
     UncertainCall(OpenCall),
     /// What it needs is gone, in words for people; the last turn it had completed.
     Gone(&'static str, u32),
+    /// Two workers in a row were lost in this step.
+    LostTwice(u32),
 }
 
 /// The finishing write: what was gathered before, then the answer and the final status. `None` where the run is no
@@ -144,14 +146,24 @@ impl Obstacle {
             ),
             Self::Gone(what, step) => (
                 format!("the worker that ran it was lost, and {what}"),
-                EventType::Interrupted {
-                    reason: "worker_lost",
-                    step,
-                    tool: None,
-                    id: None,
-                },
+                worker_lost(step),
+            ),
+            Self::LostTwice(step) => (
+                format!(
+                    "two workers in a row were lost while they ran its step {step}; a third one is not put at risk"
+                ),
+                worker_lost(step),
             ),
         }
+    }
+}
+
+fn worker_lost(step: u32) -> EventType {
+    EventType::Interrupted {
+        reason: "worker_lost",
+        step,
+        tool: None,
+        id: None,
     }
 }
 

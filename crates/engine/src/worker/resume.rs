@@ -39,6 +39,13 @@ fn marked(entry: &str) -> Option<i64> {
 /// once more, for this to be told.
 const MAX_RESUMES: i64 = 3;
 
+/// The part of a `resumed` event that tells how far the run had come.
+#[derive(Deserialize)]
+struct Resumed {
+    step: u32,
+    attempt: i64,
+}
+
 /// What an attempt at a run stands on.
 pub(crate) struct Ground {
     pub(crate) workspace: Workspace,
@@ -96,6 +103,10 @@ pub(crate) async fn pick_up(
         let too_often = "it had been resumed 3 times";
         return Ok(Err(Obstacle::Gone(too_often, journal.last_step())));
     }
+    if has_lost_two_workers_in_one_step(worker, claim, &texts, &journal).await? {
+        discard(left).await;
+        return Ok(Err(Obstacle::LostTwice(journal.last_step().saturating_add(1))));
+    }
     let (workspace, files) = match left {
         Some(left) if needs_directory(&journal) => (left, Files::Laid),
         None if needs_directory(&journal) => {
@@ -113,6 +124,30 @@ pub(crate) async fn pick_up(
         workspace,
         files,
     }))
+}
+
+/// Whether the last two attempts both ended with the loss of their worker, and the second one completed no step.
+///
+/// A run whose content brings down the process that works on it does so again as soon as it is resumed. It must not
+/// take one node after the other with it, and all that runs there.
+async fn has_lost_two_workers_in_one_step(
+    worker: &Worker,
+    claim: &Claim,
+    journal_texts: &[String],
+    journal: &Journal,
+) -> Result<bool, StoreError> {
+    let lost = claim.fence.attempt - 1;
+    let is_handed_over = |attempt| journal_texts.iter().any(|text| marked(text) == Some(attempt));
+    if lost < 2 || is_handed_over(lost) || is_handed_over(lost - 1) {
+        return Ok(false);
+    }
+    let run = claim.fence.run;
+    let event = until_read(|| worker.records.store.last_resumed(run)).await?;
+    let began = event
+        .and_then(|event| serde_json::from_str::<Resumed>(&event).ok())
+        .filter(|resumed| resumed.attempt == lost);
+    // An attempt without the event was lost before it did anything.
+    Ok(began.is_none_or(|began| journal.last_step() <= began.step))
 }
 
 async fn reopen(worker: &Worker, claim: &Claim) -> std::io::Result<Option<Workspace>> {

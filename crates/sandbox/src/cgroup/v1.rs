@@ -21,10 +21,23 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Option<(PathBuf, Option<PathBu
     Some((group("memory")?, group("pids")))
 }
 
+/// Part of the limit that buffers of TCP and UDP may hold beside it: version 1 counts them apart from all else.
+const SHARE_OF_BUFFERS: u64 = 10;
+
 pub(super) fn limit_memory(group: &Path, bytes: u64) -> io::Result<()> {
     write(group, "memory.limit_in_bytes", bytes)?;
     // Memory and swap together; only kernels that account for swap have it.
-    match write(group, "memory.memsw.limit_in_bytes", bytes) {
+    if_there(write(group, "memory.memsw.limit_in_bytes", bytes))?;
+    if_there(write(
+        group,
+        "memory.kmem.tcp.limit_in_bytes",
+        bytes / SHARE_OF_BUFFERS,
+    ))
+}
+
+/// Takes a limit that this kernel does not know for set.
+fn if_there(written: io::Result<()>) -> io::Result<()> {
+    match written {
         Err(error)
             if !matches!(
                 error.kind(),

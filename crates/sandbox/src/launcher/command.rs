@@ -26,6 +26,9 @@ use crate::{
     wire::{self, Check, Reply},
 };
 
+/// Signals and timers that may wait at once for the processes of a run.
+const PENDING_SIGNALS: u64 = 1_024;
+
 /// What a command does.
 pub(super) enum Task {
     Program(Vec<String>),
@@ -97,6 +100,8 @@ fn limit(init: &Init<'_>) -> Result<(), Errno> {
     sys::limit(Resource::CoreBytes, 1)?;
     sys::limit(Resource::LockedBytes, 8 << 20)?;
     sys::limit(Resource::QueueBytes, 1 << 20)?;
+    // Queued signals and timers are counted for the user, whose other processes are to have some as well.
+    sys::limit(Resource::PendingSignals, PENDING_SIGNALS)?;
     if init.open.memory == wire::MemoryKeeper::Watch {
         // The watch comes too late for a process that takes everything at once. Runtimes reserve far more than
         // they use, hence the factor.

@@ -23,17 +23,18 @@ use super::{
     Failure, Step,
     command::{self, Task, Ties},
     discard::Discard,
-    identity,
+    identity, memory,
     outer::Inherited,
     piped::{self, Origin, PipedProcesses},
     procs::{self, Process},
     rootfs,
     watch::Watch,
+    watches::Watches,
 };
 use crate::{
     egress, landlock, seccomp, sys,
     types::{Egress, Level},
-    wire::{self, Broken, Open, Reply, Request, Status},
+    wire::{self, Broken, MemoryKeeper, Open, Reply, Request, Status},
 };
 
 /// How often a command may still have new processes, when they are looked for and killed, before everything is.
@@ -58,6 +59,7 @@ pub(super) struct Init<'a> {
     anything_alive: bool,
     discard: Discard,
     watch: Watch,
+    watches: Option<Watches>,
 }
 
 struct Current {
@@ -119,7 +121,8 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
         piped: PipedProcesses::default(),
         anything_alive: false,
         discard: Discard::default(),
-        watch: Watch::new(open.limits, open.memory, watched_scratch).step("watch")?,
+        watches: None,
+        watch: Watch::new(open.level, open.limits, open.memory, watched_scratch).step("watch")?,
     };
     // It belongs to the host's mounts, which this process has left.
     drop(inherited.workdir);
@@ -147,7 +150,7 @@ fn environment(env: &[(String, String)]) -> Result<Vec<CString>, Failure> {
 
 impl Init<'_> {
     /// Gives up rights for itself and, by inheritance, for every command.
-    fn confine(&self) -> Result<(), Failure> {
+    fn confine(&mut self) -> Result<(), Failure> {
         match self.open.level {
             Level::Namespaces => {
                 identity::drop_all_rights()?;
@@ -155,16 +158,26 @@ impl Init<'_> {
                 let _kernel_took_part = landlock::confine_inside_root()
                     .map_err(std::io::Error::other)
                     .step("landlock")?;
+                self.limit_watches()?;
                 let filter = seccomp::filter(self.open.level, self.open.memory);
                 sys::install_filter(&filter).step("seccomp")
             }
             // The rest is done in each command: this process must be able to end what is outside its rules.
             Level::Landlock => {
                 identity::clear_capabilities()?;
-                set_no_new_privs(true).step("no_new_privs")
+                set_no_new_privs(true).step("no_new_privs")?;
+                self.limit_watches()
             }
             Level::None => Ok(()),
         }
+    }
+
+    /// Bounds what the run's epoll instances watch, where the engine has the same user or no control group counts it.
+    fn limit_watches(&mut self) -> Result<(), Failure> {
+        if self.open.uid.is_none() || self.open.memory == MemoryKeeper::Watch {
+            self.watches = Some(Watches::limit().step("seccomp")?);
+        }
+        Ok(())
     }
 
     fn serve(&mut self) -> Result<(), Failure> {
@@ -174,6 +187,9 @@ impl Init<'_> {
             self.finish();
             self.serve_piped();
             self.discard.drain();
+            if let Some(watches) = &mut self.watches {
+                watches.serve();
+            }
             if self.anything_alive
                 && let Some(broken) = self.watch.look()
             {
@@ -194,6 +210,7 @@ impl Init<'_> {
             self.discard
                 .fds()
                 .chain(self.piped.fds())
+                .chain(self.watches.iter().map(Watches::fd))
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
         );
         let ended = self
@@ -489,7 +506,7 @@ impl Init<'_> {
         let ours = procs::descendants(&procs::all(), getpid());
         let processes = u32::try_from(ours.len()).unwrap_or(u32::MAX);
         self.send(&Reply::Usage {
-            memory: procs::memory(&ours),
+            memory: memory::of_processes(&ours),
             processes,
         });
     }

@@ -8,26 +8,34 @@
 mod check;
 mod command;
 mod discard;
+mod disk;
 mod identity;
 mod init;
+mod memory;
+mod open_files;
 mod outer;
 mod piped;
 mod procs;
 mod rootfs;
 mod server;
+mod sockets;
+mod stopped;
 mod watch;
+mod watches;
 
 use std::{
     ffi::OsStr,
     io,
     os::fd::{AsFd, OwnedFd},
     process::ExitCode,
+    time::Duration,
 };
 
 use rustix::{
     fs::{Mode, OFlags, open},
     io::{Errno, fcntl_dupfd_cloexec},
     process::setsid,
+    time::{ClockId, clock_gettime},
 };
 
 use crate::{
@@ -115,4 +123,13 @@ fn report(socket: &impl AsFd, failure: &Failure) {
         errno: failure.errno.raw_os_error(),
     };
     let _engine_may_be_gone = wire::send(socket.as_fd(), &reply, &[]);
+}
+
+/// What this thread, the only one, has used of the processor.
+fn processor_time() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(used.tv_sec).unwrap_or(0),
+        u32::try_from(used.tv_nsec).unwrap_or(0),
+    )
 }

@@ -12,6 +12,9 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, wait},
 };
 
+/// The longest pause between two looks for descendants that have not died yet.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
 /// One process, or what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
@@ -20,6 +23,7 @@ pub(super) struct Process {
     session: i32,
     /// In clock ticks since the machine started.
     started: u64,
+    /// Whether nothing of it runs any more. A process whose first thread has ended runs on in the others.
     ended: bool,
 }
 
@@ -44,17 +48,33 @@ pub(super) fn one(pid: Pid) -> Option<Process> {
 /// The name is in parentheses and may hold anything, also parentheses: what counts comes after the last one.
 fn parse(pid: Pid, stat: &str) -> Option<Process> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let first_thread_ended = matches!(fields.next()?, "Z" | "X" | "x");
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    let started = fields.nth(15)?.parse().ok()?;
+    // An ended first thread counts until the process is reaped.
+    let threads: u64 = fields.nth(13)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
     Some(Process {
         pid,
         parent,
         session,
         started,
-        ended,
+        ended: first_thread_ended && threads <= 1,
     })
+}
+
+impl Process {
+    /// Whether any of its threads runs.
+    pub(super) const fn is_alive(&self) -> bool {
+        !self.ended
+    }
+}
+
+/// The living processes of this sandbox, without this one.
+pub(super) fn ours() -> Vec<Process> {
+    let mut found = descendants(&all(), getpid());
+    found.retain(Process::is_alive);
+    found
 }
 
 /// Those that descend from `ancestor`, without itself, ended ones included.
@@ -141,6 +161,7 @@ pub(super) fn signal(process: &Process, signal: Signal) {
 pub(super) fn end_all_descendants(limit: Duration) {
     let begin = Instant::now();
     let mut stopped = HashSet::new();
+    let mut pause = Duration::from_millis(1);
     while begin.elapsed() < limit && !reap_all() {
         let alive: Vec<_> = descendants(&all(), getpid())
             .into_iter()
@@ -159,7 +180,13 @@ pub(super) fn end_all_descendants(limit: Duration) {
                 signal(process, Signal::KILL);
             }
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(pause);
+        // A process may take long to die, for instance to give back much memory.
+        pause = if fresh {
+            pause
+        } else {
+            (pause * 2).min(LONGEST_PAUSE)
+        };
     }
 }
 
@@ -172,31 +199,6 @@ fn reap_all() -> bool {
             Err(_) => return true,
         }
     }
-}
-
-/// Memory of some processes, in bytes: shared pages in proportion, or, where a process does not let us see that,
-/// whole.
-pub(super) fn memory(processes: &[Process]) -> u64 {
-    processes
-        .iter()
-        .map(|process| {
-            proportional(process.pid)
-                .or_else(|| resident(process.pid))
-                .unwrap_or(0)
-        })
-        .sum()
-}
-
-fn proportional(pid: Pid) -> Option<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1_024)
-}
-
-fn resident(pid: Pid) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * u64::try_from(rustix::param::page_size()).ok()?)
 }
 
 /// Processes and threads of a user in view.
@@ -222,14 +224,17 @@ mod tests {
 
     #[test]
     fn a_hostile_process_name_does_not_confuse_the_reader() {
-        let rest = "S 7 2 3 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 1";
+        let rest = "Z 7 2 3 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 2 0 4242 1 1";
         let stat = format!("12 (a) Z 1 (b\n) {rest}");
         let process = parse(pid(12), &stat).unwrap();
         assert_eq!(
             (process.parent, process.session, process.started, process.ended),
-            (7, 3, 4_242, false)
+            (7, 3, 4_242, false),
+            "a second thread runs"
         );
         assert!(parse(pid(12), "12 (a").is_none());
+        let last = stat.replace("20 0 2 0", "20 0 1 0");
+        assert!(parse(pid(12), &last).unwrap().ended);
     }
 
     #[test]

@@ -1,142 +1,61 @@
-//! Limits that the kernel does not keep here: looked at every quarter of a second while anything runs.
+//! Limits that the kernel does not keep here: looked at while anything runs.
 
-use std::{
-    io,
-    os::fd::{AsFd, OwnedFd},
-    time::{Duration, Instant},
-};
+use std::{io, os::fd::OwnedFd, time::Duration};
 
-use rustix::{
-    fs::{CWD, Mode, OFlags, openat},
-    process::getpid,
-    time::{ClockId, clock_gettime},
-};
-
-use super::procs;
+use super::{disk::DiskWatch, memory::Memory};
 use crate::{
-    types::Limits,
+    types::{Level, Limits},
     wire::{Broken, MemoryKeeper},
-    workdir::{Total, measure},
 };
 
-const INTERVAL: Duration = Duration::from_millis(250);
-/// A look costs at most one part in this many of the processor's time. Its own time counts, not that of the clock: on
-/// a busy machine a look that had to wait for its turn must not put off the next one.
-const SHARE: u32 = 10;
-
-/// What is watched, and when next.
+/// The watched limits.
 pub(super) struct Watch {
-    work: OwnedFd,
-    scratch: Option<OwnedFd>,
+    disk: DiskWatch,
+    memory: Memory,
     limits: Limits,
-    memory: MemoryKeeper,
-    /// What was there when the command started: a run over its limit may still run a command that deletes.
-    baseline: Total,
-    looked: Instant,
-    cost: Duration,
+    keeper: MemoryKeeper,
 }
 
 impl Watch {
     /// Watches the current directory, and the scratch folder where there is one.
-    pub(super) fn new(limits: Limits, memory: MemoryKeeper, scratch: Option<OwnedFd>) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let work = openat(CWD, ".", flags, Mode::empty())?;
-        let looked = Instant::now();
+    pub(super) fn new(
+        level: Level,
+        limits: Limits,
+        keeper: MemoryKeeper,
+        scratch: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         Ok(Self {
-            work,
-            scratch,
+            disk: DiskWatch::new(&limits, scratch)?,
+            memory: Memory::new(level, limits, keeper),
             limits,
-            memory,
-            baseline: Total::default(),
-            looked,
-            cost: Duration::ZERO,
+            keeper,
         })
     }
 
     /// Time until the next look.
     pub(super) fn due_in(&self) -> Duration {
-        INTERVAL
-            .max(self.cost * SHARE)
-            .saturating_sub(self.looked.elapsed())
+        self.disk.due_in().min(self.memory.due_in())
     }
 
-    /// Looks, if it is time; says which limit is broken.
+    /// Looks at what it is time to look at; says which limit is broken.
     pub(super) fn look(&mut self) -> Option<Broken> {
-        if !self.due_in().is_zero() {
-            return None;
+        if self.memory.is_passed() {
+            return Some(Broken::Memory);
         }
-        let began = processor_time();
-        let broken = self.memory_broken().or_else(|| self.disk_broken());
-        self.looked = Instant::now();
-        self.cost = processor_time().saturating_sub(began);
-        broken
+        self.disk.look()
     }
 
     /// Looks at the end of a command: at what its largest process had, which may have come and gone between two looks,
-    /// and at the disk, unless the last look was dear and is not long ago.
+    /// and at the disk.
     pub(super) fn look_at_end(&mut self, peak_bytes: u64) -> Option<Broken> {
         if self.was_passed_by(peak_bytes) {
             return Some(Broken::Memory);
         }
-        if self.looked.elapsed() < self.cost * SHARE {
-            return None;
-        }
-        let began = processor_time();
-        let broken = self.disk_broken();
-        self.looked = Instant::now();
-        self.cost = processor_time().saturating_sub(began);
-        if broken.is_some() {
-            // The next command starts from here.
-            self.baseline = self.measure();
-        }
-        broken
+        self.disk.look_at_end()
     }
 
     /// Whether a process that had so much memory at its peak passed the limit, unless the kernel keeps it.
     pub(super) fn was_passed_by(&self, peak_bytes: u64) -> bool {
-        self.memory != MemoryKeeper::Kernel && peak_bytes > self.limits.memory_bytes
+        self.keeper != MemoryKeeper::Kernel && peak_bytes > self.limits.memory_bytes
     }
-
-    fn memory_broken(&self) -> Option<Broken> {
-        if self.memory == MemoryKeeper::Kernel {
-            return None;
-        }
-        let used = procs::memory(&procs::descendants(&procs::all(), getpid()));
-        (used > self.limits.memory_bytes).then_some(Broken::Memory)
-    }
-
-    fn disk_broken(&mut self) -> Option<Broken> {
-        let now = self.measure();
-        let over = |now: u64, limit: u64, baseline: u64| now > limit.max(baseline);
-        let broken = over(now.bytes, self.limits.disk_bytes, self.baseline.bytes)
-            || over(now.entries, self.limits.disk_entries, self.baseline.entries);
-        if broken {
-            return Some(Broken::Disk);
-        }
-        // What was deleted may not be filled again.
-        self.baseline.bytes = self.baseline.bytes.min(now.bytes);
-        self.baseline.entries = self.baseline.entries.min(now.entries);
-        None
-    }
-
-    fn measure(&self) -> Total {
-        let stop_at = self.limits.disk_entries.max(self.baseline.entries);
-        let mut total = Total::default();
-        for folder in std::iter::once(&self.work).chain(&self.scratch) {
-            // A run that moves folders about while they are walked is looked at again next time.
-            let part = measure(folder.as_fd(), stop_at).unwrap_or_default();
-            total.bytes += part.bytes;
-            total.entries += part.entries;
-        }
-        total
-    }
-}
-
-/// What this thread, the only one, has used of the processor.
-fn processor_time() -> Duration {
-    let used = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(used.tv_sec).unwrap_or(0),
-        u32::try_from(used.tv_nsec).unwrap_or(0),
-    )
 }

@@ -12,18 +12,40 @@ mod arch;
 mod arch;
 mod calls;
 mod program;
+mod watched;
 
 use libc::c_long;
 use rustix::io::Errno;
 
 use crate::{sys::Instruction, types::Level, wire::MemoryKeeper};
 use program::{
-    ALLOW, KILL, Program, allow_low, and_low, deny, if_any_bit, if_at_least, if_equal, load_arch, load_low,
-    load_number, ret,
+    ALLOW, KILL, Program, allow_low, and_low, deny, if_any_bit, if_at_least, if_equal, load_arch, load_high,
+    load_low, load_number, pretend, ret,
 };
+
+pub(crate) use watched::ask_before_watching;
 
 /// The filter for commands at a level.
 pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {
+    let mut program = native_calls_only();
+    for (call, rule) in rules(level, memory) {
+        program.extend(if_equal(number(call), &rule, &[]));
+    }
+    program.extend(program::allow_ranges(&ranges(allowed(level, memory))));
+    program.push(deny(Errno::NOSYS));
+    program
+}
+
+/// The filter for a [helper](crate::Helper): memory, what is open already, its own end.
+pub(crate) fn helper_filter() -> Vec<Instruction> {
+    let mut program = native_calls_only();
+    program.extend(program::allow_ranges(&ranges(sorted(calls::HELPER.to_vec()))));
+    program.push(deny(Errno::NOSYS));
+    program
+}
+
+/// Loads the number of the call, and ends a process that calls as another architecture does.
+fn native_calls_only() -> Program {
     let mut program: Program = Vec::new();
     program.extend(load_arch());
     program.extend(if_equal(arch::AUDIT_ARCH, &[], &[ret(KILL)]));
@@ -33,11 +55,6 @@ pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {
         program.extend(if_equal(u32::MAX, &[deny(Errno::NOSYS)], &[]));
         program.extend(if_at_least(foreign, &[ret(KILL)]));
     }
-    for (call, rule) in rules(level) {
-        program.extend(if_equal(number(call), &rule, &[]));
-    }
-    program.extend(program::allow_ranges(&ranges(allowed(level, memory))));
-    program.push(deny(Errno::NOSYS));
     program
 }
 
@@ -55,9 +72,13 @@ fn allowed(level: Level, memory: MemoryKeeper) -> Vec<u32> {
     if level == Level::Namespaces {
         calls.extend(calls::OWN_NAMESPACES);
         if counted {
-            calls.extend(calls::SHARED_MEMORY);
+            calls.extend(calls::SYSTEM_V);
         }
     }
+    sorted(calls)
+}
+
+fn sorted(calls: Vec<c_long>) -> Vec<u32> {
     let mut numbers: Vec<u32> = calls.into_iter().map(number).collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -98,36 +119,101 @@ const FORBIDDEN_REQUESTS: [u32; 7] = [
     0x401C_5820, // FS_IOC_FSSETXATTR
 ];
 
-fn rules(level: Level) -> Vec<(c_long, Program)> {
-    let mut clone = load_low(0);
-    clone.extend(if_any_bit(bits(NEW_NAMESPACES), &[deny(Errno::PERM)]));
-    clone.push(ret(ALLOW));
-    let mut unshare = load_low(0);
-    unshare.extend(if_any_bit(
-        bits(NEW_NAMESPACES | NEW_TIME_NAMESPACE),
-        &[deny(Errno::PERM)],
-    ));
-    unshare.push(ret(ALLOW));
-    let mut ioctl = load_low(1);
-    for request in FORBIDDEN_REQUESTS {
-        ioctl.extend(if_equal(request, &[deny(Errno::PERM)], &[]));
-    }
-    ioctl.push(ret(ALLOW));
-    vec![
-        (libc::SYS_clone, clone),
-        (libc::SYS_unshare, unshare),
-        (libc::SYS_ioctl, ioctl),
+/// Requests that allocate disk space at once, as `fallocate` does. The last three exist on XFS alone.
+const ALLOCATING_REQUESTS: [u32; 5] = [
+    0x4030_5828, // FS_IOC_RESVSP
+    0x4030_582A, // FS_IOC_RESVSP64
+    0x4030_5839, // FS_IOC_ZERO_RANGE
+    0x4030_580A, // XFS_IOC_ALLOCSP
+    0x4030_5824, // XFS_IOC_ALLOCSP64
+];
+
+/// Calls that are decided by their arguments, with the rule for each.
+fn rules(level: Level, memory: MemoryKeeper) -> Vec<(c_long, Program)> {
+    let mut rules = vec![
+        (libc::SYS_clone, clone()),
+        (libc::SYS_unshare, unshare()),
+        (libc::SYS_close_range, close_range()),
+        (libc::SYS_fallocate, fallocate()),
+        (libc::SYS_ioctl, ioctl()),
+        (libc::SYS_prctl, prctl()),
         (libc::SYS_socket, socket(level)),
-        (
-            libc::SYS_socketpair,
-            allow_low(0, &[bits(libc::AF_UNIX)], Errno::AFNOSUPPORT),
-        ),
+        (libc::SYS_socketpair, socketpair(level)),
         // The ordinary domain, and the question which one it is.
         (libc::SYS_personality, allow_low(0, &[0, u32::MAX], Errno::PERM)),
         // Limits of itself only.
         (libc::SYS_prlimit64, allow_low(0, &[0], Errno::PERM)),
         (libc::SYS_setns, vec![deny(Errno::PERM)]),
-    ]
+        // Both write out every file of the host's file system, and hold up the engine's own `fsync` meanwhile.
+        (libc::SYS_sync, vec![pretend()]),
+        (libc::SYS_syncfs, vec![pretend()]),
+    ];
+    if level != Level::Namespaces {
+        rules.extend(without_namespaces());
+    }
+    match memory {
+        MemoryKeeper::Kernel => {}
+        MemoryKeeper::Watch => rules.extend(watched::rules(level)),
+    }
+    rules
+}
+
+fn clone() -> Program {
+    let mut program = load_low(0);
+    program.extend(if_any_bit(bits(NEW_NAMESPACES), &[deny(Errno::PERM)]));
+    // A thread with descriptors of its own would hide them: the watch reads those of the process.
+    program.extend(and_low(bits(libc::CLONE_THREAD | libc::CLONE_FILES)));
+    program.extend(if_equal(bits(libc::CLONE_THREAD), &[deny(Errno::PERM)], &[]));
+    program.push(ret(ALLOW));
+    program
+}
+
+fn unshare() -> Program {
+    let mut program = load_low(0);
+    program.extend(if_any_bit(
+        bits(NEW_NAMESPACES | NEW_TIME_NAMESPACE | libc::CLONE_FILES),
+        &[deny(Errno::PERM)],
+    ));
+    program.push(ret(ALLOW));
+    program
+}
+
+fn close_range() -> Program {
+    let mut program = load_low(2);
+    program.extend(if_any_bit(libc::CLOSE_RANGE_UNSHARE, &[deny(Errno::INVAL)]));
+    program.push(ret(ALLOW));
+    program
+}
+
+/// Only punching holes. Libraries that are told `EOPNOTSUPP` write zeroes instead, which takes the time that the watch
+/// needs to see it.
+fn fallocate() -> Program {
+    let punch = bits(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE);
+    allow_low(1, &[punch], Errno::OPNOTSUPP)
+}
+
+fn ioctl() -> Program {
+    let mut program = load_low(1);
+    for request in FORBIDDEN_REQUESTS {
+        program.extend(if_equal(request, &[deny(Errno::PERM)], &[]));
+    }
+    for request in ALLOCATING_REQUESTS {
+        program.extend(if_equal(request, &[deny(Errno::OPNOTSUPP)], &[]));
+    }
+    program.push(ret(ALLOW));
+    program
+}
+
+/// A process stays visible to the watch, which could read neither the memory nor the descriptors of one that is not
+/// dumpable. Programs that ask for that are told that it was done.
+fn prctl() -> Program {
+    let mut hide = load_low(1);
+    hide.extend(if_equal(0, &[pretend()], &[]));
+    hide.push(ret(ALLOW));
+    let mut program = load_low(0);
+    program.extend(if_equal(bits(libc::PR_SET_DUMPABLE), &hide, &[]));
+    program.push(ret(ALLOW));
+    program
 }
 
 /// Families with a network namespace of its own: unix, TCP and UDP, and the routing table's own netlink. Without
@@ -138,7 +224,7 @@ fn socket(level: Level) -> Program {
     }
     let protocol = |ip: i32| allow_low(2, &[0, bits(ip)], Errno::PROTONOSUPPORT);
     let mut internet = load_low(1);
-    internet.extend(and_low(0xf));
+    internet.extend(and_low(SOCKET_TYPE));
     internet.extend(if_equal(
         bits(libc::SOCK_STREAM),
         &protocol(libc::IPPROTO_TCP),
@@ -157,6 +243,84 @@ fn socket(level: Level) -> Program {
     program.extend(if_equal(bits(libc::AF_INET6), &internet, &[]));
     program.extend(if_equal(bits(libc::AF_NETLINK), &netlink, &[]));
     program.push(deny(Errno::AFNOSUPPORT));
+    program
+}
+
+/// The type of a socket, without its flags.
+const SOCKET_TYPE: u32 = 0xf;
+
+/// Pairs of unix sockets. Without a network namespace only of those types that send to their other end alone: a datagram
+/// can be addressed to any named socket of the host.
+fn socketpair(level: Level) -> Program {
+    let mut of_type = load_low(1);
+    of_type.extend(and_low(SOCKET_TYPE));
+    for connected in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
+        of_type.extend(if_equal(bits(connected), &[ret(ALLOW)], &[]));
+    }
+    of_type.push(deny(Errno::PROTONOSUPPORT));
+    let unix = if level == Level::Namespaces {
+        vec![ret(ALLOW)]
+    } else {
+        of_type
+    };
+    let mut program = load_low(0);
+    program.extend(if_equal(bits(libc::AF_UNIX), &unix, &[]));
+    program.push(deny(Errno::AFNOSUPPORT));
+    program
+}
+
+/// Without namespaces, calls about sockets and processes would reach those of the host: sockets that have a name, and
+/// the engine's processes, which may have the same user. A process may ask and change only itself.
+fn without_namespaces() -> Vec<(c_long, Program)> {
+    let mut rules: Vec<(c_long, Program)> = [
+        libc::SYS_accept,
+        libc::SYS_accept4,
+        libc::SYS_bind,
+        libc::SYS_connect,
+        libc::SYS_listen,
+    ]
+    .into_iter()
+    .map(|call| (call, vec![deny(Errno::PERM)]))
+    .collect();
+    rules.push((libc::SYS_sendto, without_address()));
+    let itself = [
+        libc::SYS_get_robust_list,
+        libc::SYS_getpgid,
+        libc::SYS_getsid,
+        libc::SYS_sched_getattr,
+        libc::SYS_sched_getparam,
+        libc::SYS_sched_getscheduler,
+        libc::SYS_sched_rr_get_interval,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setattr,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setscheduler,
+    ];
+    rules.extend(itself.map(|call| (call, allow_low(0, &[0], Errno::PERM))));
+    // The C library asks for the stack of a thread with it, and takes no other error for "unknown".
+    rules.push((libc::SYS_sched_getaffinity, allow_low(0, &[0], Errno::NOSYS)));
+    for (calls, process) in [
+        ([libc::SYS_getpriority, libc::SYS_setpriority], 0), // PRIO_PROCESS
+        ([libc::SYS_ioprio_get, libc::SYS_ioprio_set], 1),   // IOPRIO_WHO_PROCESS
+    ] {
+        rules.extend(calls.map(|call| (call, about_itself(process))));
+    }
+    rules
+}
+
+/// For calls whose second argument names a process if the first is `process`.
+fn about_itself(process: u32) -> Program {
+    let mut program = load_low(0);
+    program.extend(if_equal(process, &allow_low(1, &[0], Errno::PERM), &[]));
+    program.push(deny(Errno::PERM));
+    program
+}
+
+/// For `sendto` with a null address.
+fn without_address() -> Program {
+    let mut program = load_high(4);
+    program.extend(if_equal(0, &allow_low(4, &[0], Errno::PERM), &[]));
+    program.push(deny(Errno::PERM));
     program
 }
 

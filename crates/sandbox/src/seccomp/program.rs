@@ -7,6 +7,8 @@ use crate::sys::Instruction;
 pub(super) type Program = Vec<Instruction>;
 
 pub(super) const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+/// The listener of the filter decides.
+pub(super) const ASK: u32 = libc::SECCOMP_RET_USER_NOTIF;
 pub(super) const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
 
 const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -45,6 +47,11 @@ pub(super) fn deny(error: Errno) -> Instruction {
     ret(libc::SECCOMP_RET_ERRNO | error.raw_os_error().cast_unsigned())
 }
 
+/// Answers the call with success, and does nothing.
+pub(super) fn pretend() -> Instruction {
+    ret(libc::SECCOMP_RET_ERRNO)
+}
+
 pub(super) fn load_number() -> Program {
     vec![statement(LOAD, NUMBER)]
 }
@@ -56,6 +63,11 @@ pub(super) fn load_arch() -> Program {
 /// Loads the low 32 bits of an argument.
 pub(super) fn load_low(argument: u32) -> Program {
     vec![statement(LOAD, ARGUMENTS + 8 * argument)]
+}
+
+/// Loads the high 32 bits of an argument.
+pub(super) fn load_high(argument: u32) -> Program {
+    vec![statement(LOAD, ARGUMENTS + 8 * argument + 4)]
 }
 
 /// Keeps only the bits of `mask` of what is loaded.

@@ -57,7 +57,10 @@ fn every_listed_call_is_allowed_and_every_other_number_does_not_exist() {
             let filter = filter(level, memory);
             assert!(filter.len() < 4_096, "the kernel's limit");
             let allowed = allowed(level, memory);
-            let ruled: Vec<u32> = rules(level).into_iter().map(|(call, _)| number(call)).collect();
+            let ruled: Vec<u32> = rules(level, memory)
+                .into_iter()
+                .map(|(call, _)| number(call))
+                .collect();
             for call in 0..1_000 {
                 if ruled.contains(&call) {
                     continue;
@@ -233,7 +236,12 @@ fn terminal_injection_is_denied_also_with_high_bits_set() {
 #[test]
 fn memory_that_only_a_cgroup_counts_needs_a_cgroup() {
     let with = |call, level, memory| run(&filter(level, memory), arch::AUDIT_ARCH, number(call), [0; 6]);
-    for hidden in [libc::SYS_memfd_create, libc::SYS_shmget] {
+    for hidden in [
+        libc::SYS_memfd_create,
+        libc::SYS_shmget,
+        libc::SYS_msgsnd,
+        libc::SYS_semget,
+    ] {
         assert_eq!(with(hidden, Level::Namespaces, MemoryKeeper::Kernel), ALLOW);
         assert_eq!(
             with(hidden, Level::Namespaces, MemoryKeeper::Watch),
@@ -251,4 +259,205 @@ fn limits_of_other_processes_stay_as_they_are() {
         call(Level::Namespaces, libc::SYS_prlimit64, first(1)),
         error(Errno::PERM)
     );
+}
+
+#[test]
+fn disk_space_is_not_allocated_ahead_and_holes_are_punched() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let fallocate = |mode: i32| {
+            call(
+                level,
+                libc::SYS_fallocate,
+                [5, u64::from(bits(mode)), 0, 1 << 30, 0, 0],
+            )
+        };
+        for mode in [
+            0,
+            libc::FALLOC_FL_KEEP_SIZE,
+            libc::FALLOC_FL_ZERO_RANGE,
+            libc::FALLOC_FL_INSERT_RANGE,
+        ] {
+            assert_eq!(fallocate(mode), error(Errno::OPNOTSUPP), "mode {mode}");
+        }
+        assert_eq!(
+            fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE),
+            ALLOW
+        );
+        for request in [0x4030_5828_u64, 0x4030_582A, 0x4030_5839, 0xFFFF_FFFF_4030_5828] {
+            assert_eq!(
+                call(level, libc::SYS_ioctl, [5, request, 0, 0, 0, 0]),
+                error(Errno::OPNOTSUPP)
+            );
+        }
+    }
+}
+
+#[test]
+fn without_namespaces_a_socket_reaches_its_other_end_alone() {
+    let pair = |level, kind: i32| {
+        let arguments = [u64::from(bits(libc::AF_UNIX)), u64::from(bits(kind)), 0, 0, 0, 0];
+        call(level, libc::SYS_socketpair, arguments)
+    };
+    for connected in [
+        libc::SOCK_STREAM,
+        libc::SOCK_STREAM | libc::SOCK_CLOEXEC,
+        libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK,
+    ] {
+        assert_eq!(pair(Level::Landlock, connected), ALLOW, "{connected}");
+    }
+    for addressed in [
+        libc::SOCK_DGRAM,
+        libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
+        libc::SOCK_RAW,
+    ] {
+        assert_ne!(pair(Level::Landlock, addressed), ALLOW, "{addressed}");
+        assert_eq!(pair(Level::Namespaces, addressed), ALLOW, "{addressed}");
+    }
+    for named in [
+        libc::SYS_bind,
+        libc::SYS_connect,
+        libc::SYS_listen,
+        libc::SYS_accept4,
+    ] {
+        assert_eq!(call(Level::Landlock, named, [0; 6]), error(Errno::PERM));
+        assert_eq!(call(Level::Namespaces, named, [0; 6]), ALLOW);
+    }
+    let send = |address: u64| call(Level::Landlock, libc::SYS_sendto, [3, 0, 0, 0, address, 0]);
+    assert_eq!(send(0), ALLOW);
+    for address in [0x1000, 0x7F00_0000_0000, u64::MAX] {
+        assert_eq!(send(address), error(Errno::PERM));
+    }
+}
+
+#[test]
+fn without_namespaces_a_process_asks_about_and_changes_itself_alone() {
+    for number_of in [
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setattr,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_getaffinity,
+        libc::SYS_sched_getscheduler,
+        libc::SYS_getsid,
+        libc::SYS_getpgid,
+        libc::SYS_get_robust_list,
+    ] {
+        assert_eq!(
+            call(Level::Landlock, number_of, [0; 6]),
+            ALLOW,
+            "call {number_of}"
+        );
+        let of_other = call(Level::Landlock, number_of, first(1_234));
+        assert_ne!(of_other, ALLOW, "call {number_of}");
+        assert_eq!(call(Level::Namespaces, number_of, first(1_234)), ALLOW);
+    }
+    for (number_of, process) in [
+        (libc::SYS_setpriority, 0),
+        (libc::SYS_getpriority, 0),
+        (libc::SYS_ioprio_set, 1),
+        (libc::SYS_ioprio_get, 1),
+    ] {
+        let of = |which, who| call(Level::Landlock, number_of, [which, who, 0, 0, 0, 0]);
+        assert_eq!(of(process, 0), ALLOW, "call {number_of}");
+        assert_eq!(of(process, 1_234), error(Errno::PERM), "call {number_of}");
+        // A group, a user.
+        assert_eq!(of(process + 1, 0), error(Errno::PERM), "call {number_of}");
+        assert_eq!(of(process + 2, 0), error(Errno::PERM), "call {number_of}");
+    }
+}
+
+#[test]
+fn descriptors_stay_where_the_watch_reads_them() {
+    let thread = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND;
+    for level in [Level::Namespaces, Level::Landlock] {
+        assert_eq!(call(level, libc::SYS_clone, first(thread)), error(Errno::PERM));
+        assert_eq!(
+            call(level, libc::SYS_clone, first(libc::SIGCHLD)),
+            ALLOW,
+            "a process"
+        );
+        assert_eq!(
+            call(level, libc::SYS_unshare, first(libc::CLONE_FILES)),
+            error(Errno::PERM)
+        );
+        let close = |flags: u32| call(level, libc::SYS_close_range, [3, 9, u64::from(flags), 0, 0, 0]);
+        assert_eq!(close(libc::CLOSE_RANGE_UNSHARE), error(Errno::INVAL));
+        assert_eq!(close(libc::CLOSE_RANGE_CLOEXEC), ALLOW);
+        let dumpable = |value| {
+            call(
+                level,
+                libc::SYS_prctl,
+                [u64::from(bits(libc::PR_SET_DUMPABLE)), value, 0, 0, 0, 0],
+            )
+        };
+        assert_eq!(dumpable(0), libc::SECCOMP_RET_ERRNO, "success without effect");
+        assert_eq!(dumpable(1), ALLOW);
+        assert_eq!(call(level, libc::SYS_prctl, first(libc::PR_SET_NAME)), ALLOW);
+    }
+}
+
+#[test]
+fn the_host_is_not_written_out_for_a_run() {
+    for number_of in [libc::SYS_sync, libc::SYS_syncfs] {
+        assert_eq!(
+            call(Level::Namespaces, number_of, [0; 6]),
+            libc::SECCOMP_RET_ERRNO,
+            "success without effect"
+        );
+    }
+    assert_eq!(call(Level::Namespaces, libc::SYS_fsync, [0; 6]), ALLOW);
+}
+
+#[test]
+fn what_the_watch_would_not_see_is_refused_where_it_keeps_the_limit() {
+    let answer = |level, memory, call: c_long, arguments| {
+        run(&filter(level, memory), arch::AUDIT_ARCH, number(call), arguments)
+    };
+    let (kernel, watch) = (MemoryKeeper::Kernel, MemoryKeeper::Watch);
+    let option = |option: i32| {
+        [
+            0,
+            u64::from(bits(libc::SOL_SOCKET)),
+            u64::from(bits(option)),
+            0,
+            0,
+            0,
+        ]
+    };
+    for level in [Level::Namespaces, Level::Landlock] {
+        for size in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
+            let pretended = libc::SECCOMP_RET_ERRNO;
+            assert_eq!(
+                answer(level, watch, libc::SYS_setsockopt, option(size)),
+                pretended
+            );
+            assert_eq!(answer(level, kernel, libc::SYS_setsockopt, option(size)), ALLOW);
+        }
+        let other = option(libc::SO_REUSEADDR);
+        assert_eq!(answer(level, watch, libc::SYS_setsockopt, other), ALLOW);
+    }
+    for (call, errno) in [
+        (libc::SYS_sendmsg, Errno::PERM),
+        (libc::SYS_sendmmsg, Errno::PERM),
+        (libc::SYS_inotify_init1, Errno::MFILE),
+    ] {
+        assert_eq!(answer(Level::Landlock, watch, call, [0; 6]), error(errno));
+        assert_eq!(answer(Level::Namespaces, watch, call, [0; 6]), ALLOW);
+    }
+}
+
+#[test]
+fn only_further_watched_descriptors_are_asked_about() {
+    let filter = ask_before_watching();
+    let answer = |call: c_long, operation: i32| {
+        let arguments = [0, u64::from(bits(operation)), 0, 0, 0, 0];
+        run(&filter, arch::AUDIT_ARCH, number(call), arguments)
+    };
+    assert_eq!(
+        answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_ADD),
+        libc::SECCOMP_RET_USER_NOTIF
+    );
+    assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_MOD), ALLOW);
+    assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_DEL), ALLOW);
+    assert_eq!(answer(libc::SYS_read, libc::EPOLL_CTL_ADD), ALLOW);
 }

@@ -7,6 +7,9 @@ pub(super) const AUDIT_ARCH: u32 = 0xC000_003E;
 /// The x32 calls: the same architecture mark, other numbers.
 pub(super) const FOREIGN_FROM: Option<u32> = Some(0x4000_0000);
 
+/// Calls that make inotify instances.
+pub(super) const INOTIFY: &[c_long] = &[libc::SYS_inotify_init, libc::SYS_inotify_init1];
+
 pub(super) const CALLS: &[c_long] = &[
     libc::SYS_access,
     libc::SYS_alarm,

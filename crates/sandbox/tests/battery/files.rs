@@ -124,6 +124,40 @@ pub(crate) fn ordinary_tools_work(bed: &Bed) -> Section<'_> {
                 "printf 'int main(){return 7;}' > m.c && gcc m.c -o m && (./m; echo $?)",
                 "7",
             ),
+            (
+                "make",
+                "printf 'a b c:\\n\\techo $@ > $@\\nall: a b c\\n' > Makefile && make -sj3 all && cat a b c | tr -d '\\n'",
+                "abc",
+            ),
+            (
+                "sqlite3",
+                "sqlite3 d.db 'create table t(x); insert into t values(6*7); select x from t'",
+                "42",
+            ),
+            (
+                "node",
+                "node -e 'console.log(6*7, require(\"os\").tmpdir()==process.env.TMPDIR)'",
+                "42 true",
+            ),
+            (
+                "mktemp",
+                "f=$(mktemp) && echo made > $f && cat $f && rm $f",
+                "made",
+            ),
+            ("nice", "nice -n 19 nice", "19"),
+            ("taskset", "taskset 1 nproc", "1"),
+            (
+                "bash",
+                "bash -c 'set -m; sleep 0.1 & wait %1; echo $?; jobs'",
+                "0",
+            ),
+            ("sync", "sync && echo in time", "in time"),
+            (
+                "python3",
+                "python3 -c 'import tempfile as t, os; t.NamedTemporaryFile().close(); \
+                         print(len(os.sched_getaffinity(0)) > 0)'",
+                "True",
+            ),
         ] {
             if run.sh(&format!("command -v {tool}")).await.exit == ExitKind::Code(0) {
                 let finished = run.sh(script).await;
@@ -137,6 +171,15 @@ pub(crate) fn ordinary_tools_work(bed: &Bed) -> Section<'_> {
                 .sh("ps ax | wc -l; id -un; cat /proc/self/uid_map | tr -s ' '")
                 .await;
             assert!(out(&finished).contains("agent"), "{finished:?}");
+            // Needs `/dev/shm`.
+            let finished = run
+                .sh("command -v python3 >/dev/null || exit 9; \
+                     python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1, 2]))'")
+                .await;
+            assert!(
+                finished.exit == ExitKind::Code(9) || out(&finished) == "[1, 2]\n",
+                "{finished:?}"
+            );
         }
         run.end().await;
     })

@@ -11,6 +11,7 @@
     reason = "a test fails by panicking, also in its helpers"
 )]
 
+mod disk;
 mod egress;
 mod escapes;
 mod files;
@@ -18,6 +19,8 @@ mod harness;
 mod hosts;
 mod lifetimes;
 mod limits;
+mod lives;
+mod memory;
 mod neighbours;
 mod piped;
 mod released;
@@ -102,6 +105,10 @@ battery! {
     limits::a_thousand_processes_end_with_their_command,
     limits::memory_is_bounded_however_it_is_taken,
     limits::disk_is_bounded_in_bytes_and_in_files,
+    disk::space_is_not_set_aside,
+    disk::what_is_moved_during_a_look_is_counted,
+    disk::deleted_files_are_counted,
+    disk::what_moves_within_the_limit_goes_on,
     limits::temporary_files_are_bounded,
     limits::descriptors_and_pipes_are_bounded,
     limits::time_is_bounded,
@@ -118,6 +125,16 @@ battery! {
     lifetimes::sandboxes_outlive_what_forked_them,
     lifetimes::a_launcher_has_nothing_open_but_its_own,
     lifetimes::a_host_that_forks_no_more_is_named,
+    lives::a_process_without_its_first_thread_ends_with_its_command,
+    lives::a_process_without_its_first_thread_ends_with_the_sandbox,
+    lives::a_job_without_its_first_thread_has_not_ended,
+    memory::memory_behind_an_ended_thread_counts,
+    memory::buffers_of_sockets_count,
+    memory::buffers_that_closed_senders_left_count,
+    memory::system_v_memory_counts,
+    memory::page_tables_and_mappings_count,
+    memory::watched_descriptors_are_bounded,
+    memory::the_engine_keeps_its_part_of_what_its_user_has,
     piped::a_process_answers_while_commands_run,
     piped::a_process_that_does_not_read_holds_up_only_who_writes_to_it,
     piped::the_end_of_a_process_is_told_with_its_last_words,

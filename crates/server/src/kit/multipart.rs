@@ -124,17 +124,14 @@ impl Part<'_> {
         self.field.name().unwrap_or_default()
     }
 
-    /// The name of the file that it was, without the folders that some clients send along.
-    pub(crate) fn file_name(&self) -> Option<String> {
-        let exact = self
-            .field
-            .headers()
-            .get(CONTENT_DISPOSITION)
-            .and_then(|value| value.to_str().ok())
-            .and_then(extended_name);
-        let name = exact.or_else(|| self.field.file_name().map(str::to_owned))?;
-        let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-        (!last.is_empty()).then(|| last.to_owned())
+    /// Name of the file that the part was, without the folders that some clients send along.
+    pub(crate) fn file_name(&self) -> ApiResult<Option<String>> {
+        let Some(value) = self.field.headers().get(CONTENT_DISPOSITION) else {
+            return Ok(None);
+        };
+        let text = std::str::from_utf8(value.as_bytes())
+            .map_err(|_| ApiError::invalid_request("file: the filename must be UTF-8"))?;
+        file_name(text).map_err(|rule| ApiError::invalid_request(format!("file: {rule}")))
     }
 
     /// Its media type, where it says more than that there are bytes.
@@ -170,20 +167,84 @@ impl Part<'_> {
 /// The longest media type that is kept.
 const MEDIA_TYPE: usize = 200;
 
-/// `filename*=UTF-8''…` of a `Content-Disposition`. Forms are not to use it (RFC 7578); some clients do.
-fn extended_name(disposition: &str) -> Option<String> {
-    disposition.split(';').find_map(|part| {
-        let (name, value) = part.split_once('=')?;
-        if !name.trim().eq_ignore_ascii_case("filename*") {
-            return None;
+/// Name of a file in a `Content-Disposition`. `filename` is as browsers write it (RFC 7578, the HTML standard): a quote and
+/// the characters of a line break are sent as `%22`, `%0D` and `%0A`, and no other character is encoded. Forms are not to
+/// use `filename*`; some clients do.
+fn file_name(disposition: &str) -> Result<Option<String>, &'static str> {
+    let (mut plain, mut extended) = (None, None);
+    for (name, value) in parameters(disposition) {
+        let twice = if name.eq_ignore_ascii_case("filename") {
+            plain.replace(value).is_some()
+        } else if name.eq_ignore_ascii_case("filename*") {
+            extended.replace(value).is_some()
+        } else {
+            false
+        };
+        if twice {
+            return Err("has more than one filename");
         }
-        let mut value = value.trim().splitn(3, '\'');
-        let (charset, _language, text) = (value.next()?, value.next()?, value.next()?);
-        if !charset.eq_ignore_ascii_case("utf-8") {
-            return None;
+    }
+    let name = match (extended.as_deref().and_then(extended_name), plain) {
+        (Some(name), _) => name,
+        (None, Some(name)) => name
+            .replace("%22", "\"")
+            .replace("%0D", "\r")
+            .replace("%0A", "\n"),
+        (None, None) => return Ok(None),
+    };
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    Ok((!last.is_empty()).then(|| last.to_owned()))
+}
+
+/// Parameters of a header. Within quotes a `\"` is a quote; other backslashes stand for themselves, as in the paths that
+/// some clients send.
+fn parameters(header: &str) -> Vec<(&str, String)> {
+    let mut found = Vec::new();
+    let mut rest = header.split_once(';').map_or("", |(_type, rest)| rest);
+    while !rest.is_empty() {
+        let end = rest.find(['=', ';']).unwrap_or(rest.len());
+        let (name, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        let Some(value) = after.strip_prefix('=') else {
+            rest = after.strip_prefix(';').unwrap_or_default();
+            continue;
+        };
+        let value = value.trim_start();
+        let (value, after) = match value.strip_prefix('"') {
+            Some(quoted) => unquoted(quoted),
+            None => value
+                .split_once(';')
+                .map_or((value.trim().to_owned(), ""), |(value, after)| {
+                    (value.trim().to_owned(), after)
+                }),
+        };
+        found.push((name.trim(), value));
+        rest = after.trim_start().trim_start_matches(';');
+    }
+    found
+}
+
+/// A value that is quoted, and what follows it.
+fn unquoted(quoted: &str) -> (String, &str) {
+    let mut value = String::new();
+    let mut characters = quoted.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return (value, quoted.get(at + 1..).unwrap_or_default()),
+            '\\' if characters.next_if(|(_, next)| *next == '"').is_some() => value.push('"'),
+            other => value.push(other),
         }
-        Some(percent_decode_str(text).decode_utf8().ok()?.into_owned())
-    })
+    }
+    (value, "")
+}
+
+/// Text of `UTF-8'language'percent-encoded` (RFC 8187).
+fn extended_name(value: &str) -> Option<String> {
+    let mut value = value.splitn(3, '\'');
+    let (charset, _language, text) = (value.next()?, value.next()?, value.next()?);
+    if !charset.eq_ignore_ascii_case("utf-8") {
+        return None;
+    }
+    Some(percent_decode_str(text).decode_utf8().ok()?.into_owned())
 }
 
 async fn in_time<T>(started: Instant, counts: &Counts, work: impl Future<Output = T>) -> ApiResult<T> {
@@ -212,5 +273,76 @@ fn broken(error: multer::Error) -> ApiError {
     match cause.downcast::<TooMuchBetween>() {
         Ok(rule) => ApiError::invalid_request(format!("the multipart body has {rule}")),
         Err(_) => ApiError::invalid_request("the body could not be read"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_file_name_is_read_as_browsers_and_other_clients_write_it() {
+        for (disposition, name) in [
+            (r#"form-data; name="file"; filename="a b.txt""#, Some("a b.txt")),
+            (r#"form-data; filename=plain.txt; name=file"#, Some("plain.txt")),
+            (
+                r#"form-data; name="file"; filename="a%22b%25.txt""#,
+                Some("a\"b%25.txt"),
+            ),
+            (r#"form-data; name="file"; filename="a\"b.txt""#, Some("a\"b.txt")),
+            (r#"form-data; name="file"; filename="C:\x\y.txt""#, Some("y.txt")),
+            (r#"form-data; name="file"; filename="../y.txt""#, Some("y.txt")),
+            (
+                "form-data; name=\"file\"; filename=\"größer.txt\"",
+                Some("größer.txt"),
+            ),
+            // Judged by the rules of names, and refused there.
+            (r#"form-data; filename="a%0D%0Ab""#, Some("a\r\nb")),
+            (
+                r#"form-data; filename="x"; filename*=UTF-8'en'%C3%A4.txt"#,
+                Some("ä.txt"),
+            ),
+            (r#"form-data; filename="x"; filename*=latin1''%E4.txt"#, Some("x")),
+            // What stands in quotes is no parameter.
+            (r#"form-data; name="; filename=y"; filename="x""#, Some("x")),
+            (
+                r#"form-data; filename="x; filename*=UTF-8''y""#,
+                Some("x; filename*=UTF-8''y"),
+            ),
+            (r#"form-data; name="file"; filename="""#, None),
+            (r#"form-data; name="file""#, None),
+            ("form-data", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                file_name(disposition),
+                Ok(name.map(str::to_owned)),
+                "{disposition}"
+            );
+        }
+        for twice in [
+            r#"form-data; filename="a"; filename="b""#,
+            r#"form-data; filename="a"; FileName=b"#,
+            r#"form-data; filename*=UTF-8''a; filename*=UTF-8''b"#,
+        ] {
+            assert!(file_name(twice).is_err(), "{twice}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_makes_the_reader_panic(text in any::<String>()) {
+            let _name = file_name(&text);
+        }
+
+        #[test]
+        fn a_name_comes_back_as_a_browser_sent_it(name in "[^/\\\\\0]{1,40}") {
+            prop_assume!(!["%22", "%0D", "%0A"].iter().any(|code| name.contains(code)));
+            let sent = name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
+            let disposition = format!("form-data; name=\"file\"; filename=\"{sent}\"");
+            prop_assert_eq!(file_name(&disposition), Ok(Some(name)));
+        }
     }
 }

@@ -13,7 +13,7 @@ use http::{
 };
 use sortie_api::{
     File, FileId, FilePage, OrgId, Timestamp,
-    file::{KeepArtifact, RenameFile},
+    file::{KeepArtifact, RenameFile, is_deceptive},
     limits,
 };
 use sortie_engine::{Stored, Upload};
@@ -42,7 +42,7 @@ pub(crate) struct FileForm {
     /// The content. Its `filename` is the name, where `name` is not sent.
     #[schema(value_type = String, format = Binary, content_media_type = "application/octet-stream")]
     file: Vec<u8>,
-    /// The name: 1 to 255 bytes, no `/`, no control character, not `.` or `..`, not in the form of a file's id.
+    /// The name: 1 to 255 bytes, no `/`, no control or invisible character, not `.` or `..`, not in the form of a file's id.
     #[schema(min_length = 1, max_length = 255, nullable = false, example = "orders.csv")]
     name: Option<String>,
 }
@@ -153,7 +153,7 @@ async fn take_in(form: &mut Form, upload: Upload, most: u64) -> ApiResult<TakenI
                 let upload = empty
                     .take()
                     .ok_or_else(|| ApiError::invalid_request("file: sent twice"))?;
-                let (file_name, content_type) = (part.file_name(), part.media_type());
+                let (file_name, content_type) = (part.file_name()?, part.media_type());
                 let upload = stream(part, upload, most).await?;
                 content = Some((upload, file_name, content_type));
             }
@@ -163,7 +163,8 @@ async fn take_in(form: &mut Form, upload: Upload, most: u64) -> ApiResult<TakenI
                 }
             }
             other => {
-                let other: String = other.chars().take(100).collect();
+                let seen = other.chars().filter(|character| !is_deceptive(*character));
+                let other: String = seen.take(100).collect();
                 return Err(ApiError::invalid_request(format!(
                     "{other}: unknown field, expected `file` and `name`"
                 )));

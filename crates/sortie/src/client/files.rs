@@ -7,7 +7,7 @@ use futures_util::stream;
 use reqwest::{Body, Method, header};
 use sortie_api::{
     File, FileId, FilePage,
-    file::{RenameFile, check_name},
+    file::{RenameFile, check_name, is_deceptive},
     limits,
 };
 use tokio::io::AsyncReadExt as _;
@@ -174,7 +174,7 @@ pub(crate) fn passing_name(path: &Path) -> Result<String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let kept: String = name
         .chars()
-        .filter(|character| !character.is_control())
+        .filter(|character| !is_deceptive(*character))
         .take(50)
         .collect();
     Ok(format!("{random:016x}-{kept}"))

@@ -97,12 +97,11 @@ impl Following {
             .await
             .map_err(|error| broken(sortie_net::Error::from(error).to_string()))?
             .ok_or_else(|| broken("the engine ended it".to_owned()))?;
-        let messages = parser.push(&chunk).map_err(|error| broken(error.to_string()))?;
+        let parsed = parser.push(&chunk, &mut self.ready);
         if let Some(millis) = parser.retry_millis() {
             self.pause = Duration::from_millis(millis).min(LONGEST_PAUSE);
         }
-        self.ready.extend(messages);
-        Ok(())
+        parsed.map_err(|error| broken(error.to_string()))
     }
 
     fn read(&mut self, message: &Message) -> Result<Option<Followed>> {

@@ -35,7 +35,8 @@ const CLOCKS: u64 = 50;
 /// What a fault excuses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excuse {
-    /// Workers were lost: runs may end as `interrupted`, where their directory is gone or after three resumes.
+    /// Workers were lost: runs may end as `interrupted`, where their directory is gone, after three
+    /// resumes, or after two losses in one step.
     pub(crate) lost_workers: bool,
     /// Runs may fail with one of these in their error.
     pub(crate) failures: &'static [&'static str],
@@ -190,7 +191,11 @@ fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
         RunStatus::Cancelled => ensure!(order.kind == Kind::Cancel, "nobody cancelled it"),
         RunStatus::Interrupted if excuse.lost_workers => {
             let error = run.error.as_deref().unwrap_or_default();
-            let reasons = ["working directory is gone", "resumed 3 times"];
+            let reasons = [
+                "working directory is gone",
+                "resumed 3 times",
+                "two workers in a row",
+            ];
             ensure!(
                 reasons.iter().any(|reason| error.contains(reason)),
                 "no reason: {error}"

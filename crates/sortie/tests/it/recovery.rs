@@ -9,7 +9,7 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 use sortie_api::{RunStatus, Timestamp};
 use sortie_testkit::{
-    Database, NodeOptions,
+    Client, Database, NodeOptions,
     client::{data, kinds},
     http::HeaderValue,
     model::Turn,
@@ -26,6 +26,7 @@ both_databases![
     a_restart_goes_on_at_once_with_the_runs_its_predecessor_lost,
     a_run_goes_on_from_its_last_completed_step_in_its_directory,
     a_run_is_resumed_three_times_and_then_ended,
+    a_run_that_loses_two_workers_in_one_step_gets_no_third,
     waiting_runs_survive_a_kill,
     everything_acknowledged_is_there_after_a_kill,
 ];
@@ -93,19 +94,21 @@ async fn a_run_goes_on_from_its_last_completed_step_in_its_directory(database: D
 }
 
 async fn a_run_is_resumed_three_times_and_then_ended(database: Database) -> Checked {
-    let mut node = node(database).await?;
-    let id = at_work(&node.client()?).await?.id.to_string();
-    for attempt in 2..=4 {
-        node.kill()?;
-        node.restart().await?;
-        let mut stream = node.client()?.follow(&id, None).await?;
-        stream
-            .until(|event| event.kind == "resumed" && data(event)["attempt"] == attempt)
-            .await?;
+    // Each attempt completes one command, and goes with its node in the next model call.
+    let script = (1..=4).flat_map(|n| {
+        let command = json!({"command": format!("echo {n}")});
+        [Turn::calls("shell", command), Turn::says(["never"]).held()]
+    });
+    let mut rig = Scripted::start(database, script).await?;
+    let id = rig.node.client()?.create(&plain("Go.")).await?.id.to_string();
+    for attempt in 1..=4 {
+        completed(&rig.node.client()?, &id, attempt).await?;
+        rig.model.asked(2 * attempt).await?;
+        rig.node.kill()?;
+        rig.node.restart().await?;
     }
-    node.kill()?;
-    node.restart().await?;
-    let (events, run) = node.client()?.finished(&id).await?;
+    let client = rig.node.client()?;
+    let (events, run) = client.finished(&id).await?;
     assert_eq!(run.status, RunStatus::Interrupted);
     ensure!(
         run.error
@@ -118,7 +121,38 @@ async fn a_run_is_resumed_three_times_and_then_ended(database: Database) -> Chec
     assert_resumed(&events, 3);
     assert_eq!(data(of_kind(&events, "interrupted")[0])["reason"], "worker_lost");
     // Contract part 3: cancel leaves an interrupted run as it is.
-    assert_eq!(node.client()?.cancel(&id).await?, run);
+    assert_eq!(client.cancel(&id).await?, run);
+    Ok(())
+}
+
+async fn a_run_that_loses_two_workers_in_one_step_gets_no_third(database: Database) -> Checked {
+    let shell = json!({"command": "echo 1"});
+    let held = || Turn::says(["never"]).held();
+    let script = [Turn::calls("shell", shell), held(), held(), Turn::says(["next"])];
+    let mut rig = Scripted::start(database, script).await?;
+    let id = rig.node.client()?.create(&plain("Go.")).await?.id.to_string();
+    for attempt in 1..=2 {
+        let mut stream = rig.node.client()?.follow(&id, None).await?;
+        let last = if attempt == 1 { "tool_end" } else { "resumed" };
+        stream.until(|event| event.kind == last).await?;
+        rig.model.asked(1 + attempt).await?;
+        rig.node.kill()?;
+        rig.node.restart().await?;
+    }
+    let (events, run) = rig.node.client()?.finished(&id).await?;
+    let error = "two workers in a row were lost while they ran its step 2; a third one is not put at risk";
+    assert_eq!(
+        (run.status, run.error.as_deref()),
+        (RunStatus::Interrupted, Some(error))
+    );
+    assert_resumed(&events, 1);
+    assert_eq!(
+        data(of_kind(&events, "interrupted")[0]),
+        json!({"reason": "worker_lost", "step": 2})
+    );
+    // The node itself works on.
+    let (_, next) = rig.node.client()?.complete(&plain("next")).await?;
+    assert_eq!(next.status, RunStatus::Succeeded);
     Ok(())
 }
 
@@ -175,6 +209,15 @@ async fn everything_acknowledged_is_there_after_a_kill(database: Database) -> Ch
         .expect(200)?
         .read()?;
     assert_eq!(replayed, run);
+    Ok(())
+}
+
+/// Waits for the end of so many tool calls of a run.
+async fn completed(client: &Client, id: &str, calls: usize) -> Checked {
+    let mut stream = client.follow(id, None).await?;
+    for _ in 0..calls {
+        stream.until(|event| event.kind == "tool_end").await?;
+    }
     Ok(())
 }
 

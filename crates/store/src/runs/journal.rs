@@ -34,6 +34,20 @@ impl Store {
             }
         }
     }
+
+    /// Worker: the data of the newest `resumed` event of a run, `None` where the run was never resumed.
+    pub async fn last_resumed(&self, run: RunId) -> Result<Option<String>> {
+        let row = self
+            .db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT data FROM event WHERE run_id = $1 AND kind = 'resumed' ORDER BY seq DESC LIMIT 1",
+                    vals![run],
+                )
+            })
+            .await?;
+        row.map(|row| row.text(0).map(str::to_owned)).transpose()
+    }
 }
 
 macro_rules! insert_entries {

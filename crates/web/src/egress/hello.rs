@@ -4,12 +4,16 @@
 //! where a reader could see two names there is none.
 
 /// The most that a hello may take up with its record headers, in bytes. Real ones have some hundreds to some thousands.
-pub(super) const MAX_BYTES: usize = 16 * 1024;
+const MAX_BYTES: usize = 16 * 1024;
 
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
+/// The longest host name, in bytes.
+const MAX_NAME: usize = 253;
+/// The longest part of one between two dots, in bytes.
+const MAX_LABEL: usize = 63;
 /// The most that one record may carry, in bytes.
 const MAX_RECORD: usize = 1 << 14;
 
@@ -30,43 +34,75 @@ pub(super) struct NoHello(&'static str);
 const NOT_TLS: NoHello = NoHello("the connection does not begin with a TLS handshake");
 const MALFORMED: NoHello = NoHello("the TLS handshake is malformed");
 
-/// Reads a hello, which may be spread over any number of records.
-pub(super) fn parse(bytes: &[u8]) -> Result<Hello, NoHello> {
-    let mut message = Vec::new();
-    let mut rest = Bytes(bytes);
-    loop {
-        if let Some(whole) = whole(&message)? {
-            return Ok(Hello::Whole(name_in(whole)?));
+/// Reads a hello, which may be spread over any number of records. Each byte is looked at once, however the bytes arrive.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    bytes: Vec<u8>,
+    /// Length of the whole records in `bytes`.
+    read: usize,
+    /// Content of these records.
+    message: Vec<u8>,
+}
+
+impl Reader {
+    /// Takes the next bytes and says what all bytes so far are. There is nothing to push after an error or a whole hello.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Hello, NoHello> {
+        self.bytes.extend_from_slice(bytes);
+        loop {
+            if let Some(whole) = whole(&self.message)? {
+                return Ok(Hello::Whole(name_in(whole)?));
+            }
+            if !self.read_record()? {
+                break;
+            }
         }
+        if self.room() == 0 {
+            return Err(NoHello("the TLS handshake is too large"));
+        }
+        Ok(Hello::Incomplete)
+    }
+
+    /// How much more a hello may bring, in bytes.
+    pub(super) fn room(&self) -> usize {
+        MAX_BYTES.saturating_sub(self.bytes.len())
+    }
+
+    /// All that was pushed.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Adds the content of the next record to the message. `false`: the record is not whole.
+    fn read_record(&mut self) -> Result<bool, NoHello> {
+        let unread = self.bytes.get(self.read..).unwrap_or_default();
+        let mut rest = Bytes(unread);
         // What can be told to be wrong from the first bytes is not waited for.
-        if rest.0.first().is_some_and(|kind| *kind != HANDSHAKE)
-            || rest.0.get(1).is_some_and(|major| *major != 3)
+        if unread.first().is_some_and(|kind| *kind != HANDSHAKE)
+            || unread.get(1).is_some_and(|major| *major != 3)
         {
-            return Err(if message.is_empty() { NOT_TLS } else { MALFORMED });
+            return Err(if self.message.is_empty() {
+                NOT_TLS
+            } else {
+                MALFORMED
+            });
         }
-        let Some(header) = rest.take(5) else {
-            return incomplete(bytes);
+        if rest.take(3).is_none() {
+            return Ok(false);
+        }
+        let Some(length) = rest.u16() else {
+            return Ok(false);
         };
-        let length = usize::from(
-            Bytes(header.get(3..).unwrap_or_default())
-                .u16()
-                .ok_or(MALFORMED)?,
-        );
+        let length = usize::from(length);
         if length == 0 || length > MAX_RECORD {
             return Err(MALFORMED);
         }
         let Some(fragment) = rest.take(length) else {
-            return incomplete(bytes);
+            return Ok(false);
         };
-        message.extend_from_slice(fragment);
+        self.message.extend_from_slice(fragment);
+        self.read += 5 + length;
+        Ok(true)
     }
-}
-
-fn incomplete(bytes: &[u8]) -> Result<Hello, NoHello> {
-    if bytes.len() >= MAX_BYTES {
-        return Err(NoHello("the TLS handshake is too large"));
-    }
-    Ok(Hello::Incomplete)
 }
 
 /// The body of the hello, once all of it is there.
@@ -121,9 +157,21 @@ fn server_name(mut content: Bytes<'_>) -> Result<String, NoHello> {
         return Err(MALFORMED);
     }
     match std::str::from_utf8(name.0) {
-        Ok(name) if name.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(name.to_owned()),
+        Ok(name) if is_host_name(name) => Ok(name.to_owned()),
         Ok(_) | Err(_) => Err(MALFORMED),
     }
+}
+
+/// Whether a text is a name that DNS could have, with or without the dot at its end.
+fn is_host_name(text: &str) -> bool {
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        (1..=MAX_LABEL).contains(&label.len())
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    name.len() <= MAX_NAME && name.split('.').all(is_label)
 }
 
 /// What is left to read.
@@ -160,6 +208,10 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn parse(bytes: &[u8]) -> Result<Hello, NoHello> {
+        Reader::default().push(bytes)
+    }
 
     /// The server name extension with these names.
     fn names(names: &[&str]) -> Vec<u8> {
@@ -231,14 +283,20 @@ pub(super) mod tests {
     #[test]
     fn every_prefix_of_a_hello_is_incomplete() {
         for whole in [hello_for("example.com"), fragmented_hello_for("example.com")] {
-            for end in 0..whole.len() {
+            let (last, before) = whole.split_last().unwrap();
+            let mut reader = Reader::default();
+            for (end, byte) in before.iter().enumerate() {
                 assert_eq!(parse(&whole[..end]), Ok(Hello::Incomplete), "{end}");
+                assert_eq!(reader.push(&[*byte]), Ok(Hello::Incomplete), "{end}");
             }
+            let expected = Ok(Hello::Whole(Some("example.com".to_owned())));
+            assert_eq!(reader.push(&[*last]), expected);
+            assert_eq!(reader.into_bytes(), whole);
         }
     }
 
     #[test]
-    fn two_names_are_no_name() {
+    fn two_names_or_what_is_no_host_name_are_no_name() {
         let twice = [names(&["a.example"]), names(&["b.example"])].concat();
         for extensions in [
             names(&["a.example", "b.example"]),
@@ -248,7 +306,17 @@ pub(super) mod tests {
         ] {
             assert_eq!(parse(&records(&message(&extensions), MAX_RECORD)), Err(MALFORMED));
         }
-        assert_eq!(parse(&hello_for("a\0.example")), Err(MALFORMED));
+        for name in [
+            "a\0.example",
+            "a/b",
+            "a..example",
+            ".example",
+            "..",
+            "[::1]",
+            &"a.".repeat(128),
+        ] {
+            assert_eq!(parse(&hello_for(name)), Err(MALFORMED), "{name}");
+        }
     }
 
     #[test]

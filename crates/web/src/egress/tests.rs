@@ -183,6 +183,7 @@ async fn nothing_is_passed_on_of_a_handshake_for_another_host_or_for_none() {
     for hello in [
         hello_for("other.example"),
         hello_for("site.example.evil.net"),
+        hello_for("site.example.."),
         nameless_hello(),
         b"SSH-2.0-OpenSSH_9.6\r\n".to_vec(),
         b"GET / HTTP/1.1\r\nHost: other.example\r\n\r\n".to_vec(),
@@ -229,6 +230,9 @@ async fn targets_that_may_not_be_reached_are_refused() {
         ("8.8.8.8:80", 403),
         ("8.8.8.8:", 400),
         ("unknown.example:443", 502),
+        ("site.example..:443", 400),
+        ("site..example:443", 400),
+        (".site.example:443", 400),
     ] {
         let answer = rig.ask(&format!("CONNECT {target} HTTP/1.1\r\n\r\n")).await;
         assert!(
@@ -241,6 +245,7 @@ async fn targets_that_may_not_be_reached_are_refused() {
         ("http://0x7f.1/", 400),
         ("http://[::ffff:127.0.0.1]/", 403),
         ("http://site.example/", 403),
+        ("http://site.example../", 400),
         ("http://8.8.8.8:8080/", 403),
         ("http://8.8.8.8:443/", 403),
         ("https://8.8.8.8/", 400),
@@ -317,6 +322,23 @@ async fn plain_http_is_passed_on_without_what_concerns_one_connection() {
         "{got}"
     );
     assert!(!got.contains("x-hop"), "{got}");
+}
+
+#[tokio::test]
+async fn an_answer_that_switches_protocols_is_not_passed_on() {
+    let mut rig = Rig::new(None, Limits::default()).await;
+    let mut client = rig.client().await;
+    let request =
+        format!("GET http://{HOST}/ HTTP/1.1\r\nHost: {HOST}\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let (mut server, _) = rig.server.accept().await.unwrap();
+    let _request = head(&mut server).await;
+    let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nnot HTTP";
+    server.write_all(answer.as_bytes()).await.unwrap();
+    let got = head(&mut client).await;
+    assert!(got.starts_with("HTTP/1.1 502 "), "{got}");
+    let why = rig.refusal().await;
+    assert!(why.contains("switched protocols"), "{why}");
 }
 
 #[tokio::test]
@@ -521,6 +543,7 @@ fn a_real_clients_handshake_is_understood() {
         let mut client = rustls::ClientConnection::new(config.clone(), name).unwrap();
         let mut bytes = Vec::new();
         client.write_tls(&mut bytes).unwrap();
-        assert_eq!(hello::parse(&bytes), Ok(hello::Hello::Whole(expected)));
+        let parsed = hello::Reader::default().push(&bytes);
+        assert_eq!(parsed, Ok(hello::Hello::Whole(expected)));
     }
 }

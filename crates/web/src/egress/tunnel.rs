@@ -54,18 +54,18 @@ impl Proxy {
 
     /// The bytes of a TLS handshake that asks for `host`.
     async fn hello(&self, inside: &mut TokioIo<Upgraded>, host: &Host<String>) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::with_capacity(2048);
+        let (mut reader, mut bytes) = (hello::Reader::default(), Vec::with_capacity(2048));
         let read = timeout(self.limits.head, async {
             loop {
-                match hello::parse(&bytes).map_err(|error| error.to_string())? {
-                    Hello::Whole(name) => return Ok(name),
-                    Hello::Incomplete => {}
-                }
-                let room = hello::MAX_BYTES.saturating_sub(bytes.len()) as u64;
-                match inside.take(room).read_buf(&mut bytes).await {
+                bytes.clear();
+                match inside.take(reader.room() as u64).read_buf(&mut bytes).await {
                     Ok(0) => return Err("the connection ended before its TLS handshake".to_owned()),
                     Ok(_) => {}
                     Err(error) => return Err(error.to_string()),
+                }
+                match reader.push(&bytes).map_err(|error| error.to_string())? {
+                    Hello::Whole(name) => return Ok(name),
+                    Hello::Incomplete => {}
                 }
             }
         });
@@ -79,7 +79,7 @@ impl Proxy {
             (None, Host::Domain(_)) => false,
         };
         if agrees {
-            Ok(bytes)
+            Ok(reader.into_bytes())
         } else {
             Err("the TLS handshake asks for another host than the tunnel, or for none".to_owned())
         }

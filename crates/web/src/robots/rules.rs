@@ -1,5 +1,8 @@
 //! The rules of a robots.txt, as RFC 9309 has them: the groups of our name, else those for everybody; of the rules that
 //! match a path the longest, and of two of the same length the one that allows.
+//!
+//! A rule takes time linear in the path and its pattern. The number of rules and the length of patterns are capped, always
+//! to the side of what is forbidden.
 
 use std::fmt::Write as _;
 
@@ -7,6 +10,14 @@ use std::fmt::Write as _;
 const TOKEN: &str = "sortie";
 /// How much of a file is read, in bytes: what the RFC asks for at least.
 pub(super) const MAX_BYTES: usize = 500 * 1024;
+/// Most rules for us. A site with more of them is closed to us.
+const RULES: usize = 5_000;
+/// Longest pattern, in bytes and normalized. A longer one counts to here where it forbids, and is none where it allows.
+const PATTERN_BYTES: usize = 8 * 1024;
+/// Most steps for one path. A path that takes more is forbidden.
+const STEPS: usize = 16 << 20;
+/// Memory of a rule beside its pattern, in bytes.
+const RULE_BYTES: usize = 64;
 
 /// What a site asks of us.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -71,13 +82,29 @@ impl Rules {
             if value.is_empty() {
                 continue;
             }
-            if audience.contains(&Audience::Us) {
-                ours.push(Rule::new(value, verdict));
+            let rules = if audience.contains(&Audience::Us) {
+                &mut ours
             } else if audience.contains(&Audience::Everybody) {
-                for_all.push(Rule::new(value, verdict));
+                &mut for_all
+            } else {
+                continue;
+            };
+            // One more tells that there are too many.
+            if rules.len() <= RULES {
+                rules.extend(Rule::new(value, verdict));
             }
         }
-        Self(if named { ours } else { for_all })
+        let rules = if named { ours } else { for_all };
+        if rules.len() > RULES {
+            return Self(Rule::new("/", Verdict::Disallow).into_iter().collect());
+        }
+        Self(rules)
+    }
+
+    /// Memory of the rules, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let of = |rule: &Rule| RULE_BYTES + rule.pattern.len();
+        RULE_BYTES + self.0.iter().map(of).sum::<usize>()
     }
 
     /// Whether a path, its query included, may be fetched.
@@ -86,11 +113,18 @@ impl Rules {
         if path == "/robots.txt" {
             return true;
         }
-        let matching = self.0.iter().filter(|rule| rule.matches(&path));
-        let verdict = matching
-            .map(|rule| (rule.pattern.len() + usize::from(rule.to_end), rule.verdict))
-            .max();
-        verdict.is_none_or(|(_, verdict)| verdict == Verdict::Allow)
+        let mut steps = 0;
+        let mut longest = None;
+        for rule in &self.0 {
+            if rule.matches(&path, &mut steps) {
+                let length = rule.pattern.len() + usize::from(rule.to_end);
+                longest = longest.max(Some((length, rule.verdict)));
+            }
+            if steps > STEPS {
+                return false;
+            }
+        }
+        longest.is_none_or(|(_, verdict)| verdict == Verdict::Allow)
     }
 }
 
@@ -107,22 +141,35 @@ fn audience_of(value: &str) -> Audience {
 }
 
 impl Rule {
-    fn new(pattern: &str, verdict: Verdict) -> Self {
-        let (pattern, to_end) = match pattern.strip_suffix('$') {
+    /// `None` for a permission that is too long.
+    fn new(pattern: &str, verdict: Verdict) -> Option<Self> {
+        let (pattern, mut to_end) = match pattern.strip_suffix('$') {
             Some(pattern) => (pattern, true),
             None => (pattern, false),
         };
-        Self {
-            pattern: normalize(pattern),
+        let mut pattern = normalize(pattern);
+        if pattern.len() > PATTERN_BYTES {
+            if verdict == Verdict::Allow {
+                return None;
+            }
+            // The beginning of a pattern, not tied to the end, forbids more.
+            pattern.truncate(PATTERN_BYTES);
+            pattern.shrink_to_fit();
+            to_end = false;
+        }
+        Some(Self {
+            pattern,
             to_end,
             verdict,
-        }
+        })
     }
 
-    /// Each piece between asterisks is looked for behind the one before it: one pass over the path.
-    fn matches(&self, path: &str) -> bool {
+    /// Each piece between asterisks is looked for behind the one before it: one pass over the path. `steps` counts the
+    /// bytes of the path that are looked at and the pieces of the pattern.
+    fn matches(&self, path: &str, steps: &mut usize) -> bool {
         let mut pieces = self.pattern.split('*');
         let first = pieces.next().unwrap_or_default();
+        *steps += 1 + first.len().min(path.len());
         let Some(mut rest) = path.strip_prefix(first) else {
             return false;
         };
@@ -132,9 +179,12 @@ impl Rule {
         }
         while let Some(piece) = pieces.next() {
             if self.to_end && pieces.peek().is_none() {
+                *steps += 1 + piece.len().min(rest.len());
                 return rest.ends_with(piece);
             }
-            match rest.split_once(piece) {
+            let found = rest.split_once(piece);
+            *steps += 1 + rest.len() - found.map_or(0, |(_, after)| after.len());
+            match found {
                 Some((_, after)) => rest = after,
                 None => return false,
             }
@@ -248,6 +298,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_path_that_takes_too_many_steps_is_forbidden() {
+        let file = "User-agent: *\n".to_owned() + &"Disallow: /*ab\n".repeat(RULES);
+        let rules = Rules::parse(file.as_bytes());
+        assert_eq!(rules.0.len(), RULES);
+        let path = |length: usize| "/".to_owned() + &"a".repeat(length);
+        let mut steps = 0;
+        for rule in &rules.0 {
+            assert!(!rule.matches(&path(1_000), &mut steps));
+        }
+        assert!(steps <= RULES * (1_000 + 10), "{steps}");
+        assert!(rules.allow(&path(1_000)));
+        assert!(!rules.allow(&path(STEPS / RULES)));
+    }
+
+    #[test]
+    fn a_site_with_too_many_rules_is_closed() {
+        let file = |rules: usize| "User-agent: *\n".to_owned() + &"Disallow: /x\n".repeat(rules);
+        assert!(allows(&file(RULES), "/y"));
+        assert!(!allows(&file(RULES + 1), "/y"));
+        assert!(allows(&file(RULES + 1), "/robots.txt"));
+        // Rules for others are not counted.
+        let others = file(RULES + 1) + "User-agent: sortie\nDisallow: /x\n";
+        assert!(allows(&others, "/y") && !allows(&others, "/x"));
+    }
+
+    #[test]
+    fn a_pattern_that_is_too_long_forbids_more_and_allows_nothing() {
+        let long = "/".to_owned() + &"a".repeat(PATTERN_BYTES);
+        let file = format!("User-agent: *\nDisallow: {long}bc$\n");
+        assert!(!allows(&file, &long) && !allows(&file, &(long.clone() + "x")));
+        assert!(allows(&file, "/aaa"));
+        let file = format!("User-agent: *\nDisallow: /\nAllow: {long}\n");
+        assert!(!allows(&file, &(long + "x")));
+    }
+
     /// The same, by trying everything.
     fn matches_slowly(pattern: &[u8], to_end: bool, path: &[u8]) -> bool {
         match (pattern.split_first(), path.split_first()) {
@@ -277,9 +363,17 @@ mod tests {
 
         #[test]
         fn a_pattern_matches_what_trying_everything_finds(pattern in "/[ab*]{0,8}\\$?", path in "/[ab]{0,8}") {
-            let rule = Rule::new(&pattern, Verdict::Allow);
+            let rule = Rule::new(&pattern, Verdict::Allow).unwrap();
             let slowly = matches_slowly(rule.pattern.as_bytes(), rule.to_end, path.as_bytes());
-            prop_assert_eq!(rule.matches(&path), slowly);
+            prop_assert_eq!(rule.matches(&path, &mut 0), slowly);
+        }
+
+        #[test]
+        fn a_rule_looks_at_each_byte_once(pattern in "/[ab*]{0,60}\\$?", path in "/[ab]{0,200}") {
+            let rule = Rule::new(&pattern, Verdict::Allow).unwrap();
+            let mut steps = 0;
+            let _matches = rule.matches(&path, &mut steps);
+            prop_assert!(steps <= 1 + path.len() + pattern.len(), "{}", steps);
         }
 
         #[test]

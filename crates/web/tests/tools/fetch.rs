@@ -38,6 +38,14 @@ fn pages(request: &Request) -> Response {
         "www.example/port" => redirect(302, "http://www.example:8080/csv"),
         "www.example/file" => redirect(302, "file:///etc/passwd"),
         "www.example/loop" => redirect(302, "/loop"),
+        "www.example/far" => redirect(302, format!("/{}", "a".repeat(5_000))),
+        // A character of two bytes takes six in a URL.
+        "www.example/farther" => redirect(302, format!("/{}", "ä".repeat(1_000))),
+        "www.example/switch" => (
+            StatusCode::SWITCHING_PROTOCOLS,
+            [("upgrade", "x"), ("connection", "upgrade")],
+        )
+            .into_response(),
         "other.example/csv" => typed("text/csv", "other\n"),
         _ => StatusCode::NOT_FOUND.into_response(),
     }
@@ -158,6 +166,9 @@ async fn a_redirect_leads_nowhere_that_the_run_may_not_go() {
         ("port", "port 8080 may not be used: only 80 and 443"),
         ("file", "the URL must begin with http:// or https://"),
         ("loop", "redirected more than 5 times"),
+        ("far", "redirected to what is not a URL of at most 4096 bytes"),
+        ("farther", "redirected to what is not a URL of at most 4096 bytes"),
+        ("switch", "the server switched protocols, which was not asked for"),
     ] {
         let refused = fetch(&rig, &format!("http://www.example/{path}")).await;
         assert_eq!(refused.unwrap_err(), told, "{path}");
@@ -184,13 +195,16 @@ async fn urls_that_are_none_or_lead_inside_are_refused() {
             "169.254.169.254 is not a public address",
         ),
         ("http://u:p@www.example/", "must not carry a user name"),
+        ("http://www.example../", "the URL must name a host"),
         ("http://unknown.test/", "unknown.test could not be resolved"),
     ] {
         let refused = fetch(&rig, url).await.unwrap_err();
         assert!(refused.contains(part), "{url}: {refused}");
     }
-    let long = fetch(&rig, &format!("http://www.example/{}", "x".repeat(5000))).await;
-    assert_eq!(long.unwrap_err(), "url: must be at most 4096 bytes long");
+    for long in ["x".repeat(5_000), "ä".repeat(1_000)] {
+        let long = fetch(&rig, &format!("http://www.example/{long}")).await;
+        assert_eq!(long.unwrap_err(), "url: must be at most 4096 bytes long");
+    }
     assert!(rig.seen().is_empty());
 }
 
@@ -200,6 +214,10 @@ fn sites(request: &Request) -> Response {
         "broken.example/robots.txt" => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         "moved.example/robots.txt" => redirect(301, "http://ruled.example/robots.txt"),
         "ruled.example/out" => redirect(302, "/private"),
+        "many.example/robots.txt" => typed(
+            "text/plain",
+            "User-agent: *\n".to_owned() + &"Disallow: /*ab\n".repeat(34_000),
+        ),
         place if place.ends_with("/robots.txt") => StatusCode::NOT_FOUND.into_response(),
         _ => typed("text/plain", "the page"),
     }
@@ -216,6 +234,7 @@ async fn robots_txt_is_asked_for_once_and_heeded_at_every_step() {
         ("http://moved.example/public", true),
         ("http://broken.example/public", false),
         ("http://free.example/private", true),
+        ("http://many.example/public", false),
     ] {
         let fetched = fetch(&rig, url).await;
         assert_eq!(fetched.is_ok(), allowed, "{url}: {fetched:?}");
@@ -223,7 +242,7 @@ async fn robots_txt_is_asked_for_once_and_heeded_at_every_step() {
     let asked = rig.asked();
     let robots: Vec<_> = asked.iter().filter(|line| line.contains("robots.txt")).collect();
     // Its own, that of the site that leads there, and each of the others, once.
-    assert_eq!(robots.len(), 5, "{asked:?}");
+    assert_eq!(robots.len(), 6, "{asked:?}");
     assert!(
         !asked
             .iter()

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod fetch;
 #[cfg(test)]
+mod reader;
+#[cfg(test)]
 mod request;
 #[cfg(test)]
 mod rig;

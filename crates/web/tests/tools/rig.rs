@@ -3,6 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
@@ -25,6 +26,9 @@ use sortie_net::{
 };
 use sortie_web::{RobotsTxt, Search, SearchSettings, Web, WebSettings};
 use tokio::{net::TcpListener, task::JoinSet};
+
+/// The page reader of the tests.
+const READER: &str = env!("CARGO_BIN_EXE_page-reader");
 
 /// What is answered to a request: its host, its path, its query and its fields are all the answerer has.
 pub(crate) type Answerer = fn(&Request) -> Response;
@@ -94,22 +98,33 @@ impl Rig {
         Self {
             seen,
             _tasks: tasks,
-            ..Self::set_up(server, robots, search(server))
+            ..Self::set_up(server, robots, search(server), READER.into())
         }
     }
 
     /// The tools where a server of the test's own plays every host.
     pub(crate) fn at(server: SocketAddr) -> Self {
-        Self::set_up(server, RobotsTxt::Ignored, None)
+        Self::at_with_reader(server, READER.into())
     }
 
-    fn set_up(server: SocketAddr, robots: RobotsTxt, search: Option<SearchSettings>) -> Self {
+    /// The same with another page reader.
+    pub(crate) fn at_with_reader(server: SocketAddr, reader: PathBuf) -> Self {
+        Self::set_up(server, RobotsTxt::Ignored, None, reader)
+    }
+
+    fn set_up(
+        server: SocketAddr,
+        robots: RobotsTxt,
+        search: Option<SearchSettings>,
+        reader: PathBuf,
+    ) -> Self {
         let network = Network::new(Reach::Private, Vec::new()).with_resolver(Arc::new(Names(server)));
         let network = Arc::new(network);
         let settings = WebSettings {
             network: network.clone(),
             robots,
             search,
+            reader: Some(reader),
         };
         Self {
             network,

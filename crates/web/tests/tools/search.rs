@@ -219,6 +219,7 @@ fn an_engine_without_its_key_or_its_address_is_refused_at_the_start() {
                 base_url: base_url.map(|url: &str| url.parse().unwrap()),
                 price: Micros::ZERO,
             }),
+            reader: None,
         };
         let refused = Web::new(settings).err().map(|error| error.to_string());
         assert_eq!(refused.as_deref(), Some(told));

@@ -1,0 +1,325 @@
+//! Memory of a sandbox, looked at: that of its processes, and what the kernel holds for them and counts for nobody.
+//!
+//! Where a control group keeps the limit, only what such a group does not count is looked at.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    time::{Duration, Instant},
+};
+
+use rustix::fs::statvfs;
+
+use super::{
+    processor_time,
+    procs::{self, Process},
+    sockets::Sockets,
+};
+use crate::{
+    types::{Level, Limits},
+    wire::MemoryKeeper,
+};
+
+/// Time between two looks while little memory is in use, and while much is.
+const CALM: Duration = Duration::from_millis(250);
+const CLOSE: Duration = Duration::from_millis(10);
+/// Time between two looks that are themselves dear. What makes them dear is the run's own doing.
+const DEAR: Duration = Duration::from_secs(2);
+/// A look costs at most one part in this many of the processor's time, up to `DEAR`.
+const SHARE: u32 = 10;
+
+/// Descriptors of a run that are not counted as memory, and the most that it may have.
+const FREE_DESCRIPTORS: u64 = 1_024;
+const MOST_DESCRIPTORS: u64 = 32_768;
+/// The least that a pipe holds when its user has many, in bytes. Other descriptors hold less, but for sockets.
+const DESCRIPTOR: u64 = 8 << 10;
+/// Mappings of a process that are not counted, the size of one in the kernel, and the most that a process has by default.
+const FREE_MAPPINGS: u64 = 1_024;
+const MAPPING: u64 = 256;
+const MOST_MAPPINGS: u64 = 65_530;
+/// The size in the kernel of a file in a memory file system, in bytes.
+const MEMORY_FILE: u64 = 1 << 10;
+/// Send buffer of a socket where the host does not tell, in bytes.
+const SEND_BUFFER: u64 = 212_992;
+/// Memory file systems of a sandbox with a root of its own.
+const MEMORY_FILE_SYSTEMS: [&str; 2] = ["/tmp", "/dev/shm"];
+
+/// Where a process shows what it uses, as long as it is alive.
+struct Shown {
+    /// The process's folder in `/proc`, or that of one of its threads where the first one has ended.
+    folder: String,
+    resident: u64,
+    swapped: u64,
+    page_tables: u64,
+}
+
+/// The looks at memory.
+pub(super) struct Memory {
+    keeper: MemoryKeeper,
+    level: Level,
+    limits: Limits,
+    sockets: Option<Sockets>,
+    /// The most that one socket holds for data that it sent, in bytes.
+    send_buffer: u64,
+    used: u64,
+    looked: Instant,
+    cost: Duration,
+}
+
+impl Memory {
+    /// To be made before the filter of system calls, in the sandbox's own network namespace where there is one.
+    pub(super) fn new(level: Level, limits: Limits, keeper: MemoryKeeper) -> Self {
+        // One more piece of data than fits is taken in.
+        let send_buffer = number_in("/proc/sys/net/core/wmem_default").unwrap_or(SEND_BUFFER) / 4 * 5;
+        let sockets = match level {
+            Level::Namespaces => Sockets::open(send_buffer).ok(),
+            // The host's sockets are not the run's.
+            Level::Landlock | Level::None => None,
+        };
+        Self {
+            keeper,
+            level,
+            limits,
+            sockets,
+            send_buffer,
+            used: 0,
+            looked: Instant::now(),
+            cost: Duration::ZERO,
+        }
+    }
+
+    /// Time until the next look.
+    pub(super) fn due_in(&self) -> Duration {
+        let interval = if self.used > self.limits.memory_bytes / 4 {
+            CLOSE
+        } else {
+            CALM
+        };
+        interval
+            .max(self.cost * SHARE)
+            .min(DEAR)
+            .saturating_sub(self.looked.elapsed())
+    }
+
+    /// Looks, if it is time; says whether the limit is passed.
+    pub(super) fn is_passed(&mut self) -> bool {
+        if !self.due_in().is_zero() {
+            return false;
+        }
+        let began = processor_time();
+        let most = match self.keeper {
+            MemoryKeeper::Kernel => {
+                self.used = self.sockets.as_ref().map_or(0, Sockets::held_by_netlink);
+                self.limits.memory_bytes / 10
+            }
+            MemoryKeeper::Watch => {
+                self.used = self.in_use(&procs::ours());
+                self.limits.memory_bytes
+            }
+        };
+        self.looked = Instant::now();
+        self.cost = processor_time().saturating_sub(began);
+        self.used > most
+    }
+
+    /// Bytes in use by these processes, and by the kernel for them. More than the limit only where it is passed.
+    fn in_use(&self, processes: &[Process]) -> u64 {
+        let limit = self.limits.memory_bytes;
+        let shown: Vec<Shown> = processes.iter().filter_map(show).collect();
+        let held = self.held_for(&shown);
+        let whole: u64 = shown.iter().map(Shown::whole).sum();
+        // Shared pages count once. To find them costs much more than to know that they do not matter.
+        if held + whole <= limit || held > limit {
+            return held + whole;
+        }
+        held + shown.iter().map(of_process).sum::<u64>()
+    }
+
+    /// Bytes that the kernel holds for these processes and for the sandbox that they are. Stops where that is more than
+    /// the limit.
+    fn held_for(&self, processes: &[Shown]) -> u64 {
+        let limit = self.limits.memory_bytes;
+        let mut held = self.sockets.as_ref().map_or(0, Sockets::held);
+        if self.level == Level::Namespaces {
+            held += MEMORY_FILE_SYSTEMS.into_iter().map(in_memory_files).sum::<u64>();
+        }
+        let open: Vec<u64> = processes
+            .iter()
+            .map(|shown| open_descriptors(&shown.folder).unwrap_or(u64::from(self.limits.open_files)))
+            .collect();
+        let descriptors: u64 = open.iter().sum();
+        if descriptors > MOST_DESCRIPTORS {
+            return u64::MAX / 2;
+        }
+        held += descriptors.saturating_sub(FREE_DESCRIPTORS) * DESCRIPTOR;
+        if self.sockets.is_none() && descriptors * self.send_buffer > limit / 10 {
+            held += std::iter::zip(processes, open)
+                .map(|(shown, open)| open_sockets(&shown.folder).unwrap_or(open))
+                .sum::<u64>()
+                * self.send_buffer;
+        }
+        let mut mapped = processes.iter();
+        if processes.len() as u64 * MOST_MAPPINGS * MAPPING > limit / 10 {
+            while held <= limit
+                && let Some(shown) = mapped.next()
+            {
+                held += mappings(&shown.folder);
+            }
+        }
+        held
+    }
+}
+
+impl Shown {
+    /// Memory of the process, in bytes, with shared pages as if they were its own.
+    const fn whole(&self) -> u64 {
+        self.resident + self.swapped + self.page_tables
+    }
+}
+
+/// Memory of some processes, in bytes.
+pub(super) fn of_processes(processes: &[Process]) -> u64 {
+    processes
+        .iter()
+        .filter_map(show)
+        .map(|shown| of_process(&shown))
+        .sum()
+}
+
+/// Memory of a process, in bytes: shared pages in proportion, or, where the process does not let us see that, whole. Page
+/// tables are its own.
+fn of_process(shown: &Shown) -> u64 {
+    proportional(&shown.folder).map_or(shown.whole(), |pages| pages + shown.page_tables)
+}
+
+/// The folder in `/proc` where a living process shows what it has.
+pub(super) fn folder_of(process: &Process) -> Option<String> {
+    show(process).map(|shown| shown.folder)
+}
+
+/// Finds where a living process shows what it uses. The folder of one whose first thread has ended shows nothing.
+fn show(process: &Process) -> Option<Shown> {
+    let own = format!("/proc/{}", process.pid.as_raw_nonzero());
+    if let Some(shown) = status(own.clone()) {
+        return Some(shown);
+    }
+    // Threads come and go while they are read.
+    for _ in 0..8 {
+        if !procs::one(process.pid).is_some_and(|now| now.is_alive()) {
+            return None;
+        }
+        let threads = fs::read_dir(format!("{own}/task")).ok()?;
+        let mut folders = threads.flatten().filter_map(|thread| {
+            let name = thread.file_name();
+            status(format!("{own}/task/{}", name.to_str()?))
+        });
+        if let Some(shown) = folders.next() {
+            return Some(shown);
+        }
+    }
+    None
+}
+
+/// Reads what the world may read. What has ended has no memory and says nothing of it.
+fn status(folder: String) -> Option<Shown> {
+    let text = fs::read_to_string(format!("{folder}/status")).ok()?;
+    Some(Shown {
+        resident: kibibytes(&text, "VmRSS:")?,
+        swapped: kibibytes(&text, "VmSwap:").unwrap_or(0),
+        page_tables: kibibytes(&text, "VmPTE:").unwrap_or(0),
+        folder,
+    })
+}
+
+fn proportional(folder: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("{folder}/smaps_rollup")).ok()?;
+    Some(kibibytes(&text, "Pss:")? + kibibytes(&text, "SwapPss:").unwrap_or(0))
+}
+
+/// The value of a line "name: number kB", in bytes.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let number: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(number * 1_024)
+}
+
+fn number_in(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// How many descriptors are open. Newer kernels tell it as the size of the folder, also of a process that lets nobody
+/// look at them.
+fn open_descriptors(folder: &str) -> Option<u64> {
+    let path = format!("{folder}/fd");
+    match fs::metadata(&path).ok()?.len() {
+        0 => Some(fs::read_dir(&path).ok()?.count() as u64),
+        count => Some(count),
+    }
+}
+
+/// How many of the descriptors are sockets.
+fn open_sockets(folder: &str) -> Option<u64> {
+    let entries = fs::read_dir(format!("{folder}/fd")).ok()?.flatten();
+    let is_socket = |entry: &fs::DirEntry| {
+        fs::read_link(entry.path())
+            .is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"socket:"))
+    };
+    Some(entries.filter(is_socket).count() as u64)
+}
+
+/// Bytes that the kernel holds for the mappings of a process beyond those of an ordinary one.
+fn mappings(folder: &str) -> u64 {
+    let mut buffer = vec![0; 64 << 10];
+    let mut count = 0;
+    let Ok(mut maps) = File::open(format!("{folder}/maps")) else {
+        return MOST_MAPPINGS * MAPPING;
+    };
+    while let Ok(length @ 1..) = maps.read(&mut buffer) {
+        let piece = buffer.get(..length).unwrap_or_default();
+        count += piece.split(|byte| *byte == b'\n').count() as u64 - 1;
+    }
+    count.saturating_sub(FREE_MAPPINGS) * MAPPING
+}
+
+/// Bytes in a memory file system, with the files themselves.
+fn in_memory_files(path: &str) -> u64 {
+    statvfs(path).map_or(0, |used| {
+        let bytes = used.f_blocks.saturating_sub(used.f_bfree) * used.f_frsize;
+        bytes + used.f_files.saturating_sub(used.f_ffree) * MEMORY_FILE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpid;
+
+    use super::*;
+
+    #[test]
+    fn figures_are_read_by_their_whole_names() {
+        let text = "Name:\ta\nVmRSS:\t    1024 kB\nVmPTE:\t  4 kB\nVmSwap:\t      0 kB\n";
+        assert_eq!(kibibytes(text, "VmRSS:"), Some(1 << 20));
+        assert_eq!(kibibytes(text, "VmPTE:"), Some(4_096));
+        assert_eq!(kibibytes(text, "Vm:"), None);
+        assert_eq!(kibibytes("VmRSS: x kB\n", "VmRSS:"), None);
+    }
+
+    #[test]
+    fn this_process_shows_its_memory_and_its_descriptors() {
+        let shown = status("/proc/self".to_owned()).unwrap();
+        assert!(of_process(&shown) > 100 << 10);
+        let one = open_descriptors("/proc/self").unwrap();
+        let held = File::open("/dev/null").unwrap();
+        let two = open_descriptors("/proc/self").unwrap();
+        assert!(two > one || one > 3, "{one} {two} {held:?}");
+        assert!(mappings("/proc/self") < 1 << 20);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_has_no_memory() {
+        let process = procs::one(getpid()).unwrap();
+        assert!(show(&process).is_some());
+        assert_eq!(of_processes(&[]), 0);
+        assert!(status("/proc/0".to_owned()).is_none());
+    }
+}

@@ -1,0 +1,299 @@
+//! Memory in the buffers of all sockets of a network namespace, also of those that no process has open, as the kernel
+//! tells it by `NETLINK_SOCK_DIAG`.
+
+use std::{io, os::fd::OwnedFd};
+
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with},
+};
+
+/// `SOCK_DIAG_BY_FAMILY`, the request and its answers.
+const BY_FAMILY: u16 = 20;
+const HEADER: usize = 16;
+const DONE: u16 = 3;
+const ERROR: u16 = 2;
+/// `NLM_F_REQUEST | NLM_F_DUMP`.
+const DUMP: u16 = 0x301;
+/// `UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN | UDIAG_SHOW_MEMINFO`.
+const SHOW_UNIX: u32 = 0x34;
+const SHOW_NETLINK: u32 = 1;
+/// State of a socket that listens.
+const LISTENS: u8 = 10;
+/// Datagrams that a new network namespace lets wait for one receiver.
+const DATAGRAMS: u64 = 10;
+
+/// A family of sockets, and the form of what the kernel says of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Unix,
+    Internet { family: u8, protocol: u8 },
+    Netlink,
+}
+
+/// Asks one network namespace, that of the process that opened it.
+pub(super) struct Sockets {
+    netlink: OwnedFd,
+    /// The most that a sender leaves behind with a receiver when it is closed, in bytes.
+    left_by_sender: u64,
+}
+
+impl Sockets {
+    /// To be opened before the filter of system calls, which forbids it.
+    pub(super) fn open(left_by_sender: u64) -> io::Result<Self> {
+        let netlink = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            Some(netlink::SOCK_DIAG),
+        )?;
+        let sockets = Self {
+            netlink,
+            left_by_sender,
+        };
+        // A kernel without the unix part refuses the first question.
+        sockets.ask(Kind::Unix)?;
+        Ok(sockets)
+    }
+
+    /// Bytes in the buffers of all sockets.
+    pub(super) fn held(&self) -> u64 {
+        let internet = [libc::AF_INET, libc::AF_INET6].into_iter().flat_map(|family| {
+            [libc::IPPROTO_TCP, libc::IPPROTO_UDP].map(|protocol| Kind::Internet {
+                family: u8::try_from(family).unwrap_or(0),
+                protocol: u8::try_from(protocol).unwrap_or(0),
+            })
+        });
+        internet
+            .chain([Kind::Unix])
+            // A kernel that does not know a family has no sockets of it to tell of.
+            .map(|kind| self.ask(kind).unwrap_or(0))
+            .sum::<u64>()
+            + self.held_by_netlink()
+    }
+
+    /// Bytes in the buffers of sockets that talk to the kernel: no control group counts them.
+    pub(super) fn held_by_netlink(&self) -> u64 {
+        self.ask(Kind::Netlink).unwrap_or(0)
+    }
+
+    fn ask(&self, kind: Kind) -> io::Result<u64> {
+        send(&self.netlink, &request(kind), SendFlags::empty())?;
+        let mut buffer = vec![0; 32 << 10];
+        let mut sum = 0;
+        loop {
+            let (length, _) = match recv(&self.netlink, buffer.as_mut_slice(), RecvFlags::empty()) {
+                Err(Errno::INTR) => continue,
+                received => received?,
+            };
+            let part = read(
+                kind,
+                buffer.get(..length).unwrap_or_default(),
+                self.left_by_sender,
+            )?;
+            sum += part.bytes;
+            if part.last || length == 0 {
+                return Ok(sum);
+            }
+        }
+    }
+}
+
+fn request(kind: Kind) -> Vec<u8> {
+    let mut body = Vec::new();
+    match kind {
+        Kind::Unix => {
+            body.extend([u8::try_from(libc::AF_UNIX).unwrap_or(0), 0, 0, 0]);
+            // All states, any socket.
+            for word in [u32::MAX, 0, SHOW_UNIX, 0, 0] {
+                body.extend(word.to_ne_bytes());
+            }
+        }
+        Kind::Internet { family, protocol } => {
+            body.extend([family, protocol, 1 << 6, 0]);
+            body.extend(u32::MAX.to_ne_bytes());
+            body.extend([0; 48]);
+        }
+        Kind::Netlink => {
+            body.extend([u8::try_from(libc::AF_NETLINK).unwrap_or(0), u8::MAX, 0, 0]);
+            for word in [0, SHOW_NETLINK, 0, 0] {
+                body.extend(word.to_ne_bytes());
+            }
+        }
+    }
+    let length = u32::try_from(HEADER + body.len()).unwrap_or(0);
+    let mut message = length.to_ne_bytes().to_vec();
+    message.extend(BY_FAMILY.to_ne_bytes());
+    message.extend(DUMP.to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(body);
+    message
+}
+
+/// What one datagram of an answer says.
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    bytes: u64,
+    last: bool,
+}
+
+fn read(kind: Kind, mut datagram: &[u8], left_by_sender: u64) -> io::Result<Part> {
+    let mut bytes = 0;
+    while let Some((header, _)) = datagram.split_at_checked(HEADER) {
+        let length = word(header, 0) as usize;
+        let Some(body) = datagram.get(HEADER..length) else {
+            break;
+        };
+        match half_word(header, 4) {
+            DONE => return Ok(Part { bytes, last: true }),
+            ERROR => {
+                let errno = word(body, 0).cast_signed().wrapping_neg();
+                return Err(io::Error::from_raw_os_error(errno));
+            }
+            _ => bytes += of_socket(kind, body, left_by_sender),
+        }
+        datagram = datagram.get(aligned(length)..).unwrap_or_default();
+    }
+    Ok(Part { bytes, last: false })
+}
+
+/// Bytes held for one socket.
+fn of_socket(kind: Kind, body: &[u8], left_by_sender: u64) -> u64 {
+    let (fixed, memory) = match kind {
+        Kind::Unix => (16, 5),
+        Kind::Internet { .. } => (72, 7),
+        Kind::Netlink => (28, 0),
+    };
+    let mut has_peer = false;
+    let mut waiting = 0;
+    let mut held = 0;
+    let mut attributes = body.get(fixed..).unwrap_or_default();
+    while attributes.len() >= 4 {
+        let length = usize::from(half_word(attributes, 0));
+        let number = half_word(attributes, 2);
+        let Some(value) = attributes.get(4..length) else {
+            break;
+        };
+        match (kind, number) {
+            (_, number) if number == memory => held = in_buffers(value),
+            // A peer that is closed has no number.
+            (Kind::Unix, 2) => has_peer = word(value, 0) != 0,
+            (Kind::Unix, 4) => waiting = u64::from(word(value, 0)),
+            _ => {}
+        }
+        attributes = attributes.get(aligned(length)..).unwrap_or_default();
+    }
+    if kind != Kind::Unix || waiting == 0 {
+        return held;
+    }
+    // What waits for a receiver is counted with its sender, and with nobody once the sender is closed.
+    let stream = body.get(1) != Some(&u8::try_from(libc::SOCK_DGRAM).unwrap_or(0));
+    let senders = match (body.get(2), stream) {
+        (Some(&LISTENS), _) => waiting,
+        (_, true) => u64::from(!has_peer),
+        (_, false) => DATAGRAMS,
+    };
+    held + senders * left_by_sender
+}
+
+/// Bytes as `struct sk_meminfo` has them: received, queued to be sent, options, and not yet taken in.
+fn in_buffers(meminfo: &[u8]) -> u64 {
+    let at = |index: usize| u64::from(word(meminfo, 4 * index));
+    // What is on its way to another socket of the machine is also queued.
+    at(0) + at(2).max(at(5)) + at(6) + at(7)
+}
+
+/// The number at an offset; 0 beyond the end.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..at + 4)
+        .and_then(|word| word.try_into().ok())
+        .map_or(0, u32::from_ne_bytes)
+}
+
+fn half_word(bytes: &[u8], at: usize) -> u16 {
+    bytes
+        .get(at..at + 2)
+        .and_then(|word| word.try_into().ok())
+        .map_or(0, u16::from_ne_bytes)
+}
+
+/// Messages and attributes begin at multiples of 4. A length of 0 would be read for ever.
+fn aligned(length: usize) -> usize {
+    length.max(1).next_multiple_of(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KINDS: [Kind; 3] = [
+        Kind::Unix,
+        Kind::Internet {
+            family: 2,
+            protocol: 6,
+        },
+        Kind::Netlink,
+    ];
+
+    fn attribute(number: u16, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(4 + value.len()).unwrap();
+        [&length.to_ne_bytes()[..], &number.to_ne_bytes(), value].concat()
+    }
+
+    fn meminfo(received: u32, in_flight: u32, queued: u32) -> Vec<u8> {
+        [received, 9, in_flight, 9, 9, queued, 1, 2, 9]
+            .into_iter()
+            .flat_map(u32::to_ne_bytes)
+            .collect()
+    }
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(HEADER + body.len()).unwrap();
+        [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10], body].concat()
+    }
+
+    #[test]
+    fn buffers_are_added_up_until_the_last_part() {
+        for (kind, fixed, number) in [(KINDS[0], 16, 5), (KINDS[1], 72, 7), (KINDS[2], 28, 0)] {
+            let one = [vec![0; fixed], attribute(number, &meminfo(100, 20, 300))].concat();
+            let two = [vec![0; fixed], attribute(number, &meminfo(0, 40, 0))].concat();
+            let datagram = [message(BY_FAMILY, &one), message(BY_FAMILY, &two)].concat();
+            let part = read(kind, &datagram, 1_000).unwrap();
+            assert_eq!((part.bytes, part.last), (403 + 43, false));
+            let last = [datagram, message(DONE, &[0; 4])].concat();
+            assert!(read(kind, &last, 1_000).unwrap().last);
+        }
+        let refused = message(ERROR, &(-libc::ENOENT).to_ne_bytes());
+        let error = read(KINDS[0], &refused, 1_000).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    }
+
+    #[test]
+    fn what_closed_senders_left_is_counted_at_its_most() {
+        let unix = |kind: u8, state: u8, peer: u32, waiting: u32| {
+            let mut body = vec![1, kind, state, 0];
+            body.extend([0; 12]);
+            body.extend(attribute(2, &peer.to_ne_bytes()));
+            body.extend(attribute(4, &[waiting.to_ne_bytes(), [0; 4]].concat()));
+            of_socket(Kind::Unix, &body, 1_000)
+        };
+        assert_eq!(unix(1, 1, 7, 70), 0, "counted with its peer");
+        assert_eq!(unix(1, 1, 0, 70), 1_000);
+        assert_eq!(unix(1, 1, 0, 0), 0);
+        assert_eq!(unix(1, LISTENS, 0, 70), 70_000);
+        assert_eq!(unix(2, 7, 7, 70), 10_000);
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_read_to_an_end(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            for kind in KINDS {
+                let _some_sum = read(kind, &bytes, 1_000);
+                of_socket(kind, &bytes, 1_000);
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Descriptors that a run's epoll instances watch. The kernel counts them for a user, and unprivileged engines share theirs
+//! with their runs: an engine that has none left can take no more connections. The memory of each counts for nobody.
+//!
+//! A filter asks here before each further one. Those that are allowed add up; only where they reach the limit is it counted
+//! how many there still are.
+
+use std::{
+    fs,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+use super::{memory, processor_time, procs, stopped::Stopped};
+use crate::{seccomp, sys};
+
+/// Watched descriptors of a run at most, and at least. Each costs the kernel about 200 bytes.
+const MOST: u64 = 65_536;
+const LEAST: u64 = 2_048;
+/// A run has at most one part in this many of what its user may have.
+const SHARE_OF_USER: u64 = 128;
+/// Questions that are answered before something else has its turn.
+const AT_ONCE: usize = 64;
+/// Time between two counts, at least, and as a multiple of what the last one cost.
+const INTERVAL: Duration = Duration::from_millis(250);
+const SHARE: u32 = 10;
+
+/// The listener of the filter, and the count.
+pub(super) struct Watches {
+    listener: OwnedFd,
+    most: u64,
+    /// As many as there are, or more.
+    known: u64,
+    counted: Option<Instant>,
+    cost: Duration,
+}
+
+impl Watches {
+    /// Installs the filter for this process and those that it starts from here on.
+    pub(super) fn limit() -> Result<Self, Errno> {
+        let of_user = fs::read_to_string("/proc/sys/fs/epoll/max_user_watches")
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok());
+        let most = of_user.map_or(LEAST, |number| (number / SHARE_OF_USER).clamp(LEAST, MOST));
+        let listener = sys::install_asking_filter(&seccomp::ask_before_watching())?;
+        Ok(Self {
+            listener,
+            most,
+            known: 0,
+            counted: None,
+            cost: Duration::ZERO,
+        })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Answers what was asked.
+    pub(super) fn serve(&mut self) {
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        for _ in 0..AT_ONCE {
+            let mut ready = [PollFd::new(&self.listener, PollFlags::IN)];
+            if !matches!(poll(&mut ready, Some(&at_once)), Ok(1..)) {
+                return;
+            }
+            // Whoever asked may have been killed.
+            let Ok(question) = sys::take_question(self.listener.as_fd()) else {
+                continue;
+            };
+            let answer = if self.one_more() {
+                Ok(())
+            } else {
+                Err(Errno::NOSPC)
+            };
+            let _asker_may_be_gone = sys::answer_question(self.listener.as_fd(), question, answer);
+        }
+    }
+
+    fn one_more(&mut self) -> bool {
+        if self.known >= self.most && !self.count_again() {
+            return false;
+        }
+        self.known += 1;
+        true
+    }
+
+    /// Counts, if it is time; says whether there is room.
+    fn count_again(&mut self) -> bool {
+        let due = INTERVAL.max(self.cost * SHARE);
+        if self.counted.is_some_and(|counted| counted.elapsed() < due) {
+            return false;
+        }
+        let began = processor_time();
+        // Where not all can be seen, none are taken for gone.
+        self.known = count(self.most).unwrap_or(self.most);
+        self.counted = Some(Instant::now());
+        self.cost = processor_time().saturating_sub(began);
+        self.known < self.most
+    }
+}
+
+/// Counts the watched descriptors of all instances that processes of this sandbox have open, up to `most`. None where
+/// descriptors are in flight between sockets, as instances may be, or a process does not stop or does not let us see.
+fn count(most: u64) -> Option<u64> {
+    // Descriptors that are moved from process to process would be missed.
+    let stopped = Stopped::stop(procs::ours);
+    if !stopped.all {
+        return None;
+    }
+    let mut watched = 0;
+    for process in procs::ours() {
+        let Some(folder) = memory::folder_of(&process) else {
+            continue;
+        };
+        match of_folder(&folder) {
+            Some(here) => watched += here,
+            None if procs::one(process.pid).is_none_or(|now| !now.is_alive()) => {}
+            None => return None,
+        }
+        if watched >= most {
+            return Some(most);
+        }
+    }
+    Some(watched)
+}
+
+/// Counts for the descriptors of one process.
+fn of_folder(folder: &str) -> Option<u64> {
+    let mut watched = 0;
+    for entry in fs::read_dir(format!("{folder}/fd")).ok()? {
+        let Ok(entry) = entry else { continue };
+        let name = entry.file_name();
+        let (Ok(target), Some(number)) = (fs::read_link(entry.path()), name.to_str()) else {
+            continue;
+        };
+        let target = target.as_os_str().as_encoded_bytes();
+        let (is_instance, is_socket) = (
+            target == b"anon_inode:[eventpoll]",
+            target.starts_with(b"socket:"),
+        );
+        if !is_instance && !is_socket {
+            continue;
+        }
+        // Closed in the meantime.
+        let Ok(information) = fs::read_to_string(format!("{folder}/fdinfo/{number}")) else {
+            continue;
+        };
+        if is_socket && has_in_flight(&information) {
+            return None;
+        }
+        if is_instance {
+            watched += instances_watch(&information);
+        }
+    }
+    Some(watched)
+}
+
+/// Descriptors that an epoll instance watches, by what the kernel says of it.
+fn instances_watch(information: &str) -> u64 {
+    information
+        .lines()
+        .filter(|line| line.starts_with("tfd:"))
+        .count() as u64
+}
+
+/// Whether descriptors wait in a unix socket to be received.
+fn has_in_flight(information: &str) -> bool {
+    information
+        .lines()
+        .filter_map(|line| line.strip_prefix("scm_fds:"))
+        .any(|count| count.trim() != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_of_descriptors_is_understood() {
+        let instance = "pos:\t0\nflags:\t02\nmnt_id:\t15\nino:\t1057\n\
+                        tfd:        4 events:       19 data:                4  pos:0 ino:421 sdev:f\n\
+                        tfd:        5 events:       19 data:                5  pos:0 ino:421 sdev:f\n";
+        assert_eq!(instances_watch(instance), 2);
+        assert!(!has_in_flight("flags:\t02\nscm_fds: 0\n"));
+        assert!(has_in_flight("flags:\t02\nscm_fds: 3\n"));
+        assert!(!has_in_flight(instance));
+    }
+}

@@ -1,0 +1,140 @@
+//! Processes whose first thread has ended while another runs on: they end with what they belong to, as any other.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use sortie_sandbox::{AtTimeout, Command, ExitKind, Limits};
+use tokio::time::timeout;
+
+use crate::{
+    harness::{Bed, Run, SOON, Section, out, sh},
+    lifetimes::marker,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Threads on this host whose process has `marker` in its command line. A process without its first thread has an empty
+/// one itself.
+fn threads(marker: &str) -> usize {
+    let marked = |task: &Path| {
+        let line = std::fs::read(task.join("cmdline")).unwrap_or_default();
+        line.windows(marker.len())
+            .any(|window| window == marker.as_bytes())
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|process| std::fs::read_dir(process.path().join("task")).ok())
+        .flatten()
+        .flatten()
+        .filter(|task| marked(&task.path()))
+        .count()
+}
+
+fn wait_until_none(marker: &str) {
+    let began = Instant::now();
+    while threads(marker) > 0 {
+        assert!(began.elapsed() < SOON, "{marker}: {} threads", threads(marker));
+    }
+}
+
+/// A program whose first thread ends at once. The file `held` says that the other one runs.
+fn headless(marker: &str) -> String {
+    format!("$HOME/probe headless 1 {marker}")
+}
+
+/// Runs it in the background, and waits until its first thread has ended.
+async fn in_background(run: &mut Run, marker: &str) {
+    let script = format!(
+        "{} > /dev/null 2>&1 & while [ ! -e held ]; do sleep 0.01; done; rm held",
+        headless(marker)
+    );
+    assert_eq!(run.sh(&script).await.exit, ExitKind::Code(0));
+    assert_eq!(threads(marker), 1);
+}
+
+pub(crate) fn a_process_without_its_first_thread_ends_with_its_command(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let names = ["earlier", "direct", "behind"].map(|what| marker(bed, what));
+        let [earlier, direct, behind] = &names;
+        in_background(&mut run, earlier).await;
+        // The clock that tells older from newer processes has a resolution.
+        run.sh("sleep 0.05").await;
+        // As the command itself.
+        run.timed_out(&format!("exec {}", headless(direct)), SECOND, 5 * SECOND)
+            .await;
+        assert_eq!(threads(direct), 0);
+        // Behind a command that has a time of its own.
+        run.timed_out(&format!("{} & sleep 300", headless(behind)), SECOND, 5 * SECOND)
+            .await;
+        assert_eq!(threads(behind), 0);
+        assert_eq!(threads(earlier), 1, "what an earlier command left lives on");
+        assert_eq!(out(&run.sh("echo next").await), "next\n", "the sandbox stands");
+        run.end().await;
+        assert_eq!(threads(earlier), 0);
+    })
+}
+
+pub(crate) fn a_process_without_its_first_thread_ends_with_the_sandbox(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let name = marker(bed, "closed");
+        in_background(&mut run, &name).await;
+        let began = Instant::now();
+        run.end().await;
+        assert_eq!(threads(&name), 0);
+        assert!(began.elapsed() < 10 * SECOND, "{:?}", began.elapsed());
+
+        let mut run = bed.open("run_2", Limits::default()).await;
+        let name = marker(bed, "dropped");
+        in_background(&mut run, &name).await;
+        drop(run.sandbox);
+        wait_until_none(&name);
+        run.workdir.delete().unwrap();
+    })
+}
+
+pub(crate) fn a_job_without_its_first_thread_has_not_ended(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let name = marker(bed, "job");
+        let command = Command {
+            at_timeout: AtTimeout::Release,
+            ..sh(&format!("exec {}", headless(&name)), SECOND)
+        };
+        let finished = run.sandbox.exec(command).await.unwrap();
+        assert_eq!(finished.exit, ExitKind::Running);
+        let mut job = finished.released.unwrap().process;
+        assert!(timeout(SECOND, job.wait()).await.is_err(), "a thread runs");
+        assert_eq!(threads(&name), 1);
+        assert_eq!(job.kill().await.unwrap().exit, ExitKind::Signal(9));
+        assert_eq!(threads(&name), 0);
+
+        // What a job leaves behind without its first thread is told and killed as well.
+        let name = marker(bed, "left");
+        let script = format!("{} & while [ ! -e go ]; do sleep 0.01; done", headless(&name));
+        let command = Command {
+            at_timeout: AtTimeout::Release,
+            ..sh(&script, SECOND)
+        };
+        let mut job = run.sandbox.exec(command).await.unwrap().released.unwrap().process;
+        run.sh("touch go").await;
+        assert!(job.wait().await.unwrap().left);
+        job.kill().await.unwrap();
+        assert_eq!(threads(&name), 0);
+
+        // A process that is talked to.
+        let name = marker(bed, "piped");
+        let argv = ["sh", "-c", &format!("exec {}", headless(&name))].map(str::to_owned);
+        let piped = run.sandbox.start(argv.to_vec()).await.unwrap();
+        let began = Instant::now();
+        while threads(&name) == 0 {
+            assert!(began.elapsed() < SOON);
+        }
+        assert_eq!(piped.process.kill().await.unwrap().exit, ExitKind::Signal(9));
+        assert_eq!(threads(&name), 0);
+        run.end().await;
+    })
+}

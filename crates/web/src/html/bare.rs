@@ -1,0 +1,95 @@
+//! The text of a page without its markup: for pages that are beyond what is laid out.
+//!
+//! Each search begins behind the end of the one before it, and a search without an end is the last. The time is so linear
+//! in the length of the page, and the text is no longer than the page.
+
+/// The text between the tags, without scripts and styles, in one pass.
+pub(crate) fn bare_text(html: &str) -> String {
+    let mut text = String::new();
+    let mut rest = html;
+    while let Some((before, tag)) = rest.split_once('<') {
+        push_text(&mut text, before);
+        let name_end = tag.find(|c: char| !c.is_ascii_alphanumeric());
+        let name = tag.get(..name_end.unwrap_or(tag.len())).unwrap_or_default();
+        let end = match name.to_ascii_lowercase().as_str() {
+            "script" => "</script",
+            "style" => "</style",
+            _ if tag.starts_with("!--") => "-->",
+            _ => ">",
+        };
+        rest = match find_ignoring_case(tag, end) {
+            Some(at) => {
+                let after = tag.get(at + end.len()..).unwrap_or_default();
+                match end {
+                    "</script" | "</style" => after.split_once('>').map_or("", |(_, after)| after),
+                    _ => after,
+                }
+            }
+            None => "",
+        };
+        if !text.ends_with(char::is_whitespace) && !text.is_empty() {
+            text.push(' ');
+        }
+    }
+    push_text(&mut text, rest);
+    text
+}
+
+/// Adds text with the commonest character references resolved.
+fn push_text(text: &mut String, raw: &str) {
+    if raw.contains('&') {
+        let raw = raw
+            .replace("&nbsp;", " ")
+            .replace("&lt;", "<")
+            .replace("&gt;", ">")
+            .replace("&quot;", "\"")
+            .replace("&#39;", "'")
+            .replace("&amp;", "&");
+        text.push_str(&raw);
+    } else {
+        text.push_str(raw);
+    }
+}
+
+/// Where `end`, in lower case, stands in `text`.
+fn find_ignoring_case(text: &str, end: &str) -> Option<usize> {
+    text.as_bytes()
+        .windows(end.len())
+        .position(|window| window.eq_ignore_ascii_case(end.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn bare_text_leaves_out_tags_scripts_and_comments() {
+        let html = "<p>a &lt; b<br>c<SCRIPT>x<y</script >d<!-- e > f --><style>g</style>h<";
+        assert_eq!(bare_text(html), "a < b c d h ");
+    }
+
+    #[test]
+    fn what_has_no_end_ends_the_text() {
+        for open in ["<script", "<style", "<!--", "<a", "<script>", "<"] {
+            let html = "text ".to_owned() + &open.repeat(700_000);
+            assert_eq!(bare_text(&html).trim_end(), "text", "{open}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_is_no_longer_than_the_page(
+            pieces in prop::collection::vec(
+                prop::sample::select(vec![
+                    "<script", "</script", "<style>", "</style>", "<!--", "-->", "<", ">", "&amp;", "&lt;", "ä", " ", "x",
+                ]),
+                0..60,
+            )
+        ) {
+            let html: String = pieces.concat();
+            prop_assert!(bare_text(&html).len() <= html.len());
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The page reader: text of what strangers send, made in a process of its own.
+//!
+//! Parsers take time and memory by how a page is built, and no check inside of them finds every way. The reader is a
+//! [helper](sortie_sandbox::Helper): a page that breaks it breaks nothing else. What broke the reader of whole pages is
+//! read as bare text by a second one.
+
+use std::{borrow::Cow, num::NonZero, thread::available_parallelism, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use sortie_sandbox::{Helper, HelperError, HelperLimits, helper_main};
+use tokio::{sync::Semaphore, time::timeout};
+use url::Url;
+
+use crate::{
+    html::{self, Layout},
+    json,
+    media::{Kind, Media},
+    text::{self, Part},
+};
+
+/// Argument that makes the binary a page reader.
+const ARGUMENT: &str = "__page-reader";
+/// Most readers at a time, also on a node with more processors.
+const READERS: usize = 4;
+/// Time for a text, the wait for a free reader included.
+const TIME: Duration = Duration::from_secs(45);
+/// Memory of one reader, in bytes.
+const MEMORY_BYTES: u64 = 256 << 20;
+/// Answer beside the text, in bytes: the title, with every byte escaped.
+const HEAD_BYTES: usize = 8 * 1024;
+/// Limits of the first reader of a text.
+const WHOLE: (u64, Duration) = (4, Duration::from_secs(20));
+/// Limits of the second, which makes bare text.
+const BARE: (u64, Duration) = (2, Duration::from_secs(10));
+
+/// Becomes a page reader, and then never returns, if the first argument says so; otherwise does nothing. Called first in
+/// `main`: before any thread, runtime or output.
+pub fn reader_main() {
+    helper_main(ARGUMENT, answer);
+}
+
+/// A body that is to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Body<'a> {
+    pub(crate) media: &'a Media,
+    /// URL that the body was found at.
+    pub(crate) url: &'a Url,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// Form of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Form {
+    /// HTML as Markdown, JSON in lines, other text as sent.
+    Page,
+    /// HTML without its tags, other text as sent.
+    Bare,
+    /// JSON in lines, other text as sent.
+    Source,
+}
+
+/// A piece of the text of a body.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    head: Head,
+    text: String,
+}
+
+impl Reading {
+    /// Title of the page on one line; empty when it has none.
+    pub(crate) fn title(&self) -> &str {
+        &self.head.title
+    }
+
+    /// Layout of a page.
+    pub(crate) const fn layout(&self) -> Option<Layout> {
+        self.head.layout
+    }
+
+    pub(crate) fn part(&self) -> Part<'_> {
+        Part {
+            text: &self.text,
+            start: self.head.start,
+            total: self.head.total,
+        }
+    }
+}
+
+/// Reason why a body was not read. The text is for the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unread {
+    /// The content broke its reader.
+    #[error("takes more memory or processor time than one page may have")]
+    TooMuch,
+    /// No reader was free in time.
+    #[error("waited {} s for other pages: try again later", TIME.as_secs())]
+    Busy,
+    /// The node cannot start readers.
+    #[error("cannot be read on this node: its page reader does not start")]
+    NoReader,
+}
+
+/// The page readers of a node.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    helper: Helper,
+    free: Semaphore,
+}
+
+impl Readers {
+    /// Readers that are started from the given binary, which calls [`reader_main`] first; `None`: this binary.
+    pub(crate) fn new(binary: Option<std::path::PathBuf>) -> Self {
+        let cores = available_parallelism().map_or(1, NonZero::get);
+        Self {
+            helper: match binary {
+                Some(binary) => Helper::new(binary, ARGUMENT),
+                None => Helper::of_this_binary(ARGUMENT),
+            },
+            free: Semaphore::new(cores.min(READERS)),
+        }
+    }
+
+    /// The text of a body from byte `start`, at most `most` bytes of it.
+    pub(crate) async fn read(
+        &self,
+        body: Body<'_>,
+        form: Form,
+        start: usize,
+        most: usize,
+    ) -> Result<Reading, Unread> {
+        if body.bytes.is_empty() {
+            return Ok(Reading::default());
+        }
+        let read = timeout(TIME, async {
+            // The semaphore is never closed.
+            let _place = self.free.acquire().await.map_err(|_| Unread::Busy)?;
+            match self.ask(body, form, WHOLE, (start, most)).await {
+                Err(Unread::TooMuch) if form != Form::Bare => {
+                    self.ask(body, Form::Bare, BARE, (start, most)).await
+                }
+                read => read,
+            }
+        });
+        read.await.unwrap_or(Err(Unread::Busy))
+    }
+
+    /// Has one process read a body within so many seconds of processor time and so much time.
+    async fn ask(
+        &self,
+        body: Body<'_>,
+        form: Form,
+        (cpu_seconds, time): (u64, Duration),
+        (start, most): (usize, usize),
+    ) -> Result<Reading, Unread> {
+        let job = Job {
+            content_type: body.media.content_type().into(),
+            url: Cow::Borrowed(body.url.as_str()),
+            form,
+            start,
+            most,
+        };
+        let mut job = serde_json::to_vec(&job).map_err(|_| Unread::TooMuch)?;
+        job.push(b'\n');
+        let limits = HelperLimits {
+            memory_bytes: MEMORY_BYTES,
+            cpu_seconds,
+            time,
+            answer_bytes: most.saturating_add(HEAD_BYTES),
+        };
+        let answer = self.helper.work(&[&job, body.bytes], limits).await;
+        let answer = answer.map_err(|error| {
+            match error {
+                HelperError::Start(_) | HelperError::NotConfined => {
+                    tracing::error!(%error, binary = %self.helper.binary().display(), "page reader failed to start");
+                    Unread::NoReader
+                }
+                HelperError::Ended(_) | HelperError::TimedOut(_) | HelperError::TooLong(_) => {
+                    tracing::warn!(%error, ?form, bytes = body.bytes.len(), "page reader gave no answer");
+                    Unread::TooMuch
+                }
+            }
+        })?;
+        reading(answer, most).ok_or_else(|| {
+            tracing::warn!(?form, "page reader gave an answer that is none");
+            Unread::TooMuch
+        })
+    }
+}
+
+/// First line of the reader's input. The body follows.
+#[derive(Debug, Serialize, Deserialize)]
+struct Job<'a> {
+    #[serde(borrow)]
+    content_type: Cow<'a, str>,
+    #[serde(borrow)]
+    url: Cow<'a, str>,
+    form: Form,
+    start: usize,
+    most: usize,
+}
+
+/// First line of the reader's answer. The text follows.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Head {
+    title: String,
+    layout: Option<Layout>,
+    start: usize,
+    total: usize,
+}
+
+/// An answer as the engine takes it: bounded and consistent, whoever gave it.
+fn reading(mut answer: Vec<u8>, most: usize) -> Option<Reading> {
+    let end = answer.iter().position(|byte| *byte == b'\n')?;
+    let mut head: Head = serde_json::from_slice(answer.get(..end)?).ok()?;
+    head.title = text::one_line(&head.title, html::TITLE_CHARS);
+    let text = String::from_utf8(answer.split_off(end + 1)).ok()?;
+    let is_bounded = text.len() <= most && !text.contains('\0');
+    (is_bounded && head.start.checked_add(text.len())? <= head.total).then_some(Reading { head, text })
+}
+
+/// The work of a reader. An input that is no job has an empty answer.
+fn answer(input: &[u8]) -> Vec<u8> {
+    let Some((job, body)) = split_line(input) else {
+        return Vec::new();
+    };
+    let Ok(job) = serde_json::from_slice::<Job<'_>>(job) else {
+        return Vec::new();
+    };
+    let Ok(url) = job.url.parse() else {
+        return Vec::new();
+    };
+    let (title, layout, text) = text_of(&Media::new(&job.content_type), &url, body, job.form);
+    let text = text::clean(text);
+    let part = text::part(&text, job.start, job.most);
+    let head = Head {
+        title,
+        layout,
+        start: part.start,
+        total: part.total,
+    };
+    let Ok(mut answer) = serde_json::to_vec(&head) else {
+        return Vec::new();
+    };
+    answer.push(b'\n');
+    answer.extend_from_slice(part.text.as_bytes());
+    answer
+}
+
+fn split_line(input: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = input.iter().position(|byte| *byte == b'\n')?;
+    let (line, rest) = input.split_at_checked(end)?;
+    Some((line, rest.get(1..)?))
+}
+
+fn text_of(media: &Media, url: &Url, body: &[u8], form: Form) -> (String, Option<Layout>, String) {
+    let text = media.decode(body);
+    match (media.kind_of(body), form) {
+        (Kind::Html, Form::Page) => {
+            let page = html::read(&text, url);
+            (page.title, Some(page.layout), page.markdown)
+        }
+        (Kind::Html, Form::Bare) => (String::new(), Some(Layout::Bare), html::bare_text(&text)),
+        (Kind::Json, Form::Page | Form::Source) => (String::new(), None, json::laid_out(text)),
+        (Kind::Html, Form::Source)
+        | (Kind::Json, Form::Bare)
+        | (Kind::Text | Kind::Unknown | Kind::Binary, _) => (String::new(), None, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn job(form: Form, start: usize, most: usize) -> Vec<u8> {
+        let job = Job {
+            content_type: "text/html; charset=utf-8".into(),
+            url: "https://site.example/".into(),
+            form,
+            start,
+            most,
+        };
+        let mut job = serde_json::to_vec(&job).unwrap();
+        job.push(b'\n');
+        job
+    }
+
+    #[test]
+    fn an_answer_is_taken_as_it_was_given() {
+        let page = "<title>T\u{7}itle</title><p>a &lt; b\0<p>c".as_bytes();
+        for (form, layout, title, text) in [
+            (Form::Page, Some(Layout::Article), "T itle", "a \\< b\n\nc"),
+            (Form::Bare, Some(Layout::Bare), "", "T\u{7}itle a < b\u{fffd} c"),
+            (
+                Form::Source,
+                None,
+                "",
+                "<title>T\u{7}itle</title><p>a &lt; b\u{fffd}<p>c",
+            ),
+        ] {
+            let answer = answer(&[job(form, 0, 1000), page.to_vec()].concat());
+            let reading = reading(answer, 1000).unwrap();
+            assert_eq!((reading.title(), reading.layout()), (title, layout), "{form:?}");
+            assert_eq!(reading.part().text, text, "{form:?}");
+            assert_eq!(reading.part().total, text.len(), "{form:?}");
+        }
+    }
+
+    #[test]
+    fn answers_that_contradict_themselves_are_refused() {
+        let head = |start: usize, total: usize| {
+            format!("{{\"title\":\"\",\"layout\":null,\"start\":{start},\"total\":{total}}}\n")
+        };
+        assert!(reading(format!("{}text", head(2, 6)).into_bytes(), 4).is_some());
+        for (answer, most) in [
+            (String::new(), 100),
+            ("\n".to_owned(), 100),
+            ("text without a head".to_owned(), 100),
+            (format!("{}text", head(2, 5)), 100),
+            (format!("{}text", head(usize::MAX, usize::MAX)), 100),
+            (format!("{}text", head(2, 6)), 3),
+            (format!("{}te\0t", head(2, 6)), 100),
+        ] {
+            assert!(reading(answer.clone().into_bytes(), most).is_none(), "{answer}");
+        }
+        assert!(reading([head(0, 1).as_bytes(), b"\xff"].concat(), 100).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_sent_the_answer_is_bounded(
+            body in prop::collection::vec(any::<u8>(), 0..300),
+            form in prop::sample::select(vec![Form::Page, Form::Bare, Form::Source]),
+            start in 0_usize..400,
+            most in 0_usize..200,
+        ) {
+            let answered = answer(&[job(form, start, most), body].concat());
+            prop_assert!(answered.len() <= most + HEAD_BYTES);
+            let reading = reading(answered, most);
+            prop_assert!(reading.is_some());
+        }
+
+        #[test]
+        fn no_answer_makes_the_engine_panic(answer in any::<Vec<u8>>(), most in 0_usize..200) {
+            let _read = reading(answer, most);
+        }
+    }
+}
