@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         "shut" => shut(mebibytes)?,
         "unlinked" => drop(unlinked(mebibytes)?),
         "undumpable" => undumpable(mebibytes)?,
-        "headless" => headless(mebibytes)?,
+        "headless" => headless(mebibytes),
         "in-flight" => in_flight(mebibytes)?,
         "mapped" => mapped(mebibytes)?,
         "churn" => churn(mebibytes)?,
@@ -74,10 +74,7 @@ fn allocate(mebibytes: usize) {
     }
     // FS_IOC_RESVSP and FS_IOC_RESVSP64 of `struct space_resv`.
     for request in [0x4030_5828, 0x4030_582A] {
-        let mut wanted = [0_u64; 6];
-        if let [_, start, length, ..] = &mut wanted {
-            (*start, *length) = (0, (mebibytes * MEBIBYTE) as u64);
-        }
+        let wanted = [0, 0, (mebibytes * MEBIBYTE) as u64, 0, 0, 0];
         let Ok(file) = File::create(format!("reserved-{request}")) else {
             return;
         };
@@ -155,12 +152,12 @@ fn dodge(mebibytes: usize) -> Outcome {
         while let Ok(length) = events.read(&mut event) {
             for read in event.get(..length).unwrap_or_default().chunks(16) {
                 let watch = read.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
-                let moved = if watch == watches.first().copied() {
-                    fs::rename("b/data", "a/data")
+                let (from, to) = if watch == watches.first().copied() {
+                    ("b/data", "a/data")
                 } else {
-                    fs::rename("a/data", "b/data")
+                    ("a/data", "b/data")
                 };
-                let _there_already = moved;
+                let _there_already = fs::rename(from, to);
             }
         }
         0
@@ -225,7 +222,7 @@ fn undumpable(mebibytes: usize) -> Outcome {
 }
 
 /// Holds them in a thread whose process has lost its first one.
-fn headless(mebibytes: usize) -> Outcome {
+fn headless(mebibytes: usize) -> ! {
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     thread::spawn(move || {
         let _first_one_is_gone = receiver.recv();
@@ -237,9 +234,10 @@ fn headless(mebibytes: usize) -> Outcome {
         std::process::exit(0)
     });
     drop(sender);
-    // SAFETY: ends this thread alone.
-    unsafe { libc::syscall(libc::SYS_exit, 0) };
-    Ok(())
+    loop {
+        // SAFETY: ends this thread alone.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
 }
 
 /// Leaves them under way in sockets.
