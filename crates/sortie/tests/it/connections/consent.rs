@@ -79,8 +79,8 @@ async fn a_code_is_good_for_its_organization_once_and_for_five_tries(database: D
     confirm(&client, "BCDF-GHJK").await?.failure(409, "conflict")?;
     confirm(&client, "A").await?.failure(400, "invalid_request")?;
     let path = "/v1/connections/none/oauth/confirm";
-    let none = client.post(path, &json!({"code": "BCDF-GHJK"})).await?;
-    none.failure(404, "not_found")?;
+    let unknown = client.post(path, &json!({"code": "BCDF-GHJK"})).await?;
+    unknown.failure(404, "not_found")?;
 
     let first = code(&consent(&client, &service).await?)?;
     let wrong = if first == "BBBB-BBBB" {
