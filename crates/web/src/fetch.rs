@@ -22,11 +22,12 @@ use url::Url;
 
 use crate::{
     Web,
-    follow::{Answered, Asked, Gate, URL_BYTES, follow},
+    follow::{Answered, Asked, Gate, follow},
     html::Layout,
     media::{Kind, Media},
     reader::{Body, Form, Reading},
-    text, told,
+    text::{self, URL_BYTES},
+    told,
 };
 
 /// How much of a page is read, in bytes.
