@@ -9,7 +9,9 @@ use sortie_agent::{
     BudgetSpec, Egress, RunSpec, Shell, Sink, Stopped, Whose, Workspace, journal::Entry, run, runbook,
 };
 use sortie_api::{EventType, Micros, OrgId, RunId, Timestamp};
-use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Limits, Sandbox, Spec, Workdir};
+use sortie_sandbox::{
+    Backend, Capabilities, Enforcement, Error, Level, Limits, Sandbox, Spec, Tenancy, Workdir,
+};
 use tokio::time::Instant;
 
 const RUNS: usize = 5_000;
@@ -100,6 +102,7 @@ async fn a_waiting_run_is_small_and_a_short_one_is_quick() {
         level: Level::None,
         memory: Enforcement::Soft,
         disk: Enforcement::Soft,
+        tenancy: Tenancy::Single,
         egress: false,
         missing: Vec::new(),
     };

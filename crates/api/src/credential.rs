@@ -3,8 +3,10 @@
 use std::fmt;
 
 use serde::Deserialize;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
-/// A credential of somebody else's service. `Debug` hides it, nothing serializes it by accident.
+/// A credential of somebody else's service. `Debug` hides it, nothing serializes it by accident, and its memory is
+/// overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Credential(String);
@@ -20,6 +22,14 @@ impl Credential {
         &self.0
     }
 }
+
+impl Drop for Credential {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for Credential {}
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use sha2::{Digest, Sha256};
+use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const BODY_LEN: usize = 43;
@@ -16,7 +17,7 @@ pub const SELF_HOSTED_KEY: &str = "sts_";
 /// Prefix of a hosted API key.
 pub const HOSTED_KEY: &str = "sth_";
 
-/// A secret in clear. `Debug` shows the prefix only.
+/// A secret in clear. `Debug` shows the prefix only, and its memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -26,11 +27,12 @@ pub struct Secret(String);
 pub struct InvalidSecret;
 
 /// Writes `value` (big-endian bytes) as `len` base62 characters, most significant first.
-fn base62(mut value: Vec<u8>, len: usize) -> String {
+fn base62(value: Vec<u8>, len: usize) -> String {
+    let mut value = Zeroizing::new(value);
     let mut digits = vec![b'0'; len];
     for digit in digits.iter_mut().rev() {
         let mut remainder = 0_u32;
-        for byte in &mut value {
+        for byte in value.iter_mut() {
             let current = remainder << 8 | u32::from(*byte);
             *byte = u8::try_from(current / 62).unwrap_or(0);
             remainder = current % 62;
@@ -51,8 +53,13 @@ fn checksum(text: &str) -> String {
 impl Secret {
     /// A new secret of the kind `prefix` from 32 random bytes.
     pub fn new(prefix: &str, random: [u8; 32]) -> Self {
-        let mut text = format!("{prefix}{}", base62(random.to_vec(), BODY_LEN));
-        text.push_str(&checksum(&text));
+        let body = Zeroizing::new(base62(random.to_vec(), BODY_LEN));
+        // The whole length at once: a text that grows leaves copies behind.
+        let mut text = String::with_capacity(prefix.len() + BODY_LEN + CHECK_LEN);
+        text.push_str(prefix);
+        text.push_str(&body);
+        let check = checksum(&text);
+        text.push_str(&check);
         Self(text)
     }
 
@@ -80,6 +87,14 @@ impl Secret {
         Sha256::digest(self.0.as_bytes()).into()
     }
 }
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for Secret {}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

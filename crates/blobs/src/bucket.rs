@@ -1,4 +1,8 @@
 //! Content in an S3-compatible store: one request for what is small, parts for what is large, each from the staged file.
+//!
+//! An upload in parts is a task of its own. Whoever waits for it may go away: the task then aborts the upload, so that its
+//! parts do not stay in the store, where they are in no list of objects and cost money. Only a process that dies leaves
+//! parts behind: for these the bucket needs a rule (docs/OPERATIONS.md).
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, str::FromStr, sync::Arc, time::Duration};
 
@@ -11,9 +15,10 @@ use object_store::{
 };
 use sortie_net::Timeouts;
 use tokio::{
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout_at},
 };
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{Address, Content, Error, KEEPING_TIME, Result, Settings, Staged, blocking};
 
@@ -33,6 +38,19 @@ pub(crate) struct Bucket {
     store: Arc<AmazonS3>,
     prefix: Path,
     sending: Arc<Semaphore>,
+    /// Uploads in parts, until they are complete or aborted.
+    uploads: TaskTracker,
+}
+
+/// An upload in parts.
+struct Upload {
+    store: Arc<AmazonS3>,
+    path: Path,
+    /// The staged file, which is removed with it.
+    staged: Staged,
+    file: Arc<File>,
+    deadline: Instant,
+    _turn: OwnedSemaphorePermit,
 }
 
 impl Bucket {
@@ -70,6 +88,7 @@ impl Bucket {
             store: Arc::new(store),
             prefix,
             sending: Arc::new(Semaphore::new(SENDING)),
+            uploads: TaskTracker::new(),
         })
     }
 
@@ -83,7 +102,8 @@ impl Bucket {
     pub(crate) async fn keep(&self, address: Address, staged: Staged) -> Result<()> {
         let (path, deadline) = (self.path(address), Instant::now() + KEEPING_TIME);
         let begun = async {
-            let turn = self.sending.acquire().await.map_err(|_| late())?;
+            let turn = Arc::clone(&self.sending).acquire_owned();
+            let turn = turn.await.map_err(|_| late())?;
             match self.store.head(&path).await {
                 Ok(there) if there.size == staged.size() => return Ok(None),
                 Ok(_) | Err(StoreError::NotFound { .. }) => {}
@@ -95,21 +115,33 @@ impl Bucket {
                 self.store.put(&path, content.into()).await.map_err(failed)?;
                 return Ok(None);
             }
-            let upload = self.store.put_multipart(&path).await.map_err(failed)?;
-            Ok(Some((turn, file, upload)))
+            Ok(Some((turn, file)))
         };
         let begun = timeout_at(deadline, begun).await.map_err(|_| late())??;
-        let Some((_turn, file, mut upload)) = begun else {
+        let Some((turn, file)) = begun else {
             return Ok(());
         };
-        let sent = timeout_at(deadline, send(&mut *upload, &file, staged.size()));
-        let sent = sent.await.unwrap_or_else(|_| Err(late()));
-        if sent.is_err()
-            && let Err(error) = upload.abort().await
-        {
-            tracing::warn!(%error, "the parts of a broken upload stay in the store");
-        }
-        sent
+        let upload = Upload {
+            store: Arc::clone(&self.store),
+            path,
+            staged,
+            file,
+            deadline,
+            _turn: turn,
+        };
+        let given_up = CancellationToken::new();
+        let sending = self.uploads.spawn(upload.send(given_up.clone()));
+        // Where this future is dropped, the upload is given up.
+        let _guard = given_up.drop_guard();
+        sending
+            .await
+            .map_err(|error| Error::Unavailable(format!("an upload broke off: {error}")))?
+    }
+
+    /// Returns once no upload in parts is under way.
+    pub(crate) async fn settled(&self) {
+        self.uploads.close();
+        self.uploads.wait().await;
     }
 
     pub(crate) async fn read(&self, address: Address, range: Range<u64>) -> Result<Content> {
@@ -152,6 +184,26 @@ impl Bucket {
             Ok(_) | Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(failed(error)),
         }
+    }
+}
+
+impl Upload {
+    /// Sends all parts; an upload that fails, takes too long or is given up is aborted.
+    async fn send(self, given_up: CancellationToken) -> Result<()> {
+        // Waited for in any case: an upload whose id was not heard cannot be aborted.
+        let mut upload = self.store.put_multipart(&self.path).await.map_err(failed)?;
+        let sending = timeout_at(self.deadline, send(&mut *upload, &self.file, self.staged.size()));
+        let sent = tokio::select! {
+            biased;
+            () = given_up.cancelled() => Err(Error::Unavailable("the upload was given up".to_owned())),
+            sent = sending => sent.unwrap_or_else(|_| Err(late())),
+        };
+        if sent.is_err()
+            && let Err(error) = upload.abort().await
+        {
+            tracing::warn!(path = %self.path, %error, "cannot abort an upload: its parts stay in the store");
+        }
+        sent
     }
 }
 

@@ -219,6 +219,15 @@ impl Blobs {
         }
     }
 
+    /// Returns once no content is on its way any more, in order to end the process: whatever nobody waits for is aborted
+    /// first.
+    pub async fn settled(&self) {
+        match &self.place {
+            Place::Folder(_) => {}
+            Place::Bucket(bucket) => bucket.settled().await,
+        }
+    }
+
     /// Whether content could be taken in and read now: readiness.
     pub async fn check(&self) -> Result<()> {
         drop(self.stage().await?);

@@ -15,7 +15,7 @@ use sortie_api::{
 };
 use sortie_sandbox::Level;
 
-use crate::{Caller, Engine, Error, check_master_keys};
+use crate::{Caller, Engine, Error, check_master_keys, connections::Unaddressed};
 
 /// How long one check may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -126,6 +126,16 @@ impl Engine {
         // Asked each time: the database may have been put back under a node at work.
         check_master_keys(&self.0.store, &self.0.options.master_keys).await?;
         let check = Check::new(name, Verdict::Ok, format!("{first} fits the database"));
+        if self.0.connections.unaddressed() == Unaddressed::Opens {
+            return Ok(Check {
+                verdict: Verdict::Warning,
+                found: format!(
+                    "{first} fits the database, credentials are not sealed with their addresses yet"
+                ),
+                ..check
+            }
+            .hint("a node of an earlier version is at work: bring every node to this version"));
+        }
         Ok(if others.is_empty() {
             check
         } else {

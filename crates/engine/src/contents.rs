@@ -98,6 +98,11 @@ impl Contents {
         Err(away())
     }
 
+    /// Returns once no content is on its way to the storage any more.
+    pub(crate) async fn settled(&self) {
+        self.blobs.settled().await;
+    }
+
     /// Until when content stays that is referred to, or no longer referred to, now.
     pub(crate) fn check_at(&self) -> Timestamp {
         self.clock.now() + GRACE

@@ -67,7 +67,7 @@ pub use contents::AwsVariables;
 pub use error::Error;
 pub use files::{Stored, Upload};
 pub use hub::{Deltas, Frame};
-pub use master_keys::check_master_keys;
+pub use master_keys::{check_key_text, check_master_keys};
 pub use options::{Options, Serves};
 pub use peers::{Hop, PEER_HEADER, Peer};
 pub use sealing::{InvalidKey, MasterKey};
@@ -338,6 +338,19 @@ impl Engine {
             tracing::error!("the node's tasks did not end in time and are left behind");
         }
         self.say_goodbye().await;
+    }
+
+    /// Lets uploads to the storage end whose clients or runs are gone, once [`Self::shutdown`] is done and no request is
+    /// answered any more. Parts of an upload that is not aborted stay in the storage.
+    pub async fn settle_storage(&self) {
+        if tokio::time::timeout(LAST_WRITES, self.0.contents.settled())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "uploads to the storage did not end in time: their parts stay until the bucket's rule removes them"
+            );
+        }
     }
 
     /// Tells other nodes that this one is gone, so that what it has left goes on at once.

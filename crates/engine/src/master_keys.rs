@@ -24,6 +24,9 @@ pub(crate) const SEAL_CHECK: Place<'static> = Place {
     org: None,
 };
 
+/// What a node says beside the ids of its keys: it seals credentials with their addresses. It is no id of a key.
+pub(crate) const ADDRESSED: &str = "addressed";
+
 /// Values of one page: of each column that it touches they are one transaction.
 const PAGE: u32 = 500;
 
@@ -179,12 +182,7 @@ impl Engine {
         let (mut values, mut unreadable) = (Vec::new(), 0);
         for row in rows {
             let name = row_name(&row.row);
-            let place = Place {
-                table: column.table(),
-                column: column.column(),
-                row: &name,
-                org: row.org,
-            };
+            let place = Place::in_column(column, &name, row.org);
             let sealer = self.0.connections.sealer();
             match sealer.seal_again(place, &row.sealed, random()?) {
                 Ok(Some(new)) => values.push(Resealed {
@@ -234,7 +232,10 @@ impl Engine {
             .into_iter()
             .map(|node| NodeKeys {
                 name: node.name,
-                keys: node.ids,
+                keys: node.ids.map(|mut ids| {
+                    ids.retain(|id| id != ADDRESSED);
+                    ids
+                }),
             })
             .collect())
     }
@@ -249,13 +250,19 @@ pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), 
     let rows = store
         .sealed_rows(SealedColumn::SealCheck, RowKey::Text(String::new()), 1)
         .await?;
-    let Some(first) = rows.first() else {
-        return Ok(());
-    };
-    match Sealer::new(keys.to_vec()).open(SEAL_CHECK, &first.sealed) {
+    rows.first()
+        .map_or(Ok(()), |first| check_key_text(&first.sealed, keys))
+}
+
+/// That one of `keys` opens `sealed`, the text of a database by which its master key is told.
+///
+/// # Errors
+/// As those of [`check_master_keys`].
+pub fn check_key_text(sealed: &[u8], keys: &[MasterKey]) -> Result<(), Error> {
+    match Sealer::new(keys.to_vec()).open(SEAL_CHECK, sealed) {
         Ok(_) => Ok(()),
         Err(SealError::NoKey | SealError::UnknownKey) => {
-            let needed = key_of(&first.sealed).unwrap_or_else(|| "unknown".to_owned());
+            let needed = key_of(sealed).unwrap_or_else(|| "unknown".to_owned());
             let held: Vec<String> = keys.iter().map(MasterKey::id).collect();
             let held = if held.is_empty() {
                 "no master key".to_owned()

@@ -1,7 +1,7 @@
 //! Stands in where the host cannot confine commands and the operator allows nothing less.
 
 use futures_util::future::BoxFuture;
-use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Sandbox, Spec, Workdir};
+use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Sandbox, Spec, Tenancy, Workdir};
 
 /// A backend that opens nothing and says why.
 pub(crate) struct NoSandbox {
@@ -15,6 +15,7 @@ impl NoSandbox {
             level: Level::None,
             memory: Enforcement::Soft,
             disk: Enforcement::Soft,
+            tenancy: Tenancy::Single,
             egress: false,
             missing: vec![reason.clone()],
         };

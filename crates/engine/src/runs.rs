@@ -117,7 +117,9 @@ impl Engine {
         };
         let (definition, inline, admission) = match accepted.retention {
             Retention::Full => {
-                let inline = self.sealed((org, id), &accepted.inline).await?;
+                let inline = self
+                    .sealed((org, id), &accepted.inline, &accepted.definition)
+                    .await?;
                 (accepted.definition.into(), inline, None)
             }
             Retention::None => {
@@ -205,13 +207,14 @@ impl Engine {
         &self,
         run: (OrgId, RunId),
         inline: &BTreeMap<String, Secrets>,
+        definition: &str,
     ) -> Result<Option<InlineCredentials>, Error> {
         if inline.is_empty() {
             return Ok(None);
         }
         let names: Vec<&String> = inline.keys().collect();
         let names = serde_json::to_string(&names).map_err(|error| Error::Internal(error.to_string()))?;
-        let sealed = self.0.connections.seal_inline(run, inline).await?;
+        let sealed = self.0.connections.seal_inline(run, inline, definition).await?;
         Ok(Some(InlineCredentials { sealed, names }))
     }
 

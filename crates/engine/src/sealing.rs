@@ -21,16 +21,18 @@ use chacha20poly1305::{
 use hmac::{Hmac, Mac as _, digest::common::Key};
 use sha2::{Digest as _, Sha256};
 use sortie_api::OrgId;
+use sortie_store::SealedColumn;
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// The form of a sealed text. Another one is another number.
 const VERSION: u8 = 1;
 const KEY_ID: usize = 8;
 const NONCE: usize = 24;
 
-/// A key that everything is sealed with: 32 random bytes.
+/// A key that everything is sealed with: 32 random bytes, which are overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MasterKey {
-    bytes: [u8; 32],
+    bytes: Zeroizing<[u8; 32]>,
     id: [u8; KEY_ID],
 }
 
@@ -41,11 +43,12 @@ pub struct InvalidKey;
 
 impl MasterKey {
     /// The key of these bytes.
-    pub fn new(bytes: [u8; 32]) -> Self {
+    pub fn new(bytes: impl Into<Zeroizing<[u8; 32]>>) -> Self {
+        let bytes = bytes.into();
         let mut id = [0; KEY_ID];
         let hash = Sha256::new()
             .chain_update(b"sortie master key\0")
-            .chain_update(bytes)
+            .chain_update(bytes.as_slice())
             .finalize();
         for (to, from) in id.iter_mut().zip(hash) {
             *to = from;
@@ -56,15 +59,40 @@ impl MasterKey {
     /// A key for another purpose, which tells nothing of this one.
     pub(crate) fn derived(&self, purpose: &[u8]) -> Hmac<Sha256> {
         let mut block = Key::<Hmac<Sha256>>::default();
-        for (to, from) in block.iter_mut().zip(self.bytes) {
-            *to = from;
+        for (to, from) in block.iter_mut().zip(&*self.bytes) {
+            *to = *from;
         }
-        let key = Hmac::<Sha256>::new(&block).chain_update(purpose).finalize();
-        let mut block = Key::<Hmac<Sha256>>::default();
-        for (to, from) in block.iter_mut().zip(key.into_bytes()) {
-            *to = from;
+        let hmac = Hmac::<Sha256>::new(&block).chain_update(purpose);
+        block.as_mut_slice().zeroize();
+        let mut key = hmac.finalize().into_bytes();
+        for (to, from) in block.iter_mut().zip(&key) {
+            *to = *from;
         }
-        Hmac::new(&block)
+        key.as_mut_slice().zeroize();
+        let derived = Hmac::new(&block);
+        block.as_mut_slice().zeroize();
+        derived
+    }
+
+    /// The keys of a list that is separated by commas. The first seals, all of them open.
+    ///
+    /// # Errors
+    /// `InvalidKey` where one of them is none.
+    pub fn list(text: &str) -> Result<Vec<Self>, InvalidKey> {
+        text.split(',').map(|one| one.trim().parse()).collect()
+    }
+
+    /// The list that [`Self::list`] reads.
+    pub fn to_list(keys: &[Self]) -> Zeroizing<String> {
+        // The whole length at once: a text that grows leaves copies behind.
+        let mut text = Zeroizing::new(String::with_capacity(65 * keys.len()));
+        for key in keys {
+            if !text.is_empty() {
+                text.push(',');
+            }
+            text.push_str(&key.to_hex());
+        }
+        text
     }
 
     /// What the key is called: it tells nothing of the key.
@@ -73,14 +101,16 @@ impl MasterKey {
     }
 
     /// The key as it is kept in a file, in hexadecimal.
-    pub fn to_hex(&self) -> String {
-        hex(&self.bytes)
+    pub fn to_hex(&self) -> Zeroizing<String> {
+        hex(&*self.bytes).into()
     }
 }
 
 /// Bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
+    // The whole length at once: a text that grows leaves copies behind.
+    let text = String::with_capacity(2 * bytes.len());
+    bytes.iter().fold(text, |mut text, byte| {
         // Writing to a `String` cannot fail.
         let _infallible = write!(text, "{byte:02x}");
         text
@@ -90,31 +120,42 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// The 32 bytes that [`hex`] has made this text of: of a key, of a hash.
 pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
+    fill_from_hex(text, &mut bytes)?;
+    Some(bytes)
+}
+
+fn fill_from_hex(text: &str, bytes: &mut [u8; 32]) -> Option<()> {
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
     }
-    Some(bytes)
+    Some(())
 }
 
 impl FromStr for MasterKey {
     type Err = InvalidKey;
 
     fn from_str(text: &str) -> Result<Self, InvalidKey> {
-        from_hex(text)
-            .or_else(|| from_base64(text))
-            .map(Self::new)
-            .ok_or(InvalidKey)
+        let mut bytes = Zeroizing::new([0; 32]);
+        fill_from_hex(text, &mut bytes)
+            .or_else(|| fill_from_base64(text, &mut bytes))
+            .ok_or(InvalidKey)?;
+        Ok(Self::new(bytes))
     }
 }
 
-fn from_base64(text: &str) -> Option<[u8; 32]> {
+fn fill_from_base64(text: &str, bytes: &mut [u8; 32]) -> Option<()> {
     let any_padding = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    // The decoder wants room for the last group of four characters as a whole.
+    let mut decoded = Zeroizing::new([0; 33]);
     [STANDARD, URL_SAFE].iter().find_map(|alphabet| {
-        let bytes = GeneralPurpose::new(alphabet, any_padding).decode(text).ok()?;
-        bytes.try_into().ok()
+        let base64 = GeneralPurpose::new(alphabet, any_padding);
+        let length = base64.decode_slice(text, decoded.as_mut_slice()).ok()?;
+        let key = decoded.get(..length).filter(|key| key.len() == 32)?;
+        bytes.copy_from_slice(key);
+        Some(())
     })
 }
 
@@ -133,6 +174,18 @@ pub(crate) struct Place<'a> {
     pub(crate) row: &'a str,
     /// Whose it is; none for what belongs to the installation.
     pub(crate) org: Option<OrgId>,
+}
+
+impl<'a> Place<'a> {
+    /// A row of a column of the database.
+    pub(crate) const fn in_column(column: SealedColumn, row: &'a str, org: Option<OrgId>) -> Self {
+        Self {
+            table: column.table(),
+            column: column.column(),
+            row,
+            org,
+        }
+    }
 }
 
 /// Why a sealed text does not open, or none can be made.
@@ -202,7 +255,7 @@ impl Sealer {
             msg: text,
             aad: &vouched,
         };
-        let encrypted = XChaCha20Poly1305::new(&key.bytes.into())
+        let encrypted = XChaCha20Poly1305::new((&*key.bytes).into())
             .encrypt(&nonce.into(), payload)
             .map_err(|_| SealError::Broken)?;
         sealed.extend_from_slice(&encrypted);
@@ -210,7 +263,7 @@ impl Sealer {
     }
 
     /// What was sealed for this place.
-    pub(crate) fn open(&self, place: Place<'_>, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+    pub(crate) fn open(&self, place: Place<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let (header, rest) = sealed.split_at_checked(1 + KEY_ID).ok_or(SealError::Broken)?;
         let (nonce, encrypted) = rest.split_first_chunk::<NONCE>().ok_or(SealError::Broken)?;
         let key_id = header.strip_prefix(&[VERSION]).ok_or(SealError::Broken)?;
@@ -226,8 +279,9 @@ impl Sealer {
             msg: encrypted,
             aad: &vouched(header, place),
         };
-        XChaCha20Poly1305::new(&key.bytes.into())
+        XChaCha20Poly1305::new((&*key.bytes).into())
             .decrypt(&(*nonce).into(), payload)
+            .map(Zeroizing::new)
             .map_err(|_| SealError::Broken)
     }
 }
@@ -277,7 +331,7 @@ mod tests {
         #[test]
         fn what_is_sealed_opens_in_its_place_and_shows_nothing(text in prop::collection::vec(any::<u8>(), 0..200), nonce: [u8; NONCE]) {
             let sealed = sealer(&[1]).seal(place(), &text, nonce).unwrap();
-            prop_assert_eq!(sealer(&[1]).open(place(), &sealed), Ok(text.clone()));
+            prop_assert_eq!(sealer(&[1]).open(place(), &sealed), Ok(text.clone().into()));
             prop_assert!(text.len() < 8 || !sealed.windows(text.len()).any(|part| part == text));
         }
 
@@ -340,9 +394,9 @@ mod tests {
     fn the_newest_key_seals_and_older_ones_still_open() {
         let old = sealer(&[1]).seal(place(), b"old", [7; NONCE]).unwrap();
         let both = sealer(&[2, 1]);
-        assert_eq!(both.open(place(), &old).as_deref(), Ok(&b"old"[..]));
+        assert_eq!(both.open(place(), &old), Ok(b"old".to_vec().into()));
         let new = both.seal(place(), b"new", [8; NONCE]).unwrap();
-        assert_eq!(sealer(&[2]).open(place(), &new).as_deref(), Ok(&b"new"[..]));
+        assert_eq!(sealer(&[2]).open(place(), &new), Ok(b"new".to_vec().into()));
         assert_eq!(sealer(&[1]).open(place(), &new), Err(SealError::UnknownKey));
         assert_eq!(sealer(&[2]).open(place(), &old), Err(SealError::UnknownKey));
         assert_eq!(sealer(&[]).open(place(), &old), Err(SealError::NoKey));
@@ -357,7 +411,7 @@ mod tests {
         let both = sealer(&[2, 1]);
         let new = both.seal_again(place(), &old, [8; NONCE]).unwrap().unwrap();
         assert_eq!(key_of(&new), id(2));
-        assert_eq!(sealer(&[2]).open(place(), &new).as_deref(), Ok(&b"old"[..]));
+        assert_eq!(sealer(&[2]).open(place(), &new), Ok(b"old".to_vec().into()));
         assert_eq!(both.seal_again(place(), &new, [9; NONCE]), Ok(None));
         assert_eq!(
             sealer(&[3]).seal_again(place(), &old, [9; NONCE]),
@@ -365,6 +419,18 @@ mod tests {
         );
         assert_eq!(key_of(b"\x02something else"), None);
         assert_eq!(key_of(b""), None);
+    }
+
+    /// Fails to compile where a library leaves its copy of a key in memory.
+    #[test]
+    fn every_holder_of_a_key_overwrites_it() {
+        fn overwrites<T: zeroize::ZeroizeOnDrop>() {}
+        overwrites::<Zeroizing<[u8; 32]>>();
+        // An HMAC is two states of the hash and a buffer of its own.
+        overwrites::<Sha256>();
+        overwrites::<XChaCha20Poly1305>();
+        overwrites::<sortie_api::Credential>();
+        overwrites::<sortie_api::secret::Secret>();
     }
 
     #[test]

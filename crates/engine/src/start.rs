@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use sortie_api::Mode;
 use sortie_blobs::Blobs;
-use sortie_sandbox::{Backend, Level};
+use sortie_sandbox::{Backend, Level, Tenancy};
 use sortie_store::Store;
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -11,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Channel, Engine, Error, Inner, Options, Serves,
     callbacks::{Callbacks, Courier, Hints},
-    connections::Connections,
+    connections::{Connections, Unaddressed},
     contents::{self, Contents},
     files::Uploads,
     hub::Hub,
@@ -37,6 +38,21 @@ fn records(options: &Options, store: &Store, active: &Active, work: &Arc<Notify>
     Records {
         store: store.clone(),
         unretained: Unretained::new(options.memory_bytes, clock, active, work),
+    }
+}
+
+/// The sandbox, or the reason why this kind of engine has no use for it: runs of a hosted engine are strangers to each
+/// other.
+fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<dyn Backend>, String> {
+    let backend = sandbox?;
+    match (mode, backend.capabilities().tenancy) {
+        (Mode::Hosted, Tenancy::Single) => Err(format!(
+            "a hosted engine runs commands of strangers, and this host keeps them apart too little: {}. Start the engine \
+             as root on a host with user namespaces and a control group for memory (docs/SANDBOX.md), or send runs with \
+             shell = false.",
+            backend.capabilities().missing.join("; ")
+        )),
+        (Mode::Hosted, Tenancy::Multi) | (Mode::SelfHosted, Tenancy::Single | Tenancy::Multi) => Ok(backend),
     }
 }
 
@@ -69,12 +85,14 @@ impl Storage {
 impl Engine {
     /// Starts the node: registers it, takes over what an earlier start of it left behind, and begins to take runs. A node
     /// without the master key of its database does not start: it would fail whatever runs need what is sealed.
-    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused.
+    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused, as
+    /// they are by a hosted engine on a single-tenant host.
     pub async fn start(
         options: Options,
         store: Store,
         sandbox: Result<Arc<dyn Backend>, String>,
     ) -> Result<Self, Error> {
+        let sandbox = fit_for(options.mode, sandbox);
         let storage = Storage::open(&options).await?;
         let (engine, sweeper) = Self::assemble(options, store, sandbox, storage).await?;
         let channel = engine.0.store.channel()?;
@@ -101,8 +119,7 @@ impl Engine {
         let commands = commands(&sandbox);
         let models = Arc::new(Models::new(&options.models, &metrics.models)?);
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
-        let Storage { blobs, memory_dir } = storage;
-        let contents = Contents::over(blobs, store.clone(), options.clock.clone());
+        let contents = Contents::over(storage.blobs, store.clone(), options.clock.clone());
         let due = Hints::new(news.clone());
         let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let worker = Arc::new(Worker {
@@ -132,6 +149,7 @@ impl Engine {
             node,
             wake: wake.clone(),
         };
+        connections.begin_upgrade(&sweeper.node.identity.leases).await?;
         sweeper.sweep().await?;
         let engine = Self(Arc::new(Inner {
             connections,
@@ -153,7 +171,7 @@ impl Engine {
             identity: sweeper.node.identity.clone(),
             peers: Peers::new(Signer::new(&options.master_keys), options.clock.clone())?,
             records,
-            memory_dir,
+            memory_dir: storage.memory_dir,
             tracker,
             couriers: TaskTracker::new(),
             delivered: CancellationToken::new(),
@@ -215,6 +233,14 @@ impl Engine {
             node.tracker
                 .spawn(schedules::run_timer(self.clone(), node.closing.clone()));
         }
+        if node.connections.unaddressed() == Unaddressed::Opens {
+            let leases = node.identity.leases.clone();
+            let upgrading = node
+                .connections
+                .clone()
+                .keep_upgrading(leases, node.closed.clone());
+            node.tracker.spawn(upgrading);
+        }
         node.tracker.spawn(leftovers::clean_up(
             node.store.clone(),
             node.options.work_dir(),
@@ -263,5 +289,22 @@ impl Engine {
             wake: node.wake.clone(),
         };
         node.tracker.spawn(watch.run(node.closed.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::no_sandbox::NoSandbox;
+
+    #[test]
+    fn a_hosted_engine_has_no_shell_on_a_single_tenant_host() {
+        let single: Arc<dyn Backend> = Arc::new(NoSandbox::new("runs have the engine's own user".to_owned()));
+        assert!(fit_for(Mode::SelfHosted, Ok(Arc::clone(&single))).is_ok());
+        let reason = fit_for(Mode::Hosted, Ok(single)).err().unwrap();
+        assert!(reason.contains("runs have the engine's own user"), "{reason}");
+        assert!(reason.contains("Start the engine as root"), "{reason}");
+        let none = fit_for(Mode::Hosted, Err("no sandbox.".to_owned()));
+        assert_eq!(none.err().unwrap(), "no sandbox.");
     }
 }

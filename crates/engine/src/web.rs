@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use sortie_net::{Network, Reach, network::own_addresses};
+use sortie_net::{Network, Reach};
 use sortie_web::{Web, WebSettings};
 
 use crate::{Error, Options};
 
 /// The network of a reach: the public one is without this host's own addresses.
 pub(crate) fn network(reach: Reach) -> Result<Arc<Network>, Error> {
-    let own = match reach {
-        Reach::Private => Vec::new(),
-        Reach::Public => own_addresses()
+    let network = match reach {
+        Reach::Private => Network::new(reach, Vec::new()),
+        Reach::Public => Network::of_this_machine(reach)
             .map_err(|error| Error::Internal(format!("this host's addresses cannot be read: {error}")))?,
     };
-    Ok(Arc::new(Network::new(reach, own)))
+    Ok(Arc::new(network))
 }
 
 /// The web as runs of this node get it.

@@ -29,7 +29,9 @@ use sortie_agent::{
 };
 use sortie_api::{Credential, EventType, Micros, OrgId, RunId, Timestamp, model::ModelInfo};
 use sortie_models::{Api, ProviderSettings, Settings, catalog};
-use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Limits, Sandbox, Spec, Workdir};
+use sortie_sandbox::{
+    Backend, Capabilities, Enforcement, Error, Level, Limits, Sandbox, Spec, Tenancy, Workdir,
+};
 use tokio::time::{Duration, Instant};
 
 /// The kind of text that a task is about.
@@ -275,6 +277,7 @@ fn workspace() -> Workspace {
         level: Level::None,
         memory: Enforcement::Soft,
         disk: Enforcement::Soft,
+        tenancy: Tenancy::Single,
         egress: false,
         missing: Vec::new(),
     };

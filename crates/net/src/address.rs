@@ -307,6 +307,51 @@ mod tests {
         }
     }
 
+    /// The networks behind each `except:` of a policy.
+    fn exceptions(policy: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut lines = policy.lines().map(str::trim);
+        while lines.by_ref().any(|line| line == "except:") {
+            let networks = lines.by_ref().map_while(|line| line.strip_prefix("- "));
+            found.extend(
+                networks
+                    .take_while(|line| *line != "ipBlock:")
+                    .map(|line| line.trim_matches('"').to_owned()),
+            );
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn the_policy_of_kubernetes_refuses_every_metadata_service() {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../deploy/kubernetes/base/networkpolicy.yaml"
+        );
+        let policy = std::fs::read_to_string(file).unwrap();
+        let mut known = Vec::new();
+        for (base, length) in V4_METADATA {
+            let bits = u128::from(u32::from_be_bytes(*base));
+            let within = |form: V6Range, shift: u32| {
+                let base = Ipv6Addr::from_bits(Ipv6Addr::from(form.0).to_bits() | bits << shift);
+                format!("{base}/{}", form.1 + length)
+            };
+            known.push(format!("{}/{length}", Ipv4Addr::from(*base)));
+            known.push(within(NAT64, 0));
+            known.push(within(SIX_TO_FOUR, 80));
+        }
+        for (base, length) in V6_METADATA {
+            known.push(format!("{}/{length}", Ipv6Addr::from(*base)));
+        }
+        known.sort();
+        assert_eq!(
+            exceptions(&policy),
+            known,
+            "deploy/kubernetes/base/networkpolicy.yaml"
+        );
+    }
+
     proptest! {
         #[test]
         fn a_mapped_address_is_what_the_address_in_it_is(bits: u32) {

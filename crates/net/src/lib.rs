@@ -9,6 +9,7 @@ pub mod address;
 mod body;
 mod client;
 pub mod network;
+mod own;
 pub mod policy;
 pub mod sse;
 

@@ -7,14 +7,14 @@ use std::{
     fmt,
     future::Future,
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
 };
 
 use url::Host;
 
-use crate::{address, address::Reach, policy::Refused};
+use crate::{address::Reach, own::OwnAddresses, policy::Refused};
 
 /// What a resolver returns.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
@@ -39,7 +39,7 @@ impl Resolver for SystemResolver {
 #[derive(Clone)]
 pub struct Network {
     reach: Reach,
-    own: Vec<IpAddr>,
+    own: OwnAddresses,
     resolver: Arc<dyn Resolver>,
 }
 
@@ -48,9 +48,19 @@ impl Network {
     pub fn new(reach: Reach, own: Vec<IpAddr>) -> Self {
         Self {
             reach,
-            own: own.into_iter().map(address::carried).collect(),
+            own: OwnAddresses::given(own),
             resolver: Arc::new(SystemResolver),
         }
+    }
+
+    /// All that `reach` allows but the addresses that this machine has at the moment of a request, those that come later
+    /// included. An error where the kernel does not list them.
+    pub fn of_this_machine(reach: Reach) -> io::Result<Self> {
+        Ok(Self {
+            reach,
+            own: OwnAddresses::current()?,
+            resolver: Arc::new(SystemResolver),
+        })
     }
 
     /// The same, asking another resolver.
@@ -66,7 +76,7 @@ impl Network {
 
     /// Whether an address may be connected to.
     pub fn allows(&self, ip: IpAddr) -> bool {
-        self.reach.allows(ip) && !self.own.contains(&address::carried(ip))
+        self.reach.allows(ip) && !self.own.contain(ip)
     }
 
     /// The addresses of a host that may be connected to. A name with one address that may not be is refused whole:
@@ -106,61 +116,9 @@ impl fmt::Debug for Network {
     }
 }
 
-/// The addresses of this machine's interfaces in the current network namespace, as the kernel lists them. An error
-/// where it does not.
-pub fn own_addresses() -> io::Result<Vec<IpAddr>> {
-    let mut addresses = ipv4_of(&std::fs::read_to_string("/proc/net/fib_trie")?);
-    match std::fs::read_to_string("/proc/net/if_inet6") {
-        Ok(text) => addresses.extend(ipv6_of(&text)),
-        // A kernel without IPv6 has no such file, and no such addresses.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    Ok(addresses)
-}
-
-/// Of the routing table: an address line, and beneath it one that says it is local.
-fn ipv4_of(table: &str) -> Vec<IpAddr> {
-    let mut found = Vec::new();
-    let mut leaf: Option<Ipv4Addr> = None;
-    for line in table.lines().map(str::trim) {
-        if let Some(address) = line.strip_prefix("|-- ") {
-            leaf = address.parse().ok();
-        } else if line == "/32 host LOCAL" {
-            found.extend(leaf.map(IpAddr::V4).filter(|ip| !found.contains(ip)));
-        }
-    }
-    found
-}
-
-/// Of the list of interfaces: 32 hexadecimal digits at the start of each line.
-fn ipv6_of(list: &str) -> Vec<IpAddr> {
-    let address = |line: &str| u128::from_str_radix(line.split_whitespace().next()?, 16).ok();
-    list.lines()
-        .filter_map(address)
-        .map(|bits| Ipv6Addr::from_bits(bits).into())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernels_tables_are_read() {
-        let table = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n        |-- 198.51.100.7\n           \
-                     /32 host LOCAL\n        |-- 198.51.100.255\n           /32 link BROADCAST\nLocal:\n        |-- \
-                     198.51.100.7\n           /32 host LOCAL\n";
-        assert_eq!(ipv4_of(table), ["198.51.100.7".parse::<IpAddr>().unwrap()]);
-        let list = "20010db8000000000000000000000002 04 40 00 82     eth0\n\nnonsense\n";
-        assert_eq!(ipv6_of(list), ["2001:db8::2".parse::<IpAddr>().unwrap()]);
-    }
-
-    #[test]
-    fn this_machine_has_its_loopback_address() {
-        let own = own_addresses().unwrap();
-        assert!(own.contains(&Ipv4Addr::LOCALHOST.into()), "{own:?}");
-    }
 
     #[test]
     fn the_engines_own_addresses_are_refused_in_every_form() {

@@ -10,9 +10,9 @@ use std::{
 };
 
 /// Does what the first word of the input says with the rest of it.
-pub(crate) fn work(input: Vec<u8>) -> Vec<u8> {
-    let text = String::from_utf8(input).unwrap_or_default();
-    let (word, rest) = text.split_once(' ').unwrap_or((text.as_str(), ""));
+pub(crate) fn work(input: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(input).unwrap_or_default();
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     match word {
         "upper" => rest.to_uppercase().into_bytes(),
         "eat" => eat(),
@@ -36,7 +36,7 @@ fn eat() -> Vec<u8> {
     }
 }
 
-/// What each attempt came to.
+/// Attempts that succeeded, and the size of the environment.
 fn reach() -> Vec<String> {
     // SAFETY: none of the calls reads or writes memory.
     let numbers = unsafe { [libc::fork(), libc::kill(libc::getppid(), 0), libc::dup(1)] };

@@ -10,6 +10,7 @@
 )]
 
 mod bombs;
+mod disk;
 mod engine;
 mod escape;
 mod helper;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Some((&"ask", _)) => escape::ask_proxy(),
         Some((&"host", rest)) => host::run(rest),
         Some((&"engine", rest)) => engine::run(rest),
+        Some((&"disk", rest)) => disk::run(rest),
         Some((bomb, rest)) => bombs::run(bomb, rest),
         None => Err("no word".into()),
     };

@@ -20,10 +20,12 @@ use futures_util::future::BoxFuture;
 use crate::{
     cgroup::Hierarchy,
     fork_server::ForkServer,
-    hosts, landlock,
+    hosts, landlock, passage,
     session::{Host, Session},
     sys,
-    types::{Backend, Capabilities, Egress, Enforcement, Error, ExitKind, Level, Limits, Sandbox, Spec},
+    types::{
+        Backend, Capabilities, Egress, Enforcement, Error, ExitKind, Level, Limits, Sandbox, Spec, Tenancy,
+    },
     wire::{Check, Outside},
     workdir::Workdir,
 };
@@ -39,6 +41,9 @@ pub struct Options {
     pub launcher: PathBuf,
     /// The folder that working directories are made in; the probe makes one of its own there.
     pub root: PathBuf,
+    /// Folders above `root` that other users may be let through, as `root` itself. That is done where runs have users of
+    /// their own and see the host's file system.
+    pub passable: Vec<PathBuf>,
 }
 
 impl Options {
@@ -49,6 +54,7 @@ impl Options {
             strongest: Level::Namespaces,
             launcher: PathBuf::from("/proc/self/exe"),
             root: root.into(),
+            passable: Vec::new(),
         }
     }
 }
@@ -142,6 +148,10 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
                 .to_owned(),
         });
     }
+    let own_users = stage.workdir.owner().is_some();
+    if level != Level::Namespaces && stage.workdir.owner().is_some() {
+        missing.extend(let_pass(options)?);
+    }
     let probed = try_level(&mut host, &stage, version, &mut missing).await;
     stage
         .clear()
@@ -152,10 +162,18 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
     } else {
         Enforcement::Soft
     };
+    let shared = hosts::shared(level, memory, own_users);
+    let tenancy = if shared.is_some() {
+        Tenancy::Single
+    } else {
+        Tenancy::Multi
+    };
+    missing.extend(shared);
     let capabilities = Capabilities {
         level,
         memory,
         disk: Enforcement::Soft,
+        tenancy,
         egress: level == Level::Namespaces,
         missing,
     };
@@ -163,6 +181,24 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
         host: Arc::new(host),
         capabilities,
     })
+}
+
+/// Lets the users of runs pass to their working directories. Returns a sentence about a folder that still stops them.
+fn let_pass(options: &Options) -> Result<Option<String>, Error> {
+    passage::open(&options.root, &options.passable).map_err(|error| {
+        Error::Setup(format!(
+            "the way to {} cannot be opened to the users of runs: {}",
+            options.root.display(),
+            hosts::words(&error)
+        ))
+    })?;
+    Ok(passage::closed(&options.root).map(|folder| {
+        format!(
+            "programs that use TMPDIR or other absolute paths fail: runs have users of their own, which cannot pass \
+             through {} (chmod o+x)",
+            folder.display()
+        )
+    }))
 }
 
 fn memory_is_watched(reason: &str) -> String {

@@ -21,6 +21,7 @@ use rustix::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, Command},
+    task::spawn_blocking,
     time::timeout,
 };
 
@@ -36,7 +37,7 @@ const STACK_BYTES: u64 = 8 << 20;
 /// Address space beyond the memory limit: the binary, its libraries and the stack.
 const MAPPED_BYTES: u64 = 1 << 30;
 /// Lowered priority: the engine comes first.
-const NICE: i32 = 10;
+const NICE: i32 = 5;
 /// Readiness to be the first process that a host out of memory ends; 1000 is the most.
 const OUT_OF_MEMORY_SCORE: &[u8] = b"1000";
 
@@ -101,7 +102,11 @@ impl Helper {
 
     /// Has a new process do one piece of work. `input` is sent part after part. Dropping the future kills the process.
     pub async fn work(&self, input: &[&[u8]], limits: HelperLimits) -> Result<Vec<u8>, HelperError> {
-        let mut process = self.start(limits).map_err(HelperError::Start)?;
+        let helper = self.clone();
+        // The thread that starts a process waits until it is executed.
+        let started = spawn_blocking(move || helper.start(limits)).await;
+        let started = started.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let mut process = started.map_err(HelperError::Start)?;
         timeout(limits.time, converse(&mut process, input, limits.answer_bytes))
             .await
             .unwrap_or(Err(HelperError::TimedOut(limits.time)))
@@ -165,7 +170,7 @@ fn end_of(status: ExitStatus) -> String {
 
 /// Becomes a helper, and then never returns, if the first argument is `argument`; otherwise does nothing. Called first in
 /// `main`: before any thread, runtime or output. `work` makes the answer of the input.
-pub fn helper_main(argument: &str, work: fn(Vec<u8>) -> Vec<u8>) {
+pub fn helper_main(argument: &str, work: fn(&[u8]) -> Vec<u8>) {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|first| first != OsStr::new(argument)) {
         return;
@@ -178,7 +183,7 @@ pub fn helper_main(argument: &str, work: fn(Vec<u8>) -> Vec<u8>) {
     let mut input = Vec::new();
     let answered = io::stdin()
         .read_to_end(&mut input)
-        .and_then(|_| io::stdout().write_all(&work(input)))
+        .and_then(|_| io::stdout().write_all(&work(&input)))
         .and_then(|()| io::stdout().flush());
     sys::exit_now(i32::from(answered.is_err()));
 }

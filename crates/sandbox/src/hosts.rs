@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::types::{Error, Level};
+use crate::types::{Enforcement, Error, Level};
 
 /// What can be done where not even the weakest level that is accepted is to be had.
 const NO_LEVEL_HINT: &str = "Allow one of them (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
@@ -60,6 +60,29 @@ pub(crate) fn no_way_out(level: Level) -> Error {
     }
 }
 
+/// A sentence where only people who trust each other may use the shell of a host: what its runs share with each other or
+/// with the engine.
+pub(crate) fn shared(level: Level, memory: Enforcement, own_users: bool) -> Option<String> {
+    let level = match level {
+        Level::None => Some("commands are not confined"),
+        Level::Landlock => Some("commands run in the host's own namespaces"),
+        Level::Namespaces => None,
+    };
+    let users = (!own_users).then_some("runs have the engine's own user");
+    let memory = match memory {
+        Enforcement::Hard => None,
+        Enforcement::Soft => Some("no control group keeps the memory limit"),
+    };
+    let reasons: Vec<&str> = [level, users, memory].into_iter().flatten().collect();
+    (!reasons.is_empty()).then(|| {
+        format!(
+            "this node is single-tenant, for people who trust each other: {}. A root engine at level namespaces with a \
+             control group for memory serves strangers",
+            reasons.join("; ")
+        )
+    })
+}
+
 /// A refused step of the setup as an error: of the host where it is the host's doing, of this sandbox otherwise.
 pub(crate) fn refusal(step: &str, errno: i32) -> Error {
     let description = describe(errno);
@@ -104,6 +127,33 @@ pub(crate) fn words(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_users_namespaces_and_control_groups_together_keep_strangers_apart() {
+        assert_eq!(shared(Level::Namespaces, Enforcement::Hard, true), None);
+        for (level, memory, own_users, reason) in [
+            (
+                Level::Namespaces,
+                Enforcement::Hard,
+                false,
+                "the engine's own user",
+            ),
+            (Level::Namespaces, Enforcement::Soft, true, "no control group"),
+            (
+                Level::Landlock,
+                Enforcement::Hard,
+                true,
+                "the host's own namespaces",
+            ),
+            (Level::None, Enforcement::Hard, true, "not confined"),
+        ] {
+            let sentence = shared(level, memory, own_users).unwrap();
+            assert!(
+                sentence.starts_with("this node is single-tenant") && sentence.contains(reason),
+                "{sentence}"
+            );
+        }
+    }
 
     #[test]
     fn an_operator_is_told_what_the_host_refused_and_what_to_do() {

@@ -15,6 +15,7 @@ mod hosts;
 mod landlock;
 mod launcher;
 mod output;
+mod passage;
 mod path;
 mod piped;
 mod seccomp;
@@ -35,6 +36,6 @@ pub use output::Capture;
 pub use path::{InvalidPath, RelPath};
 pub use types::{
     AtTimeout, Backend, Capabilities, Command, Egress, Enforcement, Error, ExitKind, Finished, Level, Limits,
-    Piped, Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Usage,
+    Piped, Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Tenancy, Usage,
 };
 pub use workdir::{CommandPaths, Entry, EntryKind, FileError, Workdir};

@@ -51,6 +51,25 @@ impl Enforcement {
     }
 }
 
+/// Who may use the shell of one node beside each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tenancy {
+    /// People who trust each other: a run can take from other runs, or from the engine, what no limit keeps for them.
+    Single,
+    /// Strangers: each run has a user of its own, namespaces, and a memory limit that the kernel keeps.
+    Multi,
+}
+
+impl Tenancy {
+    /// The name in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Multi => "multi",
+        }
+    }
+}
+
 /// What the host gives, found out by a real probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -60,6 +79,8 @@ pub struct Capabilities {
     pub memory: Enforcement,
     /// How the disk limit is kept.
     pub disk: Enforcement,
+    /// Who may use the shell of this host beside each other.
+    pub tenancy: Tenancy,
     /// Whether a sandbox can be opened with [`Egress::Proxy`]. That takes a network of the run's own.
     pub egress: bool,
     /// What the host does not give, one sentence each, for the log and `sortie doctor`.

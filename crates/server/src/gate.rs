@@ -213,13 +213,13 @@ impl Gate {
             .unwrap_or_else(|never| match never {})
     }
 
-    /// On whose behalf another node of this engine asks; none where the request is a client's own. Nodes only read.
+    /// The client on whose behalf another node of this engine asks. `None` for a request of a client's own, and for any that
+    /// nodes do not make: such a request needs an API key like any other.
     fn peer(&self, request: &Request<Body>) -> Option<KeyRecord> {
         let header = request.headers().get(PEER_HEADER)?.to_str().ok()?;
         let target = request.uri().path_and_query()?.as_str();
-        let method = request.method();
-        let peer = self.engine.peer(method.as_str(), target, header)?;
-        (method == Method::GET).then_some(KeyRecord {
+        let peer = self.engine.peer(request.method().as_str(), target, header)?;
+        Some(KeyRecord {
             id: peer.key,
             org: peer.org,
             role: Role::Member,

@@ -8,24 +8,27 @@
 
 use serde_json::{Map, Value, json};
 
-const PUBLIC: [&str; 7] = [
+const PUBLIC: [&str; 9] = [
     "list_models",
     "get_health",
     "get_readiness",
     "get_metrics",
     "get_description",
     "finish_authorization",
+    "finish_own_authorization",
     "get_client_metadata",
+    "get_own_client_metadata",
 ];
 
 /// Operations beside `/v1/admin` that need the role admin.
-const ADMIN: [&str; 6] = [
+const ADMIN: [&str; 7] = [
     "put_budget",
     "delete_budget",
     "put_connection",
     "delete_connection",
     "test_connection",
     "authorize_connection",
+    "confirm_authorization",
 ];
 
 const HEADERS: [&str; 6] = [

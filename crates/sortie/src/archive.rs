@@ -22,8 +22,8 @@ const MANIFEST: &str = "manifest.json";
 pub(crate) const DATABASE: &str = "sortie.db";
 const CONTENTS: &str = "blobs";
 const SUMS: &str = "SHA256SUMS";
-/// What of a data folder is secret.
-pub(crate) const KEYS: [&str; 2] = ["master.key", "admin.key"];
+/// Secret files of a data folder: the keys that seal, that of the first admin, and that of the operator.
+pub(crate) const KEYS: [&str; 3] = ["master.key", "admin.key", "operator.key"];
 
 /// How long a manifest may be: more is none.
 const MANIFEST_BYTES: u64 = 64 * 1024;

@@ -13,6 +13,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
 use sortie_engine::MasterKey;
+use zeroize::Zeroizing;
 
 use crate::failure::{Exit, Failure, Result};
 
@@ -143,12 +144,13 @@ impl DataDir {
         Ok(name)
     }
 
-    /// The key that credentials are sealed with, where an earlier start has made it. A file that holds no key is an error: what was
-    /// sealed with the one it held would be lost.
-    pub(crate) fn master_key(&self) -> Result<Option<MasterKey>> {
+    /// The keys that credentials are sealed with, where an earlier start has made one or a restored backup had some: several
+    /// are separated by commas, and the first seals. A file that holds no key is an error: what was sealed with the one it
+    /// held would be lost.
+    pub(crate) fn master_keys(&self) -> Result<Option<Vec<MasterKey>>> {
         let path = self.path.join(MASTER_KEY_FILE);
-        match fs::read_to_string(&path) {
-            Ok(text) => text.trim().parse().map(Some).map_err(|rule| {
+        match fs::read_to_string(&path).map(Zeroizing::new) {
+            Ok(text) => MasterKey::list(&text).map(Some).map_err(|rule| {
                 Failure::internal(format!(
                     "{}: {rule}; put the file back as it was, or remove it together with all saved connections",
                     path.display()
@@ -162,8 +164,9 @@ impl DataDir {
     /// Makes a random key for a database in which nothing is sealed yet. From here on it is always the same.
     pub(crate) fn make_master_key(&self) -> Result<MasterKey> {
         let path = self.path.join(MASTER_KEY_FILE);
-        let mut random = [0_u8; 32];
-        getrandom::fill(&mut random).map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
+        let mut random = Zeroizing::new([0_u8; 32]);
+        getrandom::fill(random.as_mut_slice())
+            .map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
         let key = MasterKey::new(random);
         // Under its name the file is whole or not there.
         let unfinished = path.with_extension("key.new");
@@ -422,21 +425,30 @@ mod tests {
     #[test]
     fn a_master_key_is_made_once_for_its_owner_alone_and_never_replaced() {
         let (_root, data) = folder();
-        assert_eq!(data.master_key().unwrap(), None);
+        assert_eq!(data.master_keys().unwrap(), None);
         let key = data.make_master_key().unwrap();
         let path = data.path.join("master.key");
         assert_eq!(mode(&path), 0o600);
-        assert_eq!(data.master_key().unwrap(), Some(key.clone()));
+        assert_eq!(data.master_keys().unwrap(), Some(vec![key.clone()]));
         assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1);
         let (_other_root, other) = folder();
         assert_ne!(other.make_master_key().unwrap(), key);
         fs::write(&path, "half a k").unwrap();
-        let refusal = data.master_key().unwrap_err().to_string();
+        let refusal = data.master_keys().unwrap_err().to_string();
         assert!(
             refusal.contains("master.key") && !refusal.contains("half"),
             "{refusal}"
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), "half a k");
+    }
+
+    #[test]
+    fn a_file_of_several_master_keys_is_read_in_its_order() {
+        let (_root, data) = folder();
+        let keys = vec![MasterKey::new([1; 32]), MasterKey::new([2; 32])];
+        let text = format!("{}\n", *MasterKey::to_list(&keys));
+        fs::write(data.path.join("master.key"), text).unwrap();
+        assert_eq!(data.master_keys().unwrap(), Some(keys));
     }
 
     #[test]

@@ -63,8 +63,10 @@ impl Node {
         let (api, address) = bind(listen, "--listen")?;
         let metrics = bind_metrics(config, purpose)?;
         let listeners = Listeners { api, metrics };
-        let (store, sandbox) =
-            tokio::join!(open_store(config), detect_sandbox(config.sandbox_minimum, &work));
+        let (store, sandbox) = tokio::join!(
+            open_store(config),
+            detect_sandbox(config.sandbox_minimum, &work, Some(&config.data_dir))
+        );
         let capabilities = sandbox
             .as_ref()
             .map(|backend| backend.capabilities().clone())
@@ -155,6 +157,7 @@ impl Node {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.engine.settle_storage().await;
     }
 }
 
@@ -166,16 +169,19 @@ fn not_started(error: sortie_engine::Error) -> Failure {
 /// The keys of the configuration, else that of the data folder. One is made where nothing is sealed yet: beside a database that
 /// was restored without its key, a new one would only hide what is missing.
 async fn master_keys(config: &Config, data_dir: &DataDir, store: &Store) -> Result<Vec<MasterKey>> {
-    if let Some(keys) = &config.master_keys {
-        return Ok(keys.clone());
+    if let Some(keys) = held_master_keys(config, data_dir)? {
+        return Ok(keys);
     }
-    let key = if let Some(key) = data_dir.master_key()? {
-        key
-    } else {
-        check_master_keys(store, &[]).await.map_err(not_started)?;
-        data_dir.make_master_key()?
-    };
-    Ok(vec![key])
+    check_master_keys(store, &[]).await.map_err(not_started)?;
+    Ok(vec![data_dir.make_master_key()?])
+}
+
+/// The master keys that a node with this configuration uses: those of the configuration, else those of the data folder.
+pub(crate) fn held_master_keys(config: &Config, data_dir: &DataDir) -> Result<Option<Vec<MasterKey>>> {
+    if let Some(keys) = &config.master_keys {
+        return Ok(Some(keys.clone()));
+    }
+    data_dir.master_keys()
 }
 
 /// Where other nodes reach this one: the address it listens on says so only where it is one address.
@@ -247,13 +253,16 @@ pub(crate) async fn open_store(config: &Config) -> Result<Store> {
 }
 
 /// The strongest sandbox that the host gives, found out by trying it in `root`; else sentences that say why there is
-/// none and what to do.
+/// none and what to do. Where runs need it, their users are let pass through `data_dir`: what lies there is private by
+/// itself.
 pub(crate) async fn detect_sandbox(
     minimum: Level,
     root: &Path,
+    data_dir: Option<&Path>,
 ) -> std::result::Result<Arc<dyn Backend>, String> {
     let options = sortie_sandbox::Options {
         minimum,
+        passable: data_dir.map(Path::to_owned).into_iter().collect(),
         ..sortie_sandbox::Options::new(root)
     };
     sortie_sandbox::detect(&options)

@@ -98,6 +98,14 @@ impl DatabaseCopy {
         Ok(())
     }
 
+    /// The sealed text by which the master key of the database is told; `None` where nothing is sealed.
+    pub fn seal_check(&mut self) -> Result<Option<Vec<u8>>> {
+        let row = self
+            .0
+            .query_opt("SELECT sealed FROM seal_check WHERE id = 1", vals![])?;
+        row.map(|row| row.blob(0).map(<[u8]>::to_vec)).transpose()
+    }
+
     /// What is in it.
     pub fn summary(&mut self) -> Result<Summary> {
         let migration = newest_migration(self.0.as_mut())?;

@@ -42,7 +42,7 @@ pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order,
 pub use files::{FileRow, NewFile};
 pub use observe::{MOST_COUNTED, Observed};
 pub use rates::{GrantedBlock, Leased, WantedBlock};
-pub use reseal::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
+pub use reseal::{CredentialRow, NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry};
 pub use runs::{ContentHolder, Counted, PlainError, Position, UnretainedFinish};

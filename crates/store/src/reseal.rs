@@ -104,6 +104,30 @@ impl SealedColumn {
         }
     }
 
+    /// Row, organization and value of the rows after $1, at most $2, with the stored text that has the address of the
+    /// value. `None` for a column whose values have no address beside them.
+    const fn page_with_definition(self) -> Option<&'static str> {
+        match self {
+            Self::ConnectionCredentials => Some(
+                "SELECT id, org_id, credentials, definition FROM connection WHERE id > $1 ORDER BY id LIMIT $2",
+            ),
+            Self::ConnectionTokens => Some(
+                "SELECT id, org_id, tokens, definition FROM connection WHERE id > $1 AND tokens IS NOT NULL \
+                 ORDER BY id LIMIT $2",
+            ),
+            Self::RunSecret => Some(
+                "SELECT s.run_id, (SELECT r.org_id FROM run r WHERE r.id = s.run_id), s.credentials, \
+                 (SELECT d.definition FROM run_definition d WHERE d.run_id = s.run_id) \
+                 FROM run_secret s WHERE s.run_id > $1 ORDER BY s.run_id LIMIT $2",
+            ),
+            Self::SealCheck
+            | Self::OauthFlow
+            | Self::ScheduleSecret
+            | Self::Delivery
+            | Self::ConnectionIssuer => None,
+        }
+    }
+
     /// Puts $3 in the place of $2 in the row $1.
     const fn replace(self) -> &'static str {
         match self {
@@ -160,6 +184,15 @@ pub struct SealedRow {
     pub sealed: Vec<u8>,
 }
 
+/// A sealed credential, with the stored text that has its address in clear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CredentialRow {
+    /// The credential.
+    pub sealed: SealedRow,
+    /// The JSON of the definition of its connection, or of the request of its run.
+    pub definition: String,
+}
+
 /// A value that is sealed anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resealed {
@@ -193,6 +226,32 @@ impl Store {
                 tx.query_all(column.page(), vec![column.key(&after)?, Val::from(limit)])?
                     .iter()
                     .map(|row| sealed_from(column, row))
+                    .collect()
+            })
+            .await
+    }
+
+    /// System: credentials of a column after that row, in the order of the rows, at most `limit`, each with the definition
+    /// beside it. None for a column without credentials that have an address.
+    pub async fn credential_rows(
+        &self,
+        column: SealedColumn,
+        after: RowKey,
+        limit: u32,
+    ) -> Result<Vec<CredentialRow>> {
+        let Some(sql) = column.page_with_definition() else {
+            return Ok(Vec::new());
+        };
+        self.db
+            .read(move |tx| {
+                tx.query_all(sql, vec![column.key(&after)?, Val::from(limit)])?
+                    .iter()
+                    .map(|row| {
+                        Ok(CredentialRow {
+                            sealed: sealed_from(column, row)?,
+                            definition: row.opt_text(3)?.unwrap_or_default().to_owned(),
+                        })
+                    })
                     .collect()
             })
             .await

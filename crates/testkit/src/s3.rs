@@ -92,12 +92,26 @@ impl S3 {
 
     /// The keys in the bucket.
     pub async fn keys(&self) -> Result<Vec<String>> {
-        let list = self.client().get(&format!("/{BUCKET}?list-type=2")).await?;
+        self.listed("list-type=2", "Key").await
+    }
+
+    /// The ids of uploads in parts that are neither complete nor aborted.
+    pub async fn uploads(&self) -> Result<Vec<String>> {
+        self.listed("uploads", "UploadId").await
+    }
+
+    async fn listed(&self, list: &str, element: &str) -> Result<Vec<String>> {
+        let list = self
+            .client()
+            .get(&format!("/{BUCKET}?{list}"))
+            .await?
+            .expect(200)?;
+        let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
         Ok(list
             .text()
-            .split("<Key>")
+            .split(&begin)
             .skip(1)
-            .filter_map(|rest| rest.split("</Key>").next())
+            .filter_map(|rest| rest.split(&end).next())
             .map(str::to_owned)
             .collect())
     }

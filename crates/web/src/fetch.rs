@@ -199,7 +199,7 @@ fn not_text(url: &Url, media: &Media, size: Option<u64>) -> ToolError {
     told(format!("{url} is {kind}, {size}: only text can be fetched"))
 }
 
-/// What is said first of what was fetched.
+/// First lines of a result: address, status, type, and what is missing.
 fn head(fetched: &Fetched, reading: &Reading) -> String {
     let note = match reading.layout() {
         Some(Layout::Article) => "\nThis is the main part of the page.",

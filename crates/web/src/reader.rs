@@ -23,15 +23,15 @@ const ARGUMENT: &str = "__page-reader";
 /// Most readers at a time, also on a node with more processors.
 const READERS: usize = 4;
 /// Time for a text, the wait for a free reader included.
-const TIME: Duration = Duration::from_secs(30);
+const TIME: Duration = Duration::from_secs(45);
 /// Memory of one reader, in bytes.
 const MEMORY_BYTES: u64 = 256 << 20;
 /// Answer beside the text, in bytes: the title, with every byte escaped.
 const HEAD_BYTES: usize = 8 * 1024;
 /// Limits of the first reader of a text.
-const WHOLE: (u64, Duration) = (4, Duration::from_secs(10));
+const WHOLE: (u64, Duration) = (4, Duration::from_secs(20));
 /// Limits of the second, which makes bare text.
-const BARE: (u64, Duration) = (2, Duration::from_secs(5));
+const BARE: (u64, Duration) = (2, Duration::from_secs(10));
 
 /// Becomes a page reader, and then never returns, if the first argument says so; otherwise does nothing. Called first in
 /// `main`: before any thread, runtime or output.
@@ -220,8 +220,8 @@ fn reading(mut answer: Vec<u8>, most: usize) -> Option<Reading> {
 }
 
 /// The work of a reader. An input that is no job has an empty answer.
-fn answer(input: Vec<u8>) -> Vec<u8> {
-    let Some((job, body)) = split_line(&input) else {
+fn answer(input: &[u8]) -> Vec<u8> {
+    let Some((job, body)) = split_line(input) else {
         return Vec::new();
     };
     let Ok(job) = serde_json::from_slice::<Job<'_>>(job) else {
@@ -300,7 +300,7 @@ mod tests {
                 "<title>T\u{7}itle</title><p>a &lt; b\u{fffd}<p>c",
             ),
         ] {
-            let answer = answer([job(form, 0, 1000), page.to_vec()].concat());
+            let answer = answer(&[job(form, 0, 1000), page.to_vec()].concat());
             let reading = reading(answer, 1000).unwrap();
             assert_eq!((reading.title(), reading.layout()), (title, layout), "{form:?}");
             assert_eq!(reading.part().text, text, "{form:?}");
@@ -336,7 +336,7 @@ mod tests {
             start in 0_usize..400,
             most in 0_usize..200,
         ) {
-            let answered = answer([job(form, start, most), body].concat());
+            let answered = answer(&[job(form, start, most), body].concat());
             prop_assert!(answered.len() <= most + HEAD_BYTES);
             let reading = reading(answered, most);
             prop_assert!(reading.is_some());

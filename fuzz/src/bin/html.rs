@@ -3,15 +3,12 @@
 
 use sortie_fuzz::{Bounds, Input, Line};
 use url::Url;
-use web::{html, text};
 
-// Files of a folder that is named here find their own modules beside them.
-#[path = "../../../crates/web/src"]
-mod web {
-    pub(crate) mod html;
-    #[expect(dead_code, reason = "a page needs one function of it")]
-    pub(crate) mod text;
-}
+#[path = "../../../crates/web/src/html/mod.rs"]
+mod html;
+#[expect(dead_code, reason = "a page needs one function of it")]
+#[path = "../../../crates/web/src/text.rs"]
+mod text;
 
 const BOUNDS: Bounds = Bounds {
     memory: Line {
@@ -32,6 +29,18 @@ const MARKDOWN: Line = Line {
 };
 /// A page of so many bytes cannot be nested too deeply to be laid out.
 const LAID_OUT: usize = 300;
+
+/// Memory and time of the bare text of a page.
+const BARE: Bounds = Bounds {
+    memory: Line {
+        base: 64 << 10,
+        per_byte: 24,
+    },
+    time: Line {
+        base: 5_000_000,
+        per_byte: 2_000,
+    },
+};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let input = Input::repeated(data, MOST);
@@ -57,4 +66,6 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         "{:?}",
         read.title
     );
+    let bare = BARE.hold(page.len(), || html::bare_text(&page));
+    assert!(bare.len() <= page.len(), "{} bytes of bare text", bare.len());
 });

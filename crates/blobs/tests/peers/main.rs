@@ -2,12 +2,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{io::Read, path::Path};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    io::Read,
+    path::Path,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
 
 use futures_util::TryStreamExt;
 use sortie_api::{BlobId, Credential, OrgId, Timestamp};
 use sortie_blobs::{Address, Blobs, Error, Settings, Staged};
-use sortie_testkit::s3::{BUCKET, S3};
+use sortie_testkit::{
+    gateway::{Gateway, Trouble},
+    http::StatusCode,
+    s3::{BUCKET, S3},
+};
 
 async fn open(store: &S3, folder: &Path, bucket: &str) -> Blobs {
     let settings = Settings {
@@ -20,6 +32,91 @@ async fn open(store: &S3, folder: &Path, bucket: &str) -> Blobs {
             .collect(),
     };
     Blobs::open(&settings).await.unwrap()
+}
+
+/// The storage behind a gateway, which has trouble with one request after some others.
+async fn troubled(store: &S3, folder: &Path, before: usize, trouble: Trouble) -> (Blobs, Gateway) {
+    let gateway = Gateway::start(store.address()).await.unwrap();
+    let mut variables: BTreeMap<_, _> = store.variables().into_iter().collect();
+    variables.insert("AWS_ENDPOINT_URL", gateway.base_url());
+    let settings = Settings {
+        url: format!("s3://{BUCKET}/some/where"),
+        staging: folder.join("staging"),
+        aws: variables
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), Credential::new(value)))
+            .collect(),
+    };
+    gateway.set(vec![Trouble::None; before].into_iter().chain([trouble]));
+    (Blobs::open(&settings).await.unwrap(), gateway)
+}
+
+/// Works on `keeping` until the gateway has trouble, and then lets everything through.
+async fn until_troubled(mut keeping: Pin<&mut impl Future<Output = Result<(), Error>>>, gateway: &Gateway) {
+    while gateway.troubled() == 0 {
+        let ended = std::future::poll_fn(|context| Poll::Ready(keeping.as_mut().poll(context).is_ready()));
+        assert!(!ended.await);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    gateway.set([]);
+}
+
+/// Requests of an upload: whether the content is there, the beginning, and a part each of 8 MiB. Then its end.
+const PARTS: &[u8] = &[7; 20_000_000];
+
+#[tokio::test]
+async fn an_upload_that_nobody_waits_for_any_more_leaves_no_parts() {
+    for (before, trouble) in [
+        (1, Trouble::Late(Duration::from_millis(300))),
+        (2, Trouble::Hangs),
+        (4, Trouble::Hangs),
+        (5, Trouble::Hangs),
+    ] {
+        let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
+        let (blobs, gateway) = troubled(&store, folder.path(), before, trouble).await;
+        let staged = staged(&blobs, PARTS).await;
+        {
+            let mut keeping = pin!(blobs.keep(address(&staged), staged));
+            until_troubled(keeping.as_mut(), &gateway).await;
+            assert_eq!(
+                store.uploads().await.unwrap().len(),
+                usize::from(before > 1),
+                "{before}"
+            );
+        }
+        blobs.settled().await;
+        assert!(store.uploads().await.unwrap().is_empty(), "{before}");
+        assert!(store.keys().await.unwrap().is_empty(), "{before}");
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_fails_or_takes_too_long_leaves_no_parts() {
+    let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
+    for before in [3, 5] {
+        let refused = Trouble::Fails(StatusCode::FORBIDDEN);
+        let (blobs, gateway) = troubled(&store, folder.path(), before, refused).await;
+        let staged = staged(&blobs, PARTS).await;
+        let mut keeping = pin!(blobs.keep(address(&staged), staged));
+        let kept = keeping.as_mut().await;
+        assert!(matches!(kept, Err(Error::Unavailable(_))), "{kept:?}");
+        assert_eq!(gateway.troubled(), 1);
+        assert!(store.uploads().await.unwrap().is_empty(), "{before}");
+    }
+    let (blobs, gateway) = troubled(&store, folder.path(), 3, Trouble::Hangs).await;
+    let staged = staged(&blobs, PARTS).await;
+    let mut keeping = pin!(blobs.keep(address(&staged), staged));
+    until_troubled(keeping.as_mut(), &gateway).await;
+    assert_eq!(store.uploads().await.unwrap().len(), 1);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(20)).await;
+    tokio::time::resume();
+    let kept = keeping.await;
+    assert!(
+        matches!(&kept, Err(Error::Unavailable(why)) if why.contains("too long")),
+        "{kept:?}"
+    );
+    assert!(store.uploads().await.unwrap().is_empty());
 }
 
 async fn staged(blobs: &Blobs, content: &[u8]) -> Staged {

@@ -8,6 +8,7 @@ use super::{
     Error, Grant, Identity, Method, account,
     wire::{Answer, Wire, place},
 };
+use crate::text;
 
 /// What stays the same from one grant to the next.
 pub(super) struct Terms {
@@ -22,6 +23,9 @@ pub(super) struct Terms {
     /// Likewise.
     pub(super) account: Option<String>,
 }
+
+/// How much of the scopes that a server names is kept, in bytes: they are shown to people, and never sent.
+const SCOPE_BYTES: usize = 2_000;
 
 /// What of a form is secret: a server may repeat it in an error.
 const SECRET_FIELDS: [&str; 4] = ["code", "code_verifier", "refresh_token", "client_secret"];
@@ -83,7 +87,10 @@ fn grant(answer: &Answer, terms: Terms, redactor: &Redactor) -> Result<Grant, Er
     Ok(Grant {
         access_token: Credential::new(access_token),
         expires_in_seconds: seconds(answer),
-        scope: answer.text("scope").map(str::to_owned).or(terms.scope),
+        scope: answer
+            .text("scope")
+            .map(|scope| text::line(scope, SCOPE_BYTES))
+            .or(terms.scope),
         issuer: terms.issuer,
         account: answer.text("id_token").and_then(account::of).or(terms.account),
         refresh_token: answer

@@ -14,6 +14,7 @@ use url::Url;
 
 use super::{
     Connections,
+    addressed::Address,
     confirm::AwaitingConfirmation,
     definition_of,
     resolve::target,
@@ -75,7 +76,11 @@ impl Connections {
         let now = self.0.clock.now();
         let expires_at = now + Duration::from_secs(limits::AUTHORIZATION_SECONDS);
         let pending = self
-            .seal(pending_at(&hex(&state_hash), org), &started.pending)
+            .seal_for(
+                pending_at(&hex(&state_hash), org),
+                &Address::of_authorization(row.id, &Address::of_row(&row)?),
+                &started.pending,
+            )
             .await?;
         let flow = OauthFlow {
             state_hash,
@@ -135,7 +140,7 @@ impl Connections {
         // Tokens that an older node has stored.
         match &row.tokens {
             Some(sealed) => {
-                let held: Held = self.open(tokens_at(&id, org), sealed)?;
+                let held: Held = self.open_for(tokens_at(&id, org), &Address::of_row(row)?, sealed)?;
                 Ok(held.grant.issuer)
             }
             None => Ok(None),
@@ -168,7 +173,6 @@ impl Connections {
                     .to_owned(),
             )
         })?;
-        let pending: oauth::Pending = self.open(pending_at(&hex(&state_hash), flow.org), &flow.pending)?;
         let browser = Caller {
             org: flow.org,
             actor,
@@ -181,6 +185,11 @@ impl Connections {
         if row.revision != flow.revision {
             return Err(changed());
         }
+        let pending: oauth::Pending = self.open_for(
+            pending_at(&hex(&state_hash), flow.org),
+            &Address::of_authorization(flow.connection, &Address::of_row(&row)?),
+            &flow.pending,
+        )?;
         let server = pending.server.clone();
         match self.0.oauth.finish(pending, callback).await {
             Ok(grant) => {
@@ -246,5 +255,18 @@ pub(super) fn pending_at(row: &str, org: OrgId) -> Place<'_> {
         column: "pending",
         row,
         org: Some(org),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node of the version before looks for the hash of the state alone. It would store the tokens without a confirmation.
+    #[test]
+    fn a_node_that_asks_for_no_confirmation_does_not_find_a_flow() {
+        let alone: [u8; 32] = Sha256::digest("state").into();
+        assert_ne!(hash_of(STATE, "state"), alone);
+        assert_ne!(hash_of(STATE, "state"), hash_of(b"another\0", "state"));
     }
 }

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use sortie_api::{ConnectionStatus, Timestamp, connection::ConfirmedAuthorization, limits};
+use sortie_api::{ConnectionStatus, Credential, Timestamp, connection::ConfirmedAuthorization, limits};
 use sortie_connect::oauth;
 use sortie_store::{Confirmed, ConnectionRow, OauthFlow};
 use url::Url;
 
 use super::{
     Connections,
+    addressed::Address,
     authorize::{changed, hash_of, issuer_at, pending_at},
     definition_of,
     tokens::{Held, tokens_at},
@@ -55,7 +56,7 @@ pub struct AwaitingConfirmation {
     /// Scopes that were granted, where the server names them.
     pub scope: Option<String>,
     /// Code to present, with a hyphen in the middle.
-    pub code: String,
+    pub code: Credential,
     /// End of the time to present it.
     pub expires_at: Timestamp,
 }
@@ -71,7 +72,6 @@ impl Connections {
     ) -> Result<AwaitingConfirmation, Error> {
         let now = self.0.clock.now();
         let code = code(random()?);
-        let shown = shown(&code);
         let organization = self.0.store.organization_name(flow.org).await?;
         let home = self.0.home.as_ref();
         let awaiting = AwaitingConfirmation {
@@ -82,7 +82,7 @@ impl Connections {
             server,
             account: grant.account.clone(),
             scope: grant.scope.clone(),
-            code: shown,
+            code: Credential::new(shown(&code)),
             expires_at: now + Duration::from_secs(limits::AUTHORIZATION_SECONDS),
         };
         let state_hash = hash_of(CONFIRMATION, state);
@@ -93,7 +93,11 @@ impl Connections {
         let waiting = OauthFlow {
             state_hash,
             pending: self
-                .seal(pending_at(&hex(&state_hash), flow.org), &returned)
+                .seal_for(
+                    pending_at(&hex(&state_hash), flow.org),
+                    &Address::of_authorization(row.id, &Address::of_row(row)?),
+                    &returned,
+                )
                 .await?,
             expires_at: awaiting.expires_at,
             ..flow.clone()
@@ -134,10 +138,17 @@ impl Connections {
                     .to_owned(),
             ));
         }
+        let address = Address::of_authorization(row.id, &Address::of_row(&row)?);
         let mut found = None;
         for flow in waiting {
             let at = hex(&flow.state_hash);
-            let returned: Returned = self.open(pending_at(&at, caller.org), &flow.pending)?;
+            let opened = self.open_for(pending_at(&at, caller.org), &address, &flow.pending);
+            let returned: Returned = match opened {
+                Ok(returned) => returned,
+                // Tokens for an address that the connection had before.
+                Err(Error::Conflict(_)) if flow.revision != row.revision => continue,
+                Err(error) => return Err(error),
+            };
             if is_same(&returned.code, &code) {
                 found = Some((flow, returned.held));
             }
@@ -173,7 +184,9 @@ impl Connections {
             org,
             connection: row.id,
             revision: flow.revision,
-            tokens: self.seal(tokens_at(&id, org), &held).await?,
+            tokens: self
+                .seal_for(tokens_at(&id, org), &Address::of_row(&row)?, &held)
+                .await?,
             issuer,
         };
         let audit = caller.audit(&self.0.clock, "connection.authorized", &*row.name)?;

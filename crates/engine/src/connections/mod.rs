@@ -3,6 +3,7 @@
 //! Credentials are sealed before they reach the store and opened where a call needs them, nowhere else. What a client
 //! gets back is made from the half of a definition that holds nothing secret.
 
+mod addressed;
 mod auth;
 mod authorize;
 mod catalog;
@@ -12,12 +13,15 @@ mod programs;
 mod resolve;
 pub(crate) mod secrets;
 mod tokens;
+mod upgrade;
 
 pub(crate) use resolve::InlineSecrets;
+pub(crate) use upgrade::Unaddressed;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, Weak},
+    path::PathBuf,
+    sync::{Arc, Mutex, Weak, atomic::AtomicBool},
     time::Instant,
 };
 
@@ -33,8 +37,10 @@ use sortie_sandbox::Backend;
 use sortie_store::{ConnectionRow, OldTokens, SaveConnection, Store};
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
+use zeroize::Zeroizing;
 
 use self::{
+    addressed::Address,
     form::{At, Checked, Rules, Use},
     programs::Programs,
     secrets::{AuthSecret, Secrets},
@@ -59,6 +65,9 @@ struct Inner {
     sealer: Sealer,
     /// Filled once this node is known to have the keys that this database was first sealed with.
     sealer_fits: OnceCell<()>,
+    /// Whether credentials that were sealed without their address open: only while an upgrade is under way.
+    opens_unaddressed: AtomicBool,
+    data_dir: PathBuf,
     reach: Reach,
     /// Whether a connection may be a program, or why not.
     programs: Result<(), String>,
@@ -111,6 +120,8 @@ impl Connections {
             clock: options.clock.clone(),
             sealer: Sealer::new(options.master_keys.clone()),
             sealer_fits: OnceCell::new(),
+            opens_unaddressed: AtomicBool::new(false),
+            data_dir: options.data_dir.clone(),
             reach,
             connector: Connector::new(&network, launcher).map_err(failed)?,
             programs,
@@ -215,7 +226,13 @@ impl Connections {
             org,
             name: name.to_owned(),
             definition: to_json(&checked.definition)?,
-            credentials: self.seal(credentials_at(&row, org), &checked.secrets).await?,
+            credentials: self
+                .seal_for(
+                    credentials_at(&row, org),
+                    &Address::of(&checked.definition),
+                    &checked.secrets,
+                )
+                .await?,
             status,
             at: self.0.clock.now(),
         })
@@ -309,7 +326,7 @@ impl Connections {
         value: &(impl Serialize + Sync),
     ) -> Result<Vec<u8>, Error> {
         self.fits().await?;
-        let text = to_json(value)?;
+        let text = Zeroizing::new(to_json(value)?);
         self.0
             .sealer
             .seal(place, text.as_bytes(), random()?)
@@ -333,7 +350,7 @@ impl Connections {
         let mine = self
             .0
             .sealer
-            .seal(SEAL_CHECK, b"sortie", random()?)
+            .seal(SEAL_CHECK, upgrade::COMPLETE, random()?)
             .map_err(sealing_failed)?;
         let first = self.0.store.seal_check(mine).await?;
         self.0
@@ -357,7 +374,12 @@ impl Connections {
     }
 
     fn secrets_of(&self, org: OrgId, row: &ConnectionRow) -> Result<Secrets, Error> {
-        self.open(credentials_at(&row.id.to_string(), org), &row.credentials)
+        let address = Address::of_row(row)?;
+        self.open_for(
+            credentials_at(&row.id.to_string(), org),
+            &address,
+            &row.credentials,
+        )
     }
 }
 
@@ -396,7 +418,11 @@ fn to_json(value: &impl Serialize) -> Result<String, Error> {
 
 /// The stored half of a definition.
 fn definition_of(row: &ConnectionRow) -> Result<ConnectionDefinition, Error> {
-    serde_json::from_str(&row.definition)
+    definition_in(&row.definition)
+}
+
+fn definition_in(stored: &str) -> Result<ConnectionDefinition, Error> {
+    serde_json::from_str(stored)
         .map_err(|error| Error::Internal(format!("a stored connection cannot be read: {error}")))
 }
 

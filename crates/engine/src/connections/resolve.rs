@@ -15,7 +15,9 @@ use sortie_store::ConnectionRow;
 use url::Url;
 
 use super::{
-    Connections, definition_of,
+    Connections,
+    addressed::{Address, Inline},
+    definition_of,
     secrets::{AuthSecret, Secrets},
     tokens::ConnectionTokens,
 };
@@ -42,7 +44,7 @@ impl Connections {
         let mut secrets = match brought {
             InlineSecrets::Given(secrets) => secrets,
             InlineSecrets::Stored if wanted.values().any(|connection| connection.reference.is_none()) => {
-                self.inline_secrets(org, run).await?
+                self.inline_secrets((org, run), wanted).await?
             }
             InlineSecrets::Stored => BTreeMap::new(),
         };
@@ -109,7 +111,12 @@ impl Connections {
         let definition = definition_of(row).map_err(|error| error.to_string())?;
         let secrets = self.secrets_of(org, row).map_err(|error| error.to_string())?;
         let auth = if let AuthSecret::OAuth(_) = secrets.auth {
-            Auth::OAuth(Arc::new(ConnectionTokens::new(self.clone(), org, row.id)))
+            let address = Address::of(&definition);
+            Auth::OAuth(Arc::new(ConnectionTokens::new(
+                self.clone(),
+                (org, row.id),
+                address,
+            )))
         } else {
             plain_auth(&secrets.auth)?
         };
@@ -117,23 +124,28 @@ impl Connections {
     }
 
     /// The credentials that a run brought for its inline connections, by their names.
-    async fn inline_secrets(&self, org: OrgId, run: RunId) -> Result<BTreeMap<String, Secrets>, String> {
-        let sealed = until_read(|| self.0.store.run_secrets(run)).await;
-        match sealed.map_err(|error| unreadable(&error))? {
-            Some(sealed) => self
-                .open(inline_at(&run.to_string(), org), &sealed)
-                .map_err(|error| format!("the run's credentials cannot be read: {error}")),
-            None => Ok(BTreeMap::new()),
-        }
-    }
-
-    /// Seals the credentials that a run brings.
-    pub(crate) async fn seal_inline(
+    pub(super) async fn inline_secrets(
         &self,
         (org, run): (OrgId, RunId),
-        secrets: &BTreeMap<String, Secrets>,
-    ) -> Result<Vec<u8>, Error> {
-        self.seal(inline_at(&run.to_string(), org), secrets).await
+        wanted: &BTreeMap<String, RunConnection>,
+    ) -> Result<BTreeMap<String, Secrets>, String> {
+        let sealed = until_read(|| self.0.store.run_secrets(run)).await;
+        let Some(sealed) = sealed.map_err(|error| unreadable(&error))? else {
+            return Ok(BTreeMap::new());
+        };
+        let unreadable = |error: Error| format!("the run's credentials cannot be read: {error}");
+        let all: Inline = self
+            .open(inline_at(&run.to_string(), org), &sealed)
+            .map_err(unreadable)?;
+        let mut secrets = BTreeMap::new();
+        for (name, sealed) in all {
+            // Credentials of a connection that the definition does not name have no use.
+            if let Some(address) = wanted.get(&name).and_then(Address::of_inline) {
+                let accepted = self.accept(sealed, &address).map_err(unreadable)?;
+                secrets.insert(name, accepted);
+            }
+        }
+        Ok(secrets)
     }
 }
 
@@ -143,7 +155,7 @@ fn unreadable(error: &sortie_store::Error) -> String {
     "the run's connections cannot be read".to_owned()
 }
 
-fn inline_at(run: &str, org: OrgId) -> Place<'_> {
+pub(super) fn inline_at(run: &str, org: OrgId) -> Place<'_> {
     Place {
         table: "run_secret",
         column: "credentials",
@@ -169,13 +181,13 @@ fn inline(
     for text in secrets.texts() {
         redactor.add(&text);
     }
-    let definition = definition_in(wants).ok_or_else(|| about("the stored definition has no type"))?;
+    let definition = inline_definition(wants).ok_or_else(|| about("the stored definition has no type"))?;
     let auth = plain_auth(&secrets.auth).map_err(|rule| about(&rule))?;
     connection(name, &definition, &secrets, auth).map_err(|rule| about(&rule))
 }
 
 /// The definition in a run's inline connection.
-fn definition_in(inline: &RunConnection) -> Option<ConnectionDefinition> {
+fn inline_definition(inline: &RunConnection) -> Option<ConnectionDefinition> {
     Some(ConnectionDefinition {
         kind: inline.kind?,
         url: inline.url.clone(),
@@ -369,7 +381,8 @@ mod tests {
         let secrets = Secrets {
             headers: [("X-Key".to_owned(), "hush-hush".to_owned())].into(),
             query: Some("k=secret-in-query".to_owned()),
-            ..Secrets::default()
+            auth: AuthSecret::None,
+            env: BTreeMap::new(),
         };
         let connection = inline("crm", &wants, Some(secrets), &redactor).unwrap();
         assert!(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use url::Url;
+use zeroize::Zeroize as _;
 
 /// The shortest value in a query that is taken out of what a run shows. A shorter one is no secret, and would be found
 /// everywhere.
@@ -42,7 +43,7 @@ pub(crate) struct OAuthClient {
     pub(crate) issuer: Option<String>,
 }
 
-/// Everything secret of one connection. It has no `Debug`: it is never shown.
+/// Everything secret of one connection. It has no `Debug`: it is never shown. Its memory is overwritten when it is dropped.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Secrets {
     pub(crate) auth: AuthSecret,
@@ -52,6 +53,26 @@ pub(crate) struct Secrets {
     pub(crate) query: Option<String>,
     /// The environment of the program, by name.
     pub(crate) env: BTreeMap<String, String>,
+}
+
+impl Drop for Secrets {
+    fn drop(&mut self) {
+        match &mut self.auth {
+            AuthSecret::None => {}
+            AuthSecret::Bearer { token: text }
+            | AuthSecret::Basic { password: text, .. }
+            | AuthSecret::Header { value: text, .. }
+            | AuthSecret::Query { value: text, .. } => text.zeroize(),
+            AuthSecret::OAuth(client) => client.client_secret.zeroize(),
+        }
+        if let AuthSecret::Basic { username, .. } = &mut self.auth {
+            username.zeroize();
+        }
+        self.query.zeroize();
+        for text in self.headers.values_mut().chain(self.env.values_mut()) {
+            text.zeroize();
+        }
+    }
 }
 
 impl Secrets {
@@ -104,6 +125,15 @@ impl Secrets {
 mod tests {
     use super::*;
 
+    fn with(auth: AuthSecret) -> Secrets {
+        Secrets {
+            auth,
+            headers: BTreeMap::new(),
+            query: None,
+            env: BTreeMap::new(),
+        }
+    }
+
     #[test]
     fn what_is_secret_is_taken_out_and_what_is_not_stays() {
         let secrets = Secrets {
@@ -127,12 +157,12 @@ mod tests {
 
     #[test]
     fn a_user_name_without_a_password_is_the_secret() {
-        let basic = |username: &str, password: &str| Secrets {
-            auth: AuthSecret::Basic {
+        let basic = |username: &str, password: &str| {
+            let auth = AuthSecret::Basic {
                 username: username.to_owned(),
                 password: password.to_owned(),
-            },
-            ..Secrets::default()
+            };
+            with(auth)
         };
         assert_eq!(basic("sk_live", "").texts(), ["sk_live", "sk_live:"]);
         assert_eq!(basic("ann", "hush").texts(), ["hush", "ann:hush"]);
@@ -141,13 +171,10 @@ mod tests {
 
     #[test]
     fn secrets_survive_their_sealed_form() {
-        let secrets = Secrets {
-            auth: AuthSecret::OAuth(OAuthClient {
-                endpoints: Some(("https://a.example/a".to_owned(), "https://a.example/t".to_owned())),
-                ..OAuthClient::default()
-            }),
-            ..Secrets::default()
-        };
+        let secrets = with(AuthSecret::OAuth(OAuthClient {
+            endpoints: Some(("https://a.example/a".to_owned(), "https://a.example/t".to_owned())),
+            ..OAuthClient::default()
+        }));
         let text = serde_json::to_string(&secrets).unwrap();
         assert!(serde_json::from_str::<Secrets>(&text).unwrap() == secrets);
         // The form of nodes that know no issuer.

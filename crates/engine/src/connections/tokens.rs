@@ -17,7 +17,10 @@ use sortie_connect::{TokenError, Tokens, oauth};
 use sortie_store::{ConnectionRow, Error as StoreError, RefreshHolder, SeenTokens};
 use tokio::time::Instant;
 
-use super::Connections;
+use super::{
+    Connections,
+    addressed::{Address, Addressed},
+};
 use crate::{Error, clock::random, sealing::Place};
 
 /// How long a node has to renew tokens before another may try.
@@ -86,17 +89,29 @@ pub(super) struct ConnectionTokens {
     connections: Connections,
     org: OrgId,
     id: ConnectionId,
+    /// Where they are sent: tokens that were given for another address are not used.
+    address: Address,
 }
 
 impl ConnectionTokens {
-    pub(super) const fn new(connections: Connections, org: OrgId, id: ConnectionId) -> Self {
-        Self { connections, org, id }
+    pub(super) const fn new(
+        connections: Connections,
+        (org, id): (OrgId, ConnectionId),
+        address: Address,
+    ) -> Self {
+        Self {
+            connections,
+            org,
+            id,
+            address,
+        }
     }
 }
 
 impl Tokens for ConnectionTokens {
     fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>> {
-        Box::pin(self.connections.token(self.org, self.id, refused))
+        let at = (self.org, self.id);
+        Box::pin(self.connections.token(at, &self.address, refused))
     }
 }
 
@@ -116,15 +131,15 @@ pub(super) fn tokens_at(row: &str, org: OrgId) -> Place<'_> {
 impl Connections {
     async fn token(
         &self,
-        org: OrgId,
-        id: ConnectionId,
+        (org, id): (OrgId, ConnectionId),
+        address: &Address,
         refused: Option<&Credential>,
     ) -> Result<Credential, TokenError> {
         let lock = self.lock_of(id);
         let _one_at_a_time = lock.lock().await;
         let give_up = Instant::now() + PATIENCE;
         loop {
-            let (held, seen) = self.held(org, id).await?;
+            let (held, seen) = self.held((org, id), address).await?;
             let now = self.0.clock.now();
             match held.step(now, refused) {
                 Step::Use => return Ok(held.grant.access_token),
@@ -143,10 +158,14 @@ impl Connections {
             // What cannot be sealed afterwards is not asked for: the refresh token may be good for one use.
             self.fits().await.map_err(unavailable)?;
             let connections = self.clone();
+            let held = Addressed {
+                value: held,
+                address: Some(address.clone()),
+            };
             let renewal = self
                 .0
                 .tracker
-                .spawn(async move { connections.renew(seen, held.grant, give_up).await });
+                .spawn(async move { connections.renew(seen, held, give_up).await });
             let renewed = renewal
                 .await
                 .map_err(|_| unavailable("the renewal did not end"))?;
@@ -172,7 +191,11 @@ impl Connections {
     }
 
     /// The stored grant of a connection, and which one it is.
-    async fn held(&self, org: OrgId, id: ConnectionId) -> Result<(Held, SeenTokens), TokenError> {
+    async fn held(
+        &self,
+        (org, id): (OrgId, ConnectionId),
+        address: &Address,
+    ) -> Result<(Held, SeenTokens), TokenError> {
         let row: ConnectionRow = match self.0.store.connection_by_id(org, id).await {
             Ok(row) => row,
             Err(sortie_store::Error::NotFound) => {
@@ -189,7 +212,7 @@ impl Connections {
             return Err(TokenError::NeedsAuthorization(why));
         };
         let held = self
-            .open(tokens_at(&id.to_string(), org), sealed)
+            .open_for(tokens_at(&id.to_string(), org), address, sealed)
             .map_err(unavailable)?;
         let seen = SeenTokens {
             org,
@@ -203,7 +226,7 @@ impl Connections {
     async fn renew(
         &self,
         seen: SeenTokens,
-        grant: oauth::Grant,
+        held: Addressed<Held>,
         give_up: Instant,
     ) -> Result<Option<Credential>, TokenError> {
         // The same in each request: the answer to one that took the lease may have been lost.
@@ -213,7 +236,7 @@ impl Connections {
             self.0.store.lease_refresh(seen, holder, now, LEASE)
         });
         if leased.await.map_err(|error| unavailable(Error::from(error)))? {
-            self.renew_leased(seen, holder, grant).await.map(Some)
+            self.renew_leased(seen, holder, held).await.map(Some)
         } else {
             Ok(None)
         }
@@ -224,12 +247,16 @@ impl Connections {
         &self,
         seen: SeenTokens,
         holder: RefreshHolder,
-        grant: oauth::Grant,
+        held: Addressed<Held>,
     ) -> Result<Credential, TokenError> {
-        match self.0.oauth.refresh(&grant).await {
+        match self.0.oauth.refresh(&held.value.grant).await {
             Ok(grant) => {
                 let token = grant.access_token.clone();
-                self.keep(seen, grant).await?;
+                let value = Held {
+                    grant,
+                    given_at: self.0.clock.now(),
+                };
+                self.keep(seen, &Addressed { value, ..held }).await?;
                 Ok(token)
             }
             Err(oauth::Error::NeedsAuthorization(why)) => {
@@ -246,16 +273,12 @@ impl Connections {
     }
 
     /// Stores a renewed grant. Where that fails it is tried for a while: the old one may be worth nothing now.
-    async fn keep(&self, seen: SeenTokens, grant: oauth::Grant) -> Result<(), TokenError> {
-        let held = Held {
-            grant,
-            given_at: self.0.clock.now(),
-        };
+    async fn keep(&self, seen: SeenTokens, held: &Addressed<Held>) -> Result<(), TokenError> {
         let row = seen.connection.to_string();
         let give_up = Instant::now() + STORING;
         let mut pause = LOOK;
         loop {
-            let saved = match self.seal(tokens_at(&row, seen.org), &held).await {
+            let saved = match self.seal(tokens_at(&row, seen.org), held).await {
                 Ok(sealed) => {
                     let saved = self.0.store.save_refreshed(seen, sealed).await;
                     saved.map_err(Error::from)

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use super::leases::Leases;
 use crate::{
-    Error, MasterKey, Options, check_master_keys, clock::random, lease::LeaseClock, unretained::Unretained,
+    Error, MasterKey, Options, check_master_keys, clock::random, lease::LeaseClock, master_keys::ADDRESSED,
+    unretained::Unretained,
 };
 
 /// Identity of this node, with its own lease and those of the others.
@@ -78,6 +79,12 @@ impl Identity {
     }
 }
 
+/// The ids of the keys, and that this version seals credentials with their addresses.
+fn announced(keys: &[MasterKey]) -> Vec<String> {
+    let ids = keys.iter().map(MasterKey::id);
+    ids.chain([ADDRESSED.to_owned()]).collect()
+}
+
 /// The node under a new identity. Its earlier ones are lost once this one is known.
 fn new_node(
     options: &Options,
@@ -91,7 +98,7 @@ fn new_node(
         lease_until: leases.now() + options.lease,
         address: options.node_address.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        master_keys: Some(options.master_keys.iter().map(MasterKey::id).collect()),
+        master_keys: Some(announced(&options.master_keys)),
         draining_since,
     })
 }

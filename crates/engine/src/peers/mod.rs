@@ -74,9 +74,14 @@ impl Peers {
         Ok(Self(Arc::new(Inner { http, signer, clock })))
     }
 
-    /// Who stands behind a request that another node has signed; none where nobody has, or not for this request.
+    /// The client behind a request that another node has signed. `None` for a request that no node has signed, and for every
+    /// request that nodes do not make: a signature opens two routes, to read, and no other.
     pub(crate) fn verify(&self, method: &str, target: &str, header: &str) -> Option<Peer> {
-        let signer = self.0.signer.as_ref()?;
+        let signer = self
+            .0
+            .signer
+            .as_ref()
+            .filter(|_| is_asked_by_nodes(method, target))?;
         signer.verify((method, target), header, self.0.clock.now())
     }
 
@@ -184,6 +189,14 @@ impl Peers {
     }
 }
 
+/// Whether nodes make such requests: those of [`Peers::run`], [`Peers::events`] and [`Peers::follow`].
+fn is_asked_by_nodes(method: &str, target: &str) -> bool {
+    let path = target.split_once('?').map_or(target, |(path, _)| path);
+    let run = path.strip_prefix("/v1/runs/").unwrap_or_default();
+    let run = run.strip_suffix("/events").unwrap_or(run);
+    method == "GET" && run.parse::<RunId>().is_ok()
+}
+
 /// A message of another node's stream, as this one sends it.
 fn frame(message: &Message) -> Frame {
     let Message { event, data, last_id } = message;
@@ -236,4 +249,60 @@ async fn read<T: serde::de::DeserializeOwned>(response: Response, limit: usize) 
 fn silent(error: &sortie_net::Error) -> Error {
     tracing::warn!(%error, "another node does not answer");
     Error::Unavailable("the node that has the content of this run does not answer, retry later".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::{KeyId, OrgId, Timestamp};
+
+    use super::*;
+    use crate::MasterKey;
+
+    #[test]
+    fn a_signature_of_a_node_opens_the_two_routes_that_nodes_ask_and_no_other() {
+        let at = Timestamp::from_micros(1_700_000_000_000_000);
+        let signer = Signer::new(&[MasterKey::new([1; 32])]).unwrap();
+        let peers = Peers::new(Some(signer.clone()), Clock::manual(at)).unwrap();
+        let peer = Peer {
+            org: OrgId::new(at, [1; 10]),
+            key: KeyId::new(at, [2; 10]),
+        };
+        let run = RunId::new(at, [3; 10]);
+        let opens = |method: &str, target: &str| {
+            let header = signer.sign((method, target), peer, at).unwrap();
+            peers.verify(method, target, &header).is_some()
+        };
+        for target in [
+            format!("/v1/runs/{run}"),
+            format!("/v1/runs/{run}?wait=20"),
+            format!("/v1/runs/{run}/events?after=0&deltas=true"),
+        ] {
+            assert!(opens("GET", &target), "{target}");
+            for method in ["POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "get"] {
+                assert!(!opens(method, &target), "{method} {target}");
+            }
+        }
+        for target in [
+            "/v1/runs".to_owned(),
+            "/v1/runs/".to_owned(),
+            "/v1/runs?limit=100".to_owned(),
+            "/v1/runs/x".to_owned(),
+            "/v1/runs//events".to_owned(),
+            "/v1/runs/events".to_owned(),
+            format!("/v1/runs/{run}/"),
+            format!("/v1/runs/{run}/events/"),
+            format!("/v1/runs/{run}/events/events"),
+            format!("/v1/runs/{run}/definition"),
+            format!("/v1/runs/{run}/artifacts"),
+            format!("/v1/runs/{run}%2Fevents"),
+            format!("//v1/runs/{run}"),
+            format!("/v1/files?x=/v1/runs/{run}"),
+            "/v1/connections".to_owned(),
+            "/v1/me".to_owned(),
+            "/v1/usage".to_owned(),
+            "/v1/admin/nodes".to_owned(),
+        ] {
+            assert!(!opens("GET", &target), "{target}");
+        }
+    }
 }

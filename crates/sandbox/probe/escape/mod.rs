@@ -7,6 +7,7 @@ mod identity;
 mod kernel;
 mod network;
 mod processes;
+mod shared;
 
 use std::{collections::BTreeMap, io};
 
@@ -40,6 +41,7 @@ pub(crate) fn run(arguments: &[&str]) {
     network::try_all(&host);
     kernel::try_all(&host);
     identity::try_all(&host);
+    shared::try_all(&host);
     if !host.fact("proxy").is_empty() {
         egress::try_all(&host);
     }

@@ -21,8 +21,8 @@ use crate::{
 };
 
 /// Time between two looks while little memory is in use, and while much is.
-const CALM: Duration = Duration::from_millis(200);
-const CLOSE: Duration = Duration::from_millis(25);
+const CALM: Duration = Duration::from_millis(250);
+const CLOSE: Duration = Duration::from_millis(10);
 /// Time between two looks that are themselves dear. What makes them dear is the run's own doing.
 const DEAR: Duration = Duration::from_secs(2);
 /// A look costs at most one part in this many of the processor's time, up to `DEAR`.
@@ -122,38 +122,58 @@ impl Memory {
         self.used > most
     }
 
-    /// Bytes in use by these processes and the sandbox that they are. Stops where the limit is passed.
+    /// Bytes in use by these processes, and by the kernel for them. More than the limit only where it is passed.
     fn in_use(&self, processes: &[Process]) -> u64 {
         let limit = self.limits.memory_bytes;
-        let mut used = self.sockets.as_ref().map_or(0, Sockets::held);
+        let shown: Vec<Shown> = processes.iter().filter_map(show).collect();
+        let held = self.held_for(&shown);
+        let whole: u64 = shown.iter().map(Shown::whole).sum();
+        // Shared pages count once. To find them costs much more than to know that they do not matter.
+        if held + whole <= limit || held > limit {
+            return held + whole;
+        }
+        held + shown.iter().map(of_process).sum::<u64>()
+    }
+
+    /// Bytes that the kernel holds for these processes and for the sandbox that they are. Stops where that is more than
+    /// the limit.
+    fn held_for(&self, processes: &[Shown]) -> u64 {
+        let limit = self.limits.memory_bytes;
+        let mut held = self.sockets.as_ref().map_or(0, Sockets::held);
         if self.level == Level::Namespaces {
-            used += MEMORY_FILE_SYSTEMS.into_iter().map(in_memory_files).sum::<u64>();
+            held += MEMORY_FILE_SYSTEMS.into_iter().map(in_memory_files).sum::<u64>();
         }
-        let mappings_matter = (processes.len() as u64) * MOST_MAPPINGS * MAPPING > limit / 10;
-        let mut descriptors = 0;
-        let mut shown_descriptors = Vec::new();
-        for process in processes {
-            let Some(shown) = show(process) else { continue };
-            used += of_process(&shown);
-            if mappings_matter {
-                used += mappings(&shown.folder);
-            }
-            let open = open_descriptors(&shown.folder).unwrap_or(u64::from(self.limits.open_files));
-            descriptors += open;
-            shown_descriptors.push((shown.folder, open));
-            if used > limit || descriptors > MOST_DESCRIPTORS {
-                return u64::MAX;
-            }
+        let open: Vec<u64> = processes
+            .iter()
+            .map(|shown| open_descriptors(&shown.folder).unwrap_or(u64::from(self.limits.open_files)))
+            .collect();
+        let descriptors: u64 = open.iter().sum();
+        if descriptors > MOST_DESCRIPTORS {
+            return u64::MAX / 2;
         }
-        used += descriptors.saturating_sub(FREE_DESCRIPTORS) * DESCRIPTOR;
+        held += descriptors.saturating_sub(FREE_DESCRIPTORS) * DESCRIPTOR;
         if self.sockets.is_none() && descriptors * self.send_buffer > limit / 10 {
-            used += shown_descriptors
-                .iter()
-                .map(|(folder, open)| open_sockets(folder).unwrap_or(*open))
+            held += std::iter::zip(processes, open)
+                .map(|(shown, open)| open_sockets(&shown.folder).unwrap_or(open))
                 .sum::<u64>()
                 * self.send_buffer;
         }
-        used
+        let mut mapped = processes.iter();
+        if processes.len() as u64 * MOST_MAPPINGS * MAPPING > limit / 10 {
+            while held <= limit
+                && let Some(shown) = mapped.next()
+            {
+                held += mappings(&shown.folder);
+            }
+        }
+        held
+    }
+}
+
+impl Shown {
+    /// Memory of the process, in bytes, with shared pages as if they were its own.
+    const fn whole(&self) -> u64 {
+        self.resident + self.swapped + self.page_tables
     }
 }
 
@@ -169,8 +189,7 @@ pub(super) fn of_processes(processes: &[Process]) -> u64 {
 /// Memory of a process, in bytes: shared pages in proportion, or, where the process does not let us see that, whole. Page
 /// tables are its own.
 fn of_process(shown: &Shown) -> u64 {
-    let pages = proportional(&shown.folder).unwrap_or(shown.resident + shown.swapped);
-    pages + shown.page_tables
+    proportional(&shown.folder).map_or(shown.whole(), |pages| pages + shown.page_tables)
 }
 
 /// The folder in `/proc` where a living process shows what it has.
@@ -257,7 +276,7 @@ fn mappings(folder: &str) -> u64 {
     };
     while let Ok(length @ 1..) = maps.read(&mut buffer) {
         let piece = buffer.get(..length).unwrap_or_default();
-        count += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
+        count += piece.split(|byte| *byte == b'\n').count() as u64 - 1;
     }
     count.saturating_sub(FREE_MAPPINGS) * MAPPING
 }

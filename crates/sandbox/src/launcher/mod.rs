@@ -8,15 +8,18 @@
 mod check;
 mod command;
 mod discard;
+mod disk;
 mod identity;
 mod init;
 mod memory;
+mod open_files;
 mod outer;
 mod piped;
 mod procs;
 mod rootfs;
 mod server;
 mod sockets;
+mod stopped;
 mod watch;
 mod watches;
 

@@ -42,8 +42,16 @@ const NAME_SERVICES: &str =
 
 /// What of `/proc` speaks of the host, not of the sandbox's processes.
 const COVERED: &[&str] = &[
+    "buddyinfo",
     "cmdline",
     "config.gz",
+    "consoles",
+    "devices",
+    "diskstats",
+    "dma",
+    "execdomains",
+    "fb",
+    "interrupts",
     "iomem",
     "ioports",
     "kallsyms",
@@ -55,15 +63,28 @@ const COVERED: &[&str] = &[
     "kpagecount",
     "kpageflags",
     "latency_stats",
+    "locks",
+    "mdstat",
+    "misc",
     "modules",
+    "mtrr",
+    "pagetypeinfo",
+    "partitions",
     "sched_debug",
+    "schedstat",
     "slabinfo",
+    "softirqs",
+    "swaps",
     "sysrq-trigger",
     "timer_list",
     "timer_stats",
     "vmallocinfo",
     "vmcore",
+    "vmstat",
+    "zoneinfo",
 ];
+/// Folders of `/proc` that do the same.
+const COVERED_FOLDERS: &[&str] = &["pressure"];
 /// Bounds of the run's user namespace: the events of each instance, and each watched file, take memory of the kernel.
 const INOTIFY: [(&str, &str); 2] = [("max_inotify_instances", "16"), ("max_inotify_watches", "32768")];
 const READ_ONLY: &[&str] = &["acpi", "bus", "driver", "fs", "irq", "scsi", "sys"];
@@ -231,7 +252,7 @@ fn build_dev(devices: &[(&str, OwnedFd)]) -> Result<(), Failure> {
         "dev/pts",
         "devpts",
         flags,
-        c"newinstance,ptmxmode=0666,mode=620",
+        c"newinstance,ptmxmode=0666,mode=620,max=64",
     )
     .step("mount devpts")?;
     let shm = flags | MountFlags::NODEV;
@@ -268,6 +289,9 @@ fn build_proc() -> Result<(), Failure> {
     }
     for name in COVERED {
         absent_is_fine(mount_bind("dev/null", Path::new("proc").join(name))).step("cover proc")?;
+    }
+    for name in COVERED_FOLDERS {
+        absent_is_fine(mount_bind("home", Path::new("proc").join(name))).step("cover proc")?;
     }
     for name in READ_ONLY {
         let at = Path::new("proc").join(name);

@@ -144,7 +144,7 @@ fn read(kind: Kind, mut datagram: &[u8], left_by_sender: u64) -> io::Result<Part
         let Some(body) = datagram.get(HEADER..length) else {
             break;
         };
-        match u16::from_ne_bytes([header[4], header[5]]) {
+        match half_word(header, 4) {
             DONE => return Ok(Part { bytes, last: true }),
             ERROR => {
                 let errno = word(body, 0).cast_signed().wrapping_neg();
@@ -169,8 +169,8 @@ fn of_socket(kind: Kind, body: &[u8], left_by_sender: u64) -> u64 {
     let mut held = 0;
     let mut attributes = body.get(fixed..).unwrap_or_default();
     while attributes.len() >= 4 {
-        let length = usize::from(u16::from_ne_bytes([attributes[0], attributes[1]]));
-        let number = u16::from_ne_bytes([attributes[2], attributes[3]]);
+        let length = usize::from(half_word(attributes, 0));
+        let number = half_word(attributes, 2);
         let Some(value) = attributes.get(4..length) else {
             break;
         };
@@ -209,6 +209,13 @@ fn word(bytes: &[u8], at: usize) -> u32 {
         .get(at..at + 4)
         .and_then(|word| word.try_into().ok())
         .map_or(0, u32::from_ne_bytes)
+}
+
+fn half_word(bytes: &[u8], at: usize) -> u16 {
+    bytes
+        .get(at..at + 2)
+        .and_then(|word| word.try_into().ok())
+        .map_or(0, u16::from_ne_bytes)
 }
 
 /// Messages and attributes begin at multiples of 4. A length of 0 would be read for ever.

@@ -15,7 +15,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{memory, processor_time, procs};
+use super::{memory, processor_time, procs, stopped::Stopped};
 use crate::{seccomp, sys};
 
 /// Watched descriptors of a run at most, and at least. Each costs the kernel about 200 bytes.
@@ -108,8 +108,13 @@ impl Watches {
 }
 
 /// Counts the watched descriptors of all instances that processes of this sandbox have open, up to `most`. None where
-/// descriptors are in flight between sockets, as instances may be, or a process does not let us see.
+/// descriptors are in flight between sockets, as instances may be, or a process does not stop or does not let us see.
 fn count(most: u64) -> Option<u64> {
+    // Descriptors that are moved from process to process would be missed.
+    let stopped = Stopped::stop(procs::ours);
+    if !stopped.all {
+        return None;
+    }
     let mut watched = 0;
     for process in procs::ours() {
         let Some(folder) = memory::folder_of(&process) else {

@@ -407,3 +407,57 @@ fn the_host_is_not_written_out_for_a_run() {
     }
     assert_eq!(call(Level::Namespaces, libc::SYS_fsync, [0; 6]), ALLOW);
 }
+
+#[test]
+fn what_the_watch_would_not_see_is_refused_where_it_keeps_the_limit() {
+    let answer = |level, memory, call: c_long, arguments| {
+        run(&filter(level, memory), arch::AUDIT_ARCH, number(call), arguments)
+    };
+    let (kernel, watch) = (MemoryKeeper::Kernel, MemoryKeeper::Watch);
+    let option = |option: i32| {
+        [
+            0,
+            u64::from(bits(libc::SOL_SOCKET)),
+            u64::from(bits(option)),
+            0,
+            0,
+            0,
+        ]
+    };
+    for level in [Level::Namespaces, Level::Landlock] {
+        for size in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
+            let pretended = libc::SECCOMP_RET_ERRNO;
+            assert_eq!(
+                answer(level, watch, libc::SYS_setsockopt, option(size)),
+                pretended
+            );
+            assert_eq!(answer(level, kernel, libc::SYS_setsockopt, option(size)), ALLOW);
+        }
+        let other = option(libc::SO_REUSEADDR);
+        assert_eq!(answer(level, watch, libc::SYS_setsockopt, other), ALLOW);
+    }
+    for (call, errno) in [
+        (libc::SYS_sendmsg, Errno::PERM),
+        (libc::SYS_sendmmsg, Errno::PERM),
+        (libc::SYS_inotify_init1, Errno::MFILE),
+    ] {
+        assert_eq!(answer(Level::Landlock, watch, call, [0; 6]), error(errno));
+        assert_eq!(answer(Level::Namespaces, watch, call, [0; 6]), ALLOW);
+    }
+}
+
+#[test]
+fn only_further_watched_descriptors_are_asked_about() {
+    let filter = ask_before_watching();
+    let answer = |call: c_long, operation: i32| {
+        let arguments = [0, u64::from(bits(operation)), 0, 0, 0, 0];
+        run(&filter, arch::AUDIT_ARCH, number(call), arguments)
+    };
+    assert_eq!(
+        answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_ADD),
+        libc::SECCOMP_RET_USER_NOTIF
+    );
+    assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_MOD), ALLOW);
+    assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_DEL), ALLOW);
+    assert_eq!(answer(libc::SYS_read, libc::EPOLL_CTL_ADD), ALLOW);
+}

@@ -13,7 +13,18 @@ use rustix::{
 
 use super::cursor::Cursor;
 
-/// Deletes `name` in `parent` with everything below it; nothing there is fine.
+/// Names of folders that are held at once for each level. Each further reading of a folder that was emptied in between
+/// costs time for what was there before.
+const HELD_NAMES: usize = 4_096;
+
+/// A folder on the way down.
+struct Level {
+    name: CString,
+    /// Its folders that still hold something.
+    full: Vec<CString>,
+}
+
+/// Deletes `name` in `parent` with everything below it; nothing there is fine. Takes time by the number of entries.
 pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     let name = CString::new(name)?;
     if remove_entry(parent, &name)? {
@@ -21,16 +32,23 @@ pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()>
     }
     let mut at = Cursor::at(parent)?;
     enter(&mut at, &name)?;
-    let mut names = vec![name];
-    while let Some(inner) = names.last() {
-        if let Some(full) = empty_out(at.fd())? {
-            enter(&mut at, &full)?;
-            names.push(full);
-        } else {
-            at.up()?;
-            unlinkat(at.fd(), inner.as_c_str(), AtFlags::REMOVEDIR)?;
-            names.pop();
+    let full = empty_out(at.fd())?;
+    let mut levels = vec![Level { name, full }];
+    while let Some(level) = levels.last_mut() {
+        if let Some(name) = level.full.pop() {
+            enter(&mut at, &name)?;
+            let full = empty_out(at.fd())?;
+            levels.push(Level { name, full });
+            continue;
         }
+        at.up()?;
+        if remove_entry(at.fd(), &level.name)? {
+            levels.pop();
+            continue;
+        }
+        // It has more than is held at once, or something was put there meanwhile.
+        enter(&mut at, &level.name)?;
+        level.full = empty_out(at.fd())?;
     }
     Ok(())
 }
@@ -56,16 +74,20 @@ pub(super) fn sweep(root: BorrowedFd<'_>, mut is_live: impl FnMut(&str) -> bool)
     failed.map_or(Ok(removed), Err)
 }
 
-/// Removes what can be removed here; returns a folder that is not empty, if any is left.
-fn empty_out(dir: BorrowedFd<'_>) -> io::Result<Option<CString>> {
+/// Removes what can be removed here; returns the folders that are not empty, some of them if there are very many.
+pub(super) fn empty_out(dir: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
+    let mut full = Vec::new();
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         if !is_dot(name) && !remove_entry(dir, name)? {
-            return Ok(Some(name.to_owned()));
+            full.push(name.to_owned());
+            if full.len() >= HELD_NAMES {
+                break;
+            }
         }
     }
-    Ok(None)
+    Ok(full)
 }
 
 /// Removes a file, a link or an empty folder; false for a folder with something in it.

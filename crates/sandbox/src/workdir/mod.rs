@@ -30,7 +30,7 @@ use rustix::{
     process::{Gid, Uid},
 };
 
-pub(crate) use usage::{Total, measure};
+pub(crate) use usage::{Survey, Total, measure, survey};
 
 use crate::{
     path::RelPath,

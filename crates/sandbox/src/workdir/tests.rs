@@ -461,3 +461,17 @@ fn commands_know_the_directory_by_the_path_of_their_level() {
     assert_eq!(outside.work, root.path().join("run_1"));
     assert_eq!(outside.temporary, root.path().join("run_1.tmp"));
 }
+
+#[test]
+fn a_folder_is_read_once_for_all_full_folders_in_it() {
+    // In memory: a busy disk takes milliseconds for each folder.
+    let root = tempfile::tempdir_in("/dev/shm").unwrap();
+    let workdir = Workdir::create(root.path(), "run_1").unwrap();
+    // More than the names that are held at once.
+    for number in 0..4_200 {
+        fs::create_dir_all(root.path().join(format!("run_1/d{number}/inner"))).unwrap();
+    }
+    assert_eq!(delete::empty_out(workdir.fd()).unwrap().len(), 4_096);
+    workdir.delete().unwrap();
+    assert!(!root.path().join("run_1").exists());
+}

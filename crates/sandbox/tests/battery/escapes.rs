@@ -7,7 +7,7 @@ use std::{
         linux::net::SocketAddrExt,
         unix::{
             fs::PermissionsExt,
-            net::{SocketAddr, UnixListener},
+            net::{SocketAddr, UnixDatagram, UnixListener},
         },
     },
     path::Path,
@@ -98,6 +98,7 @@ pub(crate) struct Outside {
     pub(crate) facts: Vec<String>,
     tcp: Vec<TcpListener>,
     udp: UdpSocket,
+    datagram: UnixDatagram,
     unix: Vec<UnixListener>,
     _other: Workdir,
     _folder: tempfile::TempDir,
@@ -128,6 +129,9 @@ impl Outside {
         let path = place.path().join("socket");
         let socket = UnixListener::bind(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let datagram = UnixDatagram::bind(place.path().join("datagram")).unwrap();
+        fs::set_permissions(place.path().join("datagram"), fs::Permissions::from_mode(0o777)).unwrap();
+        datagram.set_nonblocking(true).unwrap();
         let key = i32::try_from(std::process::id()).unwrap() | 0x5000_0000;
         // SAFETY: makes a segment, which is removed again by its key.
         let segment = unsafe { libc::shmget(key, 4_096, libc::IPC_CREAT | 0o666) };
@@ -157,6 +161,8 @@ impl Outside {
             format!("abstract={name}"),
             format!("socket={}", path.display()),
             format!("queue={queue}"),
+            format!("datagram={}", place.path().join("datagram").display()),
+            format!("memory={}", bed.backend.capabilities().memory.as_str()),
         ];
         if segment >= 0 {
             facts.push(format!("shm-key={key}"));
@@ -172,6 +178,7 @@ impl Outside {
             facts,
             tcp,
             udp,
+            datagram,
             unix,
             _other: other,
             _folder: place,
@@ -191,6 +198,10 @@ impl Outside {
             assert!(listener.accept().is_err(), "a unix connection came out");
         }
         assert!(self.udp.recv(&mut [0; 16]).is_err(), "a datagram came out");
+        assert!(
+            self.datagram.recv(&mut [0; 16]).is_err(),
+            "a unix datagram came out"
+        );
     }
 }
 

@@ -97,6 +97,61 @@ pub(crate) fn a_run_goes_on_in_its_directory_after_a_restart(bed: &Bed) -> Secti
     })
 }
 
+/// A tool, a script that uses it, and its output.
+const TOOLS: &[(&str, &str, &str)] = &[
+    (
+        "git",
+        "git init -q g && cd g && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x \
+         && git log --oneline | wc -l",
+        "1",
+    ),
+    (
+        "python3",
+        "python3 -c 'import subprocess,json; \
+             print(subprocess.run([\"echo\",\"ok\"],capture_output=True,text=True).stdout.strip())'",
+        "ok",
+    ),
+    (
+        "gcc",
+        "printf 'int main(){return 7;}' > m.c && gcc m.c -o m && (./m; echo $?)",
+        "7",
+    ),
+    (
+        "make",
+        "printf 'a b c:\\n\\techo $@ > $@\\nall: a b c\\n' > Makefile && make -sj3 all && cat a b c | tr -d '\\n'",
+        "abc",
+    ),
+    (
+        "sqlite3",
+        "sqlite3 d.db 'create table t(x); insert into t values(6*7); select x from t'",
+        "42",
+    ),
+    (
+        "node",
+        "node -e 'console.log(6*7, require(\"os\").tmpdir()==process.env.TMPDIR)'",
+        "42 true",
+    ),
+    (
+        "mktemp",
+        "f=$(mktemp) && echo made > $f && cat $f && rm $f",
+        "made",
+    ),
+    ("nice", "nice -n 19 nice", "19"),
+    ("taskset", "taskset 1 nproc", "1"),
+    (
+        "bash",
+        "bash -c 'set -m; sleep 0.1 & wait %1; echo $?; jobs'",
+        "0",
+    ),
+    ("sync", "sync && echo in time", "in time"),
+    (
+        "python3",
+        "python3 -c 'import tempfile as t, os; t.NamedTemporaryFile().close(); \
+             print(len(os.sched_getaffinity(0)) > 0)'",
+        "True",
+    ),
+];
+
 pub(crate) fn ordinary_tools_work(bed: &Bed) -> Section<'_> {
     Box::pin(async {
         let mut run = bed.open("run_1", Limits::default()).await;
@@ -106,25 +161,7 @@ pub(crate) fn ordinary_tools_work(bed: &Bed) -> Section<'_> {
                  echo data > $TMPDIR/x; cat $TMPDIR/x; cat < /dev/null; echo out > /dev/null; pwd | grep -c /")
             .await;
         assert_eq!(out(&finished), "a\nb\n1\nf/e/s\n42\ndata\n1\n", "{finished:?}");
-        for (tool, script, expected) in [
-            (
-                "git",
-                "git init -q g && cd g && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x \
-                     && git log --oneline | wc -l",
-                "1",
-            ),
-            (
-                "python3",
-                "python3 -c 'import subprocess,json; \
-                         print(subprocess.run([\"echo\",\"ok\"],capture_output=True,text=True).stdout.strip())'",
-                "ok",
-            ),
-            (
-                "gcc",
-                "printf 'int main(){return 7;}' > m.c && gcc m.c -o m && (./m; echo $?)",
-                "7",
-            ),
-        ] {
+        for &(tool, script, expected) in TOOLS {
             if run.sh(&format!("command -v {tool}")).await.exit == ExitKind::Code(0) {
                 let finished = run.sh(script).await;
                 assert_eq!(out(&finished).trim(), expected, "{tool}: {finished:?}");
@@ -137,6 +174,15 @@ pub(crate) fn ordinary_tools_work(bed: &Bed) -> Section<'_> {
                 .sh("ps ax | wc -l; id -un; cat /proc/self/uid_map | tr -s ' '")
                 .await;
             assert!(out(&finished).contains("agent"), "{finished:?}");
+            // Needs `/dev/shm`.
+            let finished = run
+                .sh("command -v python3 >/dev/null || exit 9; \
+                     python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1, 2]))'")
+                .await;
+            assert!(
+                finished.exit == ExitKind::Code(9) || out(&finished) == "[1, 2]\n",
+                "{finished:?}"
+            );
         }
         run.end().await;
     })

@@ -1,10 +1,10 @@
 //! How a section is run: on which host, as whom, and against what.
 
 use std::{
-    fs::File,
+    fs::{DirBuilder, File},
     future::Future,
     io::Write,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
     pin::Pin,
     process::{Command as Process, Output},
@@ -156,13 +156,17 @@ pub(crate) struct Bed {
 impl Bed {
     async fn make(pass: Pass, test: &str) -> Option<Self> {
         let root = folder();
+        // As the data folder of a node.
+        std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
         let leaked = File::open(root.path()).unwrap();
         rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
         let options = Options {
             minimum: pass.level,
             launcher: PathBuf::from(PROBE),
+            passable: vec![root.path().to_owned()],
             ..Options::new(root.path().join("runs"))
         };
+        DirBuilder::new().mode(0o700).create(&options.root).unwrap();
         match detect(&options).await {
             Ok(backend) => {
                 assert_eq!(

@@ -11,6 +11,7 @@
     reason = "a test fails by panicking, also in its helpers"
 )]
 
+mod disk;
 mod egress;
 mod escapes;
 mod files;
@@ -104,6 +105,10 @@ battery! {
     limits::a_thousand_processes_end_with_their_command,
     limits::memory_is_bounded_however_it_is_taken,
     limits::disk_is_bounded_in_bytes_and_in_files,
+    disk::space_is_not_set_aside,
+    disk::what_is_moved_during_a_look_is_counted,
+    disk::deleted_files_are_counted,
+    disk::what_moves_within_the_limit_goes_on,
     limits::temporary_files_are_bounded,
     limits::descriptors_and_pipes_are_bounded,
     limits::time_is_bounded,

@@ -139,17 +139,21 @@ fn wants_page(headers: &HeaderMap) -> bool {
         .any(|value| value.to_str().is_ok_and(|value| value.contains("text/html")))
 }
 
-/// Page for the person who has consented. The facts that an attacker can choose stand in quotes or behind a label.
+/// Page for the person who has consented. The warning stands before the code, and every fact that an attacker may have chosen
+/// stands behind a label.
 fn confirmation_page(awaiting: &AwaitingConfirmation) -> Response {
     let account = awaiting.account.as_deref();
     let rows = [
-        ("Account", account.or(Some("not named by the server"))),
-        ("Account is at", Some(&*awaiting.server)),
-        ("Used for", awaiting.service.as_deref()),
-        ("Scopes", awaiting.scope.as_deref()),
-        ("Organization", Some(&*awaiting.organization)),
-        ("Connection", Some(&*awaiting.connection)),
-        ("Engine", Some(&*awaiting.engine)),
+        ("Your account", account.or(Some("the server does not name it"))),
+        ("At", Some(&*awaiting.server)),
+        ("Permissions", awaiting.scope.as_deref()),
+        (
+            "Used by agents of the organization",
+            Some(&*awaiting.organization),
+        ),
+        ("On the Sortie server", Some(&*awaiting.engine)),
+        ("As the connection", Some(&*awaiting.connection)),
+        ("To call", awaiting.service.as_deref()),
     ];
     let rows: String = rows
         .into_iter()
@@ -159,28 +163,26 @@ fn confirmation_page(awaiting: &AwaitingConfirmation) -> Response {
         })
         .collect();
     let body = format!(
-        "<p>You gave access to your account. It is not used yet.</p>\n\
-         <h2>What asks for access</h2>\n<dl>\n{rows}</dl>\n\
-         <h2>If you started this</h2>\n\
-         <p>Enter this code where you started:</p>\n\
+        "<p>You allowed Sortie to use an account of yours. Nothing uses it yet.</p>\n<dl>\n{rows}</dl>\n\
+         <h2>Did somebody send you here?</h2>\n\
+         <p>Then keep the code below to yourself and close this window. Whoever has the code can let those agents act as you. \
+         Without the code the access is never used, and it is deleted. You can also withdraw it in the settings of your \
+         account.</p>\n\
+         <h2>Did you start this, or do you want this organization to act as you?</h2>\n\
+         <p>Then enter this code where it was started, or give it to the administrator you know:</p>\n\
          <p><strong><code>{code}</code></strong></p>\n\
-         <p>From then on, agents of the organization named above act with your account. In a terminal: \
-         <code>sortie connections confirm {connection} {code}</code>. \
-         The code is good once and until {until}.</p>\n\
-         <h2>If somebody sent you here</h2>\n\
-         <p>Keep the code to yourself and close this window. Whoever has the code gets the use of your account. \
-         Without the code, the access is deleted. Pass the code on only if you know the person who asks for it and want \
-         the organization above to act as you.</p>\n",
-        code = escaped(&awaiting.code),
+         <p>In a terminal: <code>sortie connections confirm {connection} {code}</code></p>\n\
+         <p>The code is good once, until {until}.</p>\n",
+        code = escaped(awaiting.code.expose()),
         connection = escaped(&awaiting.connection),
         until = awaiting.expires_at,
     );
-    page(StatusCode::OK, "Confirm the access", &body)
+    page(StatusCode::OK, "Confirm this access", &body)
 }
 
 fn failure_page(status: StatusCode, reason: &str) -> Response {
     let body = format!(
-        "<p>{}</p>\n<p>No access was given. You can close this window.</p>\n",
+        "<p>{}</p>\n<p>Nothing was connected. You can close this window.</p>\n",
         escaped(reason)
     );
     page(status, "Not authorized", &body)
@@ -204,9 +206,15 @@ fn page(status: StatusCode, title: &str, body: &str) -> Response {
     response
 }
 
-/// Text that is nothing but text on a page.
+/// Whether a character is not seen, or turns the order of others.
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Text that is nothing but text on a page, and that a reader sees as it is.
 fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(['&', '<', '>', '"', '\'']) {
+    if !text.contains(['&', '<', '>', '"', '\'']) && !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
     let entity = |character| match character {
@@ -218,7 +226,7 @@ fn escaped(text: &str) -> Cow<'_, str> {
         _ => None,
     };
     let mut safe = String::with_capacity(text.len() + 16);
-    for character in text.chars() {
+    for character in text.chars().filter(|character| !is_hidden(*character)) {
         match entity(character) {
             Some(entity) => safe.push_str(entity),
             None => safe.push(character),
@@ -303,13 +311,13 @@ mod tests {
     async fn the_page_names_who_asks_and_nothing_of_it_is_markup() {
         let awaiting = AwaitingConfirmation {
             connection: "crm".to_owned(),
-            organization: "<b>Acme & Co</b>".to_owned(),
+            organization: "<b>Acme\u{202e} & Co</b>".to_owned(),
             engine: "sortie.example.com".to_owned(),
             service: Some("https://api.example.com".to_owned()),
             server: "https://auth.example.com".to_owned(),
             account: Some("<ann@example.com>".to_owned()),
             scope: Some("read\" onload=\"x".to_owned()),
-            code: "BCDF-GHJK".to_owned(),
+            code: sortie_api::Credential::new("BCDF-GHJK"),
             expires_at: sortie_api::Timestamp::from_micros(1_764_000_000_000_000),
         };
         let page = confirmation_page(&awaiting);

@@ -53,7 +53,7 @@ pub(crate) struct BackupArgs {
     /// The archive to write, which must not exist yet, or `-` for standard output
     #[arg(value_name = "FILE|-")]
     pub(crate) to: FileOrStream,
-    /// Put master.key and admin.key into the archive: who has it then has everything
+    /// Put the master keys in use, admin.key and operator.key into the archive: who has it then has everything
     #[arg(long)]
     pub(crate) include_keys: bool,
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use sortie_blobs::Address;
-use sortie_engine::Clock;
+use sortie_engine::{Clock, MasterKey, check_key_text};
 use sortie_store::{DatabaseCopy, ReferredBlob, Referrer, Summary};
 
 use super::Context;
@@ -23,13 +23,15 @@ use crate::{
     config::Config,
     data_dir::{DataDir, Purpose},
     failure::{Exit, Failure, Result},
-    node::engine_options,
+    node::{engine_options, held_master_keys},
     scratch::Scratch,
     terminal,
 };
 
 /// Contents that are asked of the database at once.
 const PAGE: u32 = 1_000;
+/// The file of the master keys, in a data folder and in an archive.
+const MASTER_KEY: &str = KEYS[0];
 /// What is named of all that refers to a content that is lost.
 const REFERRERS: u32 = 10;
 
@@ -62,7 +64,70 @@ struct Source {
     database: PathBuf,
     /// None: the contents are in a bucket.
     contents: Option<PathBuf>,
-    keys: Vec<(&'static str, PathBuf)>,
+    /// None: the backup has no keys.
+    keys: Option<Keys>,
+}
+
+/// Keys that a backup takes along.
+struct Keys {
+    /// The master keys in use, wherever they come from: the configuration or the data folder.
+    master: Option<Vec<MasterKey>>,
+    /// Other secret files of the data folder.
+    files: Vec<(&'static str, PathBuf)>,
+}
+
+impl Keys {
+    fn of(config: &Config) -> Result<Self> {
+        let data_dir = DataDir::new(&config.data_dir);
+        let others = KEYS.into_iter().filter(|name| *name != MASTER_KEY);
+        Ok(Self {
+            master: held_master_keys(config, &data_dir)?,
+            files: others
+                .map(|name| (name, config.data_dir.join(name)))
+                .filter(|(_, path)| path.exists())
+                .collect(),
+        })
+    }
+
+    /// Every key with a file that has it. The master keys are written into `scratch`, for those of the configuration are in
+    /// no file.
+    ///
+    /// # Errors
+    /// Where the copy was sealed with a master key that is not among them: the backup would be worth nothing.
+    fn files(&self, copy: &mut DatabaseCopy, scratch: &Scratch) -> Result<Vec<(&'static str, PathBuf)>> {
+        let sealed = copy
+            .seal_check()
+            .map_err(|error| failed("read", scratch.path(), error))?;
+        let master = self.master.as_deref().unwrap_or_default();
+        if let Some(sealed) = sealed {
+            check_key_text(&sealed, master).map_err(|error| {
+                Failure::usage(format!(
+                    "the master key in use is not known to this command, give it the configuration of the engine: {error}"
+                ))
+            })?;
+        }
+        let mut files = self.files.clone();
+        if !master.is_empty() {
+            let path = scratch.path().join(MASTER_KEY);
+            let text = MasterKey::to_list(master);
+            let mut file = private(&path).map_err(|error| failed("make", &path, error))?;
+            file.write_all(text.as_bytes())
+                .and_then(|()| file.write_all(b"\n"))
+                .map_err(|error| failed("write", &path, error))?;
+            files.insert(0, (MASTER_KEY, path));
+        }
+        Ok(files)
+    }
+}
+
+/// A new file for this user alone.
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
 }
 
 impl Source {
@@ -77,16 +142,10 @@ impl Source {
                 database.display()
             )));
         }
-        let path_of = |name: &'static str| (name, config.data_dir.join(name));
-        let keys = KEYS.into_iter().map(path_of).filter(|(_, path)| path.exists());
         Ok(Self {
             database: database.to_owned(),
             contents: engine_options(config, String::new(), Purpose::OneCommand).content_folder(),
-            keys: if args.include_keys {
-                keys.collect()
-            } else {
-                Vec::new()
-            },
+            keys: args.include_keys.then(|| Keys::of(config)).transpose()?,
         })
     }
 
@@ -102,6 +161,10 @@ impl Source {
         let size = fs::metadata(&copied)
             .map_err(|error| failed("read", &copied, error))?
             .len();
+        let keys = match &self.keys {
+            Some(keys) => keys.files(&mut copy, scratch)?,
+            None => Vec::new(),
+        };
         let manifest = Manifest {
             format: Manifest::FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -116,20 +179,14 @@ impl Source {
             },
             contents: summary.contents,
             content_bytes: summary.content_bytes,
-            keys: self.keys.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            keys: keys.iter().map(|(name, _)| (*name).to_owned()).collect(),
         };
         let sums = scratch.path().join("sums");
-        let sums = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&sums)
-            .map_err(|error| failed("make", &sums, error))?;
+        let sums = private(&sums).map_err(|error| failed("make", &sums, error))?;
         let write = || -> std::result::Result<W, Broken> {
             let mut archive = Writer::begin(to, sums, &manifest)?;
             archive.add_file(DATABASE, &copied)?;
-            for (name, path) in &self.keys {
+            for (name, path) in &keys {
                 archive.add_file(name, path)?;
             }
             if let Some(folder) = &self.contents {
@@ -231,7 +288,7 @@ fn back_up(config: &Config, args: &BackupArgs) -> Result<Exit> {
         manifest
     };
     terminal::note(&told(&manifest));
-    if !manifest.keys.iter().any(|key| key == KEYS[0]) {
+    if !manifest.keys.iter().any(|key| key == MASTER_KEY) {
         terminal::note(
             "THE MASTER KEY IS NOT IN THE BACKUP: without it no sealed credential (connections, callbacks) can be read again. \
              Keep `master.key` of the data folder, or the value of SORTIE_MASTER_KEY, in another safe place.",
@@ -249,12 +306,7 @@ fn write_file(source: &Source, path: &Path) -> Result<Manifest> {
     partial.push(".partial");
     let scratch = Scratch::make(partial.into())?;
     let unfinished = scratch.path().join("archive");
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&unfinished)
-        .map_err(|error| failed("make", &unfinished, error))?;
+    let file = private(&unfinished).map_err(|error| failed("make", &unfinished, error))?;
     let (file, manifest) = source.write(io::BufWriter::with_capacity(1 << 20, file), &scratch)?;
     file.into_inner()
         .map_err(io::IntoInnerError::into_error)
@@ -474,11 +526,11 @@ fn report(config: &Config, manifest: &Manifest, summary: Summary) -> String {
         ));
     }
     let has = |key: &str| manifest.keys.iter().any(|found| found == key);
-    if !has(KEYS[0]) {
+    if !has(MASTER_KEY) {
         lines.push(format!(
             "the master key was not in the backup: put it back as {} or SORTIE_MASTER_KEY BEFORE the first start: where anything is \
              sealed, the node does not start without it",
-            config.data_dir.join(KEYS[0]).display()
+            config.data_dir.join(MASTER_KEY).display()
         ));
     }
     if !has(KEYS[1]) {

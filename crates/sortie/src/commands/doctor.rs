@@ -40,6 +40,7 @@ struct Sandbox {
     level: &'static str,
     memory: &'static str,
     disk: &'static str,
+    tenancy: &'static str,
 }
 
 pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit> {
@@ -216,14 +217,14 @@ async fn try_sandbox(config: &Config) -> std::result::Result<Arc<dyn Backend>, S
     let data_dir = DataDir::new(&config.data_dir);
     if config.data_dir.is_dir() {
         let work = data_dir.work().map_err(|failure| failure.to_string())?;
-        return detect_sandbox(config.sandbox_minimum, &work).await;
+        return detect_sandbox(config.sandbox_minimum, &work, Some(&config.data_dir)).await;
     }
     let passing = std::env::temp_dir().join(format!("sortie-doctor-{}", std::process::id()));
     std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&passing)
         .map_err(|error| format!("{} cannot be made: {error}", passing.display()))?;
-    let found = detect_sandbox(config.sandbox_minimum, &passing).await;
+    let found = detect_sandbox(config.sandbox_minimum, &passing, None).await;
     std::fs::remove_dir(&passing)
         .map_err(|error| format!("{} cannot be removed: {error}", passing.display()))?;
     found
@@ -245,10 +246,11 @@ async fn sandbox(config: &Config) -> (Check, Option<Sandbox>) {
         level: found.level.as_str(),
         memory: found.memory.as_str(),
         disk: found.disk.as_str(),
+        tenancy: found.tenancy.as_str(),
     };
     let line = format!(
-        "level {}; memory limit {}, disk limit {}",
-        sandbox.level, sandbox.memory, sandbox.disk
+        "level {}; memory limit {}, disk limit {}; {}-tenant",
+        sandbox.level, sandbox.memory, sandbox.disk, sandbox.tenancy
     );
     let check = Check {
         hints: found.missing.clone(),

@@ -97,6 +97,7 @@ fn log_sandbox(sandbox: std::result::Result<&Capabilities, &str>) {
                 tracing::info!(
                     sandbox.memory = found.memory.as_str(),
                     sandbox.disk = found.disk.as_str(),
+                    sandbox.tenancy = found.tenancy.as_str(),
                     "commands of runs are confined by {level}"
                 );
             }

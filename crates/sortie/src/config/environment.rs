@@ -4,12 +4,14 @@ use std::{collections::BTreeMap, ffi::OsString};
 
 use sortie_api::Credential;
 use sortie_engine::AwsVariables;
+use zeroize::Zeroizing;
 
 /// The environment variables that Sortie looks at. The only place that reads them, so that everything else can be
-/// given others.
+/// given others. The copies here are overwritten when they are dropped. The variables themselves stay in the environment of
+/// the process: nothing can take one out of it safely once there are threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
-    variables: BTreeMap<String, String>,
+    variables: BTreeMap<String, Zeroizing<String>>,
 }
 
 impl Environment {
@@ -27,7 +29,7 @@ impl Environment {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables
             .get(name)
-            .map(String::as_str)
+            .map(|value| value.as_str())
             .filter(|value| !value.is_empty())
     }
 
@@ -50,7 +52,10 @@ impl Environment {
 impl FromIterator<(String, String)> for Environment {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
         Self {
-            variables: variables.into_iter().collect(),
+            variables: variables
+                .into_iter()
+                .map(|(name, value)| (name, Zeroizing::new(value)))
+                .collect(),
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, fmt, path::Path};
 
 use toml::{Table, Value};
+use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{Error, environment::Environment, traces::STANDARD_VARIABLES};
 
@@ -134,11 +135,11 @@ fn file_variable(key: &str) -> String {
 }
 
 /// What the environment says of a key, in a variable or in the file that one names, and the variable's name.
-fn value_of(key: &str, environment: &Environment) -> Result<Option<(String, String)>, Error> {
+fn value_of(key: &str, environment: &Environment) -> Result<Option<(String, Zeroizing<String>)>, Error> {
     let (name, file_name) = (variable(key), file_variable(key));
     match (environment.get(&name), environment.get(&file_name)) {
         (Some(_), Some(_)) => Err(Error(format!("{key}: set {name} or {file_name}, not both"))),
-        (Some(text), None) => Ok(Some((name, text.to_owned()))),
+        (Some(text), None) => Ok(Some((name, text.to_owned().into()))),
         (None, Some(path)) => {
             let text = super::read_value(Path::new(path))
                 .map_err(|error| Error(format!("{key} ({file_name}): {path} cannot be read: {error}")))?;
@@ -210,7 +211,19 @@ impl Layers {
 
     /// Lays one value over what is there.
     pub(super) fn set(&mut self, key: &'static str, value: Value, source: Source) {
+        self.forget(key);
         self.0.insert(key, Setting { value, source });
+    }
+
+    /// Overwrites a value that is known now and that nothing may show.
+    pub(super) fn forget(&mut self, key: &str) {
+        if let Some(Setting {
+            value: Value::String(text),
+            ..
+        }) = self.0.get_mut(key)
+        {
+            text.zeroize();
+        }
     }
 
     /// A section whose tables the operator names.

@@ -27,6 +27,7 @@ use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
 use sortie_web::{RobotsTxt, SearchSettings};
 use toml::Value;
+use zeroize::Zeroizing;
 
 pub(crate) use environment::Environment;
 use layers::{Layers, Source};
@@ -241,6 +242,7 @@ impl Config {
             data_dir,
             layers: Layers::default(),
         };
+        layers.forget("master_key");
         Ok(Self { layers, ..config })
     }
 
@@ -285,13 +287,13 @@ fn relax_sandbox(layers: &mut Layers, policy: SandboxPolicy) {
     }
 }
 
-fn read_file(path: &Path) -> io::Result<String> {
-    std::fs::read_to_string(path)
+fn read_file(path: &Path) -> io::Result<Zeroizing<String>> {
+    std::fs::read_to_string(path).map(Zeroizing::new)
 }
 
 /// Reads the value that a file holds, without the ends of lines behind it. Only a regular file has one: a pipe would be waited
 /// for, a device never end.
-fn read_value(path: &Path) -> io::Result<String> {
+fn read_value(path: &Path) -> io::Result<Zeroizing<String>> {
     // Opening a pipe without this waits for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?);
@@ -299,12 +301,14 @@ fn read_value(path: &Path) -> io::Result<String> {
     if !file.metadata()?.is_file() {
         return Err(refused("it is no regular file"));
     }
-    let mut text = String::new();
+    // Room for the whole value at once: a text that grows leaves copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(4 * 1024));
     file.take(MAX_VALUE_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_VALUE_BYTES {
         return Err(refused("it is larger than 64 KiB"));
     }
-    text.truncate(text.trim_end_matches(['\n', '\r']).len());
+    let length = text.trim_end_matches(['\n', '\r']).len();
+    text.truncate(length);
     Ok(text)
 }
 

@@ -297,8 +297,7 @@ impl Reader<'_> {
         let Some(text) = self.optional_text(key)? else {
             return Ok(None);
         };
-        let keys: Result<Vec<MasterKey>, _> = text.split(',').map(|one| one.trim().parse()).collect();
-        keys.map(Some).map_err(|_| {
+        MasterKey::list(text).map(Some).map_err(|_| {
             self.wrong(
                 key,
                 "must be 32 bytes in base64 or hexadecimal, or several of them separated by commas",

@@ -10,14 +10,18 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
 use sortie_api::RunStatus;
-use sortie_testkit::{Bytes, Client, Database, Node, http::Method, node::binary_command};
+use sortie_testkit::{
+    Bytes, Client, Database, Node, NodeOptions, Service, http::Method, node::binary_command,
+};
 use tempfile::TempDir;
 
 use crate::{
     Checked,
+    connections::put,
     kit::{at_work, commands, exits, plain, text},
-    node,
+    node, node_with,
 };
 
 /// The command line on a data folder where no node runs.
@@ -179,6 +183,61 @@ async fn keys_are_in_a_backup_only_where_they_were_asked_for() -> Checked {
     // Nothing is left of the copies.
     ensure!(!node.data_dir().join("backup.partial").exists());
     assert_eq!(names(folder.path())?, ["data-false", "data-true"]);
+    Ok(())
+}
+
+/// The keys of the configuration are in no file of the data folder, and what the folder holds may be one that is not used.
+#[tokio::test]
+async fn the_master_keys_in_use_are_in_a_backup_and_open_what_is_restored() -> Checked {
+    let (first, second, unused) = ("1".repeat(64), "2".repeat(64), "3".repeat(64));
+    let keys = format!("{first}, {second}");
+    let service = Service::start().await?;
+    let options = NodeOptions::default().env("SORTIE_MASTER_KEY", &keys);
+    let mut node = node_with(Database::Sqlite, options).await?;
+    let definition = json!({"type": "http", "url": format!("{}/echo", service.url()),
+        "auth": {"type": "bearer", "token": "hush-hush"}});
+    put(&node.client()?, "crm", &definition).await?.expect(201)?;
+    let data = node.data_dir().to_owned();
+    fs::write(data.join("operator.key"), "stp_operator\n")?;
+    fs::write(data.join("master.key"), &unused)?;
+
+    let folder = TempDir::new()?;
+    let archive = folder.path().join("backup.tar");
+    let arguments = ["backup", as_text(&archive)?, "--include-keys"];
+    // A command that does not know the key in use makes no backup that nobody could use.
+    let said = text(&exits(node.sortie(&arguments), 64)?.stderr);
+    ensure!(
+        said.contains("the master key in use is not known") && !archive.exists(),
+        "{said}"
+    );
+    let key_file = folder.path().join("key");
+    fs::write(&key_file, &keys)?;
+    let mut command = node.sortie(&arguments);
+    command.env("SORTIE_MASTER_KEY_FILE", &key_file);
+    exits(command, 0)?;
+
+    node.options_mut()
+        .environment
+        .retain(|(name, _)| name != "SORTIE_MASTER_KEY");
+    restored(&mut node, &archive).await?;
+    assert_eq!(
+        fs::read_to_string(data.join("master.key"))?,
+        format!("{first},{second}\n")
+    );
+    assert_eq!(fs::read_to_string(data.join("operator.key"))?, "stp_operator\n");
+    for key in ["master.key", "admin.key", "operator.key"] {
+        assert_eq!(
+            fs::metadata(data.join(key))?.permissions().mode() & 0o777,
+            0o600,
+            "{key}"
+        );
+    }
+    let tested = node
+        .client()?
+        .send(Method::POST, "/v1/connections/crm/test", Bytes::new())
+        .await?
+        .json()?;
+    assert_eq!(tested["status"], "ready");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! `/v1/connections` (decisions 4), what runs do with connections (contract 2.1, 2.5), and that nobody sees what is
 //! secret of them.
 
+mod addresses;
 mod authorization;
 mod consent;
 mod records;

@@ -1,10 +1,12 @@
 //! The real binary with its content in a store that speaks S3, which `scripts/peers` installs.
 
-use anyhow::{Result, ensure};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use sortie_api::RunStatus;
 use sortie_testkit::{
-    Bytes, Database, Node, NodeOptions,
+    Bytes, Database, Gateway, Node, NodeOptions, Trouble,
     http::{HeaderValue, Method},
     s3::{BUCKET, S3},
 };
@@ -72,5 +74,92 @@ async fn a_store_that_is_away_is_a_503_and_leaves_no_file() -> Result<()> {
         .failure(503, "unavailable")?;
     let files = client.get("/v1/files").await?.json()?;
     assert_eq!(files.as_array().map(Vec::len), Some(1), "{files}");
+    Ok(())
+}
+
+/// Uploads of a node to a store behind a gateway, in which the second part of the next one hangs.
+struct Hanging {
+    store: S3,
+    gateway: Gateway,
+    node: Node,
+}
+
+impl Hanging {
+    async fn start() -> Result<Self> {
+        let store = S3::start().await?;
+        let gateway = Gateway::start(store.address()).await?;
+        let options = options(&store).env("AWS_ENDPOINT_URL", &gateway.base_url());
+        let node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
+        // Whether the content is there, the beginning, and the first part go through.
+        gateway.set([Trouble::None, Trouble::None, Trouble::None, Trouble::Hangs]);
+        Ok(Self { store, gateway, node })
+    }
+
+    /// Returns once the second part hangs; from then on requests go through.
+    async fn hangs(&self) -> Result<()> {
+        let begun = Instant::now();
+        while self.gateway.troubled() == 0 {
+            ensure!(begun.elapsed() < PATIENCE, "no part was sent");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        self.gateway.set([]);
+        assert_eq!(self.store.uploads().await?.len(), 1);
+        Ok(())
+    }
+
+    async fn is_aborted(&self) -> Result<()> {
+        let begun = Instant::now();
+        while !self.store.uploads().await?.is_empty() {
+            ensure!(begun.elapsed() < PATIENCE, "the upload was not aborted");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        ensure!(self.store.keys().await?.is_empty(), "there is content");
+        Ok(())
+    }
+}
+
+/// Far below the minutes after which a request that hangs is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_client_that_goes_away_in_the_middle_of_an_upload_leaves_no_parts() -> Result<()> {
+    let hanging = Hanging::start().await?;
+    let client = hanging.node.client()?;
+    let content = vec![7; 20_000_000];
+    tokio::select! {
+        uploaded = client.upload("large.bin", &content) => {
+            uploaded.context("the upload ended")?;
+        }
+        hangs = hanging.hangs() => hangs?,
+    }
+    // The client is gone.
+    hanging.is_aborted().await
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_while_its_files_are_kept_leaves_no_parts() -> Result<()> {
+    let hanging = Hanging::start().await?;
+    let client = hanging.node.client()?;
+    let prompt = "```sh\nmkdir outputs && head -c 20000000 /dev/zero > outputs/large.bin\n```\n";
+    let run = client.create(&json!({"prompt": prompt})).await?;
+    hanging.hangs().await?;
+    client.cancel(&run.id.to_string()).await?;
+    hanging.is_aborted().await
+}
+
+#[tokio::test]
+async fn a_node_that_stops_in_the_middle_of_an_upload_leaves_no_parts() -> Result<()> {
+    let mut hanging = Hanging::start().await?;
+    let client = hanging.node.client()?;
+    let content = vec![7; 20_000_000];
+    let upload = async { client.upload("large.bin", &content).await };
+    let stop = async {
+        hanging.hangs().await?;
+        hanging.node.terminate()
+    };
+    let (_uploaded, stopped) = tokio::join!(upload, stop);
+    stopped?;
+    hanging.node.ended().await?;
+    assert!(hanging.store.uploads().await?.is_empty());
     Ok(())
 }

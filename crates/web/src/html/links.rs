@@ -57,7 +57,7 @@ impl Links<'_> {
     fn whole(&mut self, target: &str) -> Option<Url> {
         let target = target.trim();
         let work = self.base.as_str().len() + target.len();
-        self.left = self.left.checked_sub(work).unwrap_or_default();
+        self.left = self.left.saturating_sub(work);
         if self.left == 0 || target.len() > URL_BYTES {
             return None;
         }

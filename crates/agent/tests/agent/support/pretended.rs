@@ -12,7 +12,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use sortie_sandbox::{
     AtTimeout, Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Piped, Sandbox,
-    Spec, StreamOutput, Usage as SandboxUsage, Workdir,
+    Spec, StreamOutput, Tenancy, Usage as SandboxUsage, Workdir,
 };
 
 use super::going_on;
@@ -66,6 +66,7 @@ impl Pretended {
                 level: Level::None,
                 memory: Enforcement::Soft,
                 disk: Enforcement::Soft,
+                tenancy: Tenancy::Single,
                 egress: false,
                 missing: Vec::new(),
             },

@@ -44,7 +44,7 @@ async fn a_link_that_is_passed_on_gives_nobody_the_tokens_of_who_opens_it(databa
         "crm",
         "127.0.0.1",
         &service.url(),
-        "Keep the code to yourself",
+        "keep the code below to yourself",
     ] {
         ensure!(text.contains(part), "{part}: {text}");
     }
@@ -64,7 +64,7 @@ async fn a_link_that_is_passed_on_gives_nobody_the_tokens_of_who_opens_it(databa
     let confirmed = confirm(&client, &code).await?.expect(200)?.json()?;
     assert_eq!(
         confirmed,
-        json!({"connection": "crm", "status": "ready", "account": "victim@example.com"})
+        json!({"connection": "crm", "status": "ready", "account": "victim@example.com", "scope": "read"})
     );
     let (_, run) = client.complete(&call()).await?;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
@@ -252,5 +252,34 @@ async fn a_code_of_one_server_is_not_sent_to_another() -> Checked {
         .get("/v1/admin/audit?action=connection.not_authorized")
         .await?;
     assert_eq!(log.json()?["items"].as_array().context("no items")?.len(), 2);
+    Ok(())
+}
+
+/// Without a terminal, the command prints the address and says how to go on.
+#[tokio::test]
+async fn a_connection_is_authorized_from_the_command_line() -> Checked {
+    let service = Service::start().await?;
+    service.give_tokens_of("ann@example.com");
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    put(&client, "crm", &definition(&service)).await?.expect(201)?;
+    let begun = node.sortie(&["connections", "authorize", "crm"]).output()?;
+    let (url, told) = (String::from_utf8(begun.stdout)?, String::from_utf8(begun.stderr)?);
+    ensure!(told.contains("sortie connections confirm crm CODE"), "{told}");
+    let page = client
+        .anonymous()
+        .get(&browse(&service, url.trim()).await?)
+        .await?;
+    let code = code(&page.expect(200)?)?;
+    let confirmed = node.sortie(&["connections", "confirm", "crm", &code]).output()?;
+    assert_eq!(
+        String::from_utf8(confirmed.stdout)?,
+        "connection crm is authorized as ann@example.com\n"
+    );
+    let again = node.sortie(&["connections", "confirm", "crm", &code]).output()?;
+    ensure!(
+        !again.status.success() && String::from_utf8(again.stderr)?.contains("no authorization waits"),
+        "a code is good once"
+    );
     Ok(())
 }

@@ -1,0 +1,189 @@
+//! Credentials that open only for the address they were saved with.
+//!
+//! The address of a connection is stored in clear, its credentials are sealed. The sealed text therefore names the address
+//! as well, and a credential whose connection leads elsewhere now does not open: whoever can write the database, and has no
+//! master key, cannot send it to a server of their own.
+//!
+//! The address is within the sealed text and not beside it, for nodes of the version before read such a text too: they pass
+//! over a field that they do not know. Texts of that version name no address. They open until the upgrade is complete
+//! ([`super::upgrade`]), and never again.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sortie_api::{
+    ConnectionId, OrgId,
+    connection::{ConnectionDefinition, ConnectionType},
+    request::{RunConnection, RunRequest},
+};
+use sortie_store::ConnectionRow;
+
+use super::{Connections, definition_of, secrets::Secrets, upgrade::Unaddressed};
+use crate::{Error, sealing::Place};
+
+/// A sealed value with the address that it is for.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Addressed<T> {
+    #[serde(flatten)]
+    pub(super) value: T,
+    /// Absent in what a version before this one has sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) address: Option<Address>,
+}
+
+/// The server or program that a credential is for: type, URL and command of its connection, as one text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Address(String);
+
+impl Address {
+    /// The form must not change: it is compared with what earlier versions have sealed.
+    fn new(kind: ConnectionType, url: Option<&str>, command: Option<&[String]>) -> Self {
+        Self(serde_json::json!([kind.as_str(), url, command]).to_string())
+    }
+
+    /// The address of a saved connection.
+    pub(super) fn of(definition: &ConnectionDefinition) -> Self {
+        let ConnectionDefinition {
+            kind, url, command, ..
+        } = definition;
+        Self::new(*kind, url.as_deref(), command.as_deref())
+    }
+
+    pub(super) fn of_row(row: &ConnectionRow) -> Result<Self, Error> {
+        Ok(Self::of(&definition_of(row)?))
+    }
+
+    /// The address of an inline connection; `None` for one that names a saved connection.
+    pub(super) fn of_inline(connection: &RunConnection) -> Option<Self> {
+        Some(Self::new(connection.kind?, connection.url.as_deref(), None))
+    }
+
+    /// The address that an authorization is under way for: that of the connection, and the connection itself. The row of
+    /// the authorization names the connection in clear.
+    pub(super) fn of_authorization(connection: ConnectionId, address: &Self) -> Self {
+        Self(serde_json::json!([connection.to_string(), address.0]).to_string())
+    }
+}
+
+/// The credentials of the inline connections of one run, by name.
+pub(super) type Inline = BTreeMap<String, Addressed<Secrets>>;
+
+/// The addresses of the inline connections in a stored request, by name.
+pub(super) fn inline_addresses(definition: &str) -> Result<BTreeMap<String, Address>, Error> {
+    let request: RunRequest = serde_json::from_str(definition)
+        .map_err(|error| Error::Internal(format!("a stored definition cannot be read: {error}")))?;
+    let all = request.connections.into_iter().flatten();
+    Ok(all
+        .filter_map(|(name, connection)| Some((name, Address::of_inline(&connection)?)))
+        .collect())
+}
+
+impl Connections {
+    /// Seals a value for its place and for an address.
+    pub(super) async fn seal_for<T: Serialize + Sync>(
+        &self,
+        place: Place<'_>,
+        address: &Address,
+        value: &T,
+    ) -> Result<Vec<u8>, Error> {
+        let address = Some(address.clone());
+        self.seal(place, &Addressed { value, address }).await
+    }
+
+    /// Opens what was sealed for a place and for this address. `Conflict` where it was sealed for another one.
+    pub(super) fn open_for<T: DeserializeOwned>(
+        &self,
+        place: Place<'_>,
+        address: &Address,
+        sealed: &[u8],
+    ) -> Result<T, Error> {
+        self.accept(self.open(place, sealed)?, address)
+    }
+
+    /// The value, where it is for this address.
+    pub(super) fn accept<T>(&self, found: Addressed<T>, address: &Address) -> Result<T, Error> {
+        match (found.address, self.unaddressed()) {
+            (Some(sealed), _) if sealed == *address => Ok(found.value),
+            (Some(_), _) => Err(Error::Conflict(
+                "the credentials were saved for another address than the connection has in the database: save the \
+                 connection again"
+                    .to_owned(),
+            )),
+            (None, Unaddressed::Opens) => Ok(found.value),
+            (None, Unaddressed::Refused) => Err(Error::Conflict(
+                "the credentials were sealed by an earlier version, without their address, after the upgrade was \
+                 complete: save the connection again"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Seals the credentials that a run brings, each for the address that its connection has in the run's definition.
+    pub(crate) async fn seal_inline(
+        &self,
+        (org, run): (OrgId, sortie_api::RunId),
+        secrets: &BTreeMap<String, Secrets>,
+        definition: &str,
+    ) -> Result<Vec<u8>, Error> {
+        let mut addresses = inline_addresses(definition)?;
+        let mut all = BTreeMap::new();
+        for (name, value) in secrets {
+            let address = addresses.remove(name).ok_or_else(|| {
+                Error::Internal("credentials of a connection that the definition does not have".to_owned())
+            })?;
+            let address = Some(address);
+            all.insert(name, Addressed { value, address });
+        }
+        self.seal(super::resolve::inline_at(&run.to_string(), org), &all)
+            .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(text: &str) -> ConnectionDefinition {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_form_of_an_address_stays_for_what_is_sealed_with_it() {
+        for (text, address) in [
+            (
+                r#"{"type":"http","url":"https://a.example/v1","allowed_methods":["GET"]}"#,
+                r#"["http","https://a.example/v1",null]"#,
+            ),
+            (
+                r#"{"type":"mcp","command":["npx","x y"],"description":"d"}"#,
+                r#"["mcp",null,["npx","x y"]]"#,
+            ),
+        ] {
+            assert_eq!(Address::of(&definition(text)).0, address);
+        }
+        let inline: RunConnection =
+            serde_json::from_str(r#"{"type":"http","url":"https://a.example/v1"}"#).unwrap();
+        assert_eq!(
+            Address::of_inline(&inline).unwrap().0,
+            r#"["http","https://a.example/v1",null]"#
+        );
+        assert!(Address::of_inline(&RunConnection::default()).is_none());
+    }
+
+    #[test]
+    fn a_sealed_text_with_an_address_is_read_by_the_version_before_and_the_other_way_round() {
+        let old = r#"{"auth":"none","headers":{"X-Key":"hush"},"query":"k=v","env":{}}"#;
+        let secrets: Secrets = serde_json::from_str(old).unwrap();
+        let address = Some(Address("a".to_owned()));
+        let new = serde_json::to_string(&Addressed {
+            value: &secrets,
+            address,
+        })
+        .unwrap();
+        assert!(serde_json::from_str::<Secrets>(&new).unwrap() == secrets);
+        assert_eq!(serde_json::to_string(&secrets).unwrap(), old);
+        let read: Addressed<Secrets> = serde_json::from_str(old).unwrap();
+        assert!(read.value == secrets && read.address.is_none());
+    }
+}

@@ -1,0 +1,305 @@
+//! Upgrade of a database whose credentials were sealed without their addresses, by a version before this one.
+//!
+//! Such credentials open until every node is of this version. Then one node seals them again with the address that their
+//! connection has at that moment, and says in the sealed text by which keys are checked that the upgrade is complete. From
+//! then on no node opens a credential without an address. Nobody without a master key can write that text. Somebody who can
+//! write the database can put back the text of before, with credentials of before, from a copy: a node that has seen the
+//! upgrade complete therefore remembers it in its data folder, and does not believe the database then. Copies of before are
+//! worth nothing at all once the master key was rotated.
+//!
+//! Nodes of this version say so beside the ids of their master keys, where the version before passes over it.
+
+use std::{fs, io, path::PathBuf, sync::atomic::Ordering, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+use sortie_api::Timestamp;
+use sortie_store::{CredentialRow, Resealed, RowKey, SealedColumn};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Connections,
+    addressed::{Address, Addressed, Inline, inline_addresses},
+    definition_in, sealing_failed,
+    secrets::Secrets,
+    tokens::Held,
+};
+use crate::{
+    Error,
+    clock::random,
+    lease::LeaseClock,
+    master_keys::{ADDRESSED, SEAL_CHECK},
+    sealing::Place,
+};
+
+/// The text of the key check once they do not.
+pub(crate) const COMPLETE: &[u8] = b"sortie addressed";
+
+/// File of the data folder by which a node remembers that the upgrade is complete.
+const REMEMBERED: &str = "addresses.sealed";
+
+/// Time between two attempts to complete the upgrade.
+const ATTEMPTS: Duration = Duration::from_secs(10);
+
+/// Credentials of one transaction.
+const PAGE: u32 = 500;
+
+/// What becomes of a credential that was sealed without its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unaddressed {
+    /// It opens: a node of the version before may have written it.
+    Opens,
+    /// It is refused.
+    Refused,
+}
+
+/// Progress of the upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Upgrade {
+    /// Every credential names its address.
+    Complete,
+    /// Nodes of the version before are at work: their names.
+    Waits(Vec<String>),
+}
+
+impl Connections {
+    /// Whether credentials without an address open.
+    pub(crate) fn unaddressed(&self) -> Unaddressed {
+        if self.0.opens_unaddressed.load(Ordering::SeqCst) {
+            Unaddressed::Opens
+        } else {
+            Unaddressed::Refused
+        }
+    }
+
+    /// Finds out at the start whether the upgrade is complete, and completes it where no node of the version before is at
+    /// work. To be called once this node is known to the store, and before it works on runs.
+    pub(crate) async fn begin_upgrade(&self, leases: &LeaseClock) -> Result<(), Error> {
+        let Some((_, text)) = self.key_check().await? else {
+            // Nothing is sealed yet. The first value will be sealed by a version that names addresses.
+            return Ok(());
+        };
+        if text == COMPLETE {
+            self.remember();
+        } else if self.remembered().try_exists().unwrap_or(true) {
+            tracing::error!(
+                file = %self.remembered().display(),
+                "the database says that credentials are not sealed with their addresses, and this node has seen that they \
+                 are: credentials without an address are refused. If a backup from before the upgrade was restored, remove \
+                 the file and start again"
+            );
+        } else {
+            self.0.opens_unaddressed.store(true, Ordering::SeqCst);
+            if let Err(error) = self.complete_upgrade(leases.now()).await {
+                tracing::warn!(%error, "cannot seal credentials with their addresses, the next attempt is in 10 seconds");
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries again and again to complete the upgrade, until it is complete or the node stops.
+    pub(crate) async fn keep_upgrading(self, leases: LeaseClock, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(ATTEMPTS);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut waits_for = Vec::new();
+        while self.unaddressed() == Unaddressed::Opens {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = tick.tick() => {}
+            }
+            match self.complete_upgrade(leases.now()).await {
+                Ok(Upgrade::Complete) => return,
+                Ok(Upgrade::Waits(nodes)) if nodes != waits_for => {
+                    tracing::info!(
+                        ?nodes,
+                        "credentials are sealed with their addresses once no node of an earlier version is at work"
+                    );
+                    waits_for = nodes;
+                }
+                Ok(Upgrade::Waits(_)) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot seal credentials with their addresses, the next attempt is in 10 seconds");
+                }
+            }
+        }
+    }
+
+    /// Seals every credential with its address and says so, unless a node of the version before is at work.
+    async fn complete_upgrade(&self, now: Timestamp) -> Result<Upgrade, Error> {
+        let Some((sealed, text)) = self.key_check().await? else {
+            return Err(Error::Internal(
+                "the sealed text of the key check is gone".to_owned(),
+            ));
+        };
+        if text != COMPLETE {
+            // Asked again afterwards: such a node may have started meanwhile.
+            let mut resealed = 0;
+            for last in [false, true] {
+                let earlier = self.earlier_nodes(now).await?;
+                if !earlier.is_empty() {
+                    return Ok(Upgrade::Waits(earlier));
+                }
+                if !last {
+                    resealed = self.seal_addresses().await?;
+                }
+            }
+            let new = self.0.sealer.seal(SEAL_CHECK, COMPLETE, random()?);
+            let check = Resealed {
+                row: RowKey::Text(SEAL_CHECK.row.to_owned()),
+                old: sealed,
+                new: new.map_err(sealing_failed)?,
+            };
+            if self
+                .0
+                .store
+                .reseal(SealedColumn::SealCheck, vec![check], None)
+                .await?
+                == 0
+            {
+                return Err(Error::Conflict(
+                    "another node has changed the key check".to_owned(),
+                ));
+            }
+            tracing::info!(resealed, "sealed all credentials with their addresses");
+        }
+        self.0.opens_unaddressed.store(false, Ordering::SeqCst);
+        self.remember();
+        Ok(Upgrade::Complete)
+    }
+
+    /// The text of the key check, sealed and opened.
+    async fn key_check(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
+        let start = RowKey::Text(String::new());
+        let rows = self
+            .0
+            .store
+            .sealed_rows(SealedColumn::SealCheck, start, 1)
+            .await?;
+        let Some(row) = rows.into_iter().next() else {
+            return Ok(None);
+        };
+        let text = self
+            .0
+            .sealer
+            .open(SEAL_CHECK, &row.sealed)
+            .map_err(sealing_failed)?;
+        Ok(Some((row.sealed, text.to_vec())))
+    }
+
+    /// Names of the nodes at work that do not seal addresses.
+    async fn earlier_nodes(&self, now: Timestamp) -> Result<Vec<String>, Error> {
+        let seals_addresses = |ids: &Option<Vec<String>>| ids.iter().flatten().any(|id| id == ADDRESSED);
+        let mut nodes = self.0.store.node_master_keys(now).await?;
+        nodes.retain(|node| !seals_addresses(&node.ids));
+        Ok(nodes.into_iter().map(|node| node.name).collect())
+    }
+
+    /// Seals the credentials that name no address with the one that stands beside them. Authorizations under way are left
+    /// out: they last ten minutes, and can be started again.
+    async fn seal_addresses(&self) -> Result<u64, Error> {
+        let mut done = 0;
+        for column in [
+            SealedColumn::ConnectionCredentials,
+            SealedColumn::ConnectionTokens,
+            SealedColumn::RunSecret,
+        ] {
+            let mut after = RowKey::Text(String::new());
+            loop {
+                let rows = self.0.store.credential_rows(column, after, PAGE).await?;
+                let Some(last) = rows.last() else {
+                    break;
+                };
+                after = last.sealed.row.clone();
+                let mut values = Vec::new();
+                for row in rows {
+                    match self.with_address(column, &row).await {
+                        Ok(Some(new)) => values.push(Resealed {
+                            row: row.sealed.row,
+                            old: row.sealed.sealed,
+                            new,
+                        }),
+                        Ok(None) => {}
+                        Err(error) => {
+                            let (table, column) = (column.table(), column.column());
+                            tracing::error!(%error, row = ?row.sealed.row, "{table}.{column} cannot be sealed with its address");
+                        }
+                    }
+                }
+                if !values.is_empty() {
+                    done += self.0.store.reseal(column, values, None).await?;
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// A credential sealed with its address; `None` where it names one already.
+    async fn with_address(
+        &self,
+        column: SealedColumn,
+        found: &CredentialRow,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let RowKey::Text(row) = &found.sealed.row else {
+            return Ok(None);
+        };
+        let place = Place::in_column(column, row, found.sealed.org);
+        let sealed = &found.sealed.sealed;
+        let address = || Ok::<_, Error>(Address::of(&definition_in(&found.definition)?));
+        match column {
+            SealedColumn::ConnectionCredentials => self.addressed::<Secrets>(place, sealed, address()?).await,
+            SealedColumn::ConnectionTokens => self.addressed::<Held>(place, sealed, address()?).await,
+            SealedColumn::RunSecret => {
+                let mut all: Inline = self.open(place, sealed)?;
+                if all.values().all(|one| one.address.is_some()) {
+                    return Ok(None);
+                }
+                let mut addresses = inline_addresses(&found.definition)?;
+                for (name, one) in &mut all {
+                    one.address = one.address.take().or_else(|| addresses.remove(name));
+                }
+                self.seal(place, &all).await.map(Some)
+            }
+            SealedColumn::SealCheck
+            | SealedColumn::OauthFlow
+            | SealedColumn::ScheduleSecret
+            | SealedColumn::Delivery
+            | SealedColumn::ConnectionIssuer => Ok(None),
+        }
+    }
+
+    async fn addressed<T: Serialize + DeserializeOwned + Send + Sync>(
+        &self,
+        place: Place<'_>,
+        sealed: &[u8],
+        address: Address,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let found: Addressed<T> = self.open(place, sealed)?;
+        if found.address.is_some() {
+            return Ok(None);
+        }
+        self.seal_for(place, &address, &found.value).await.map(Some)
+    }
+
+    fn remembered(&self) -> PathBuf {
+        self.0.data_dir.join(REMEMBERED)
+    }
+
+    /// A node that cannot write to its data folder believes the database at its next start.
+    fn remember(&self) {
+        match fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(self.remembered())
+        {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                tracing::warn!(%error, file = %self.remembered().display(), "cannot write to the data folder");
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "upgrade_tests.rs"]
+mod tests;

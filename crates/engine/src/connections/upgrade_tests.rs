@@ -1,0 +1,366 @@
+use serde_json::{Value, json};
+use sortie_api::{
+    ConnectionId, OrgId, RunId,
+    connection::ConnectionDefinition,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
+use sortie_connect::{Auth, Target};
+use sortie_store::{Actor, Created, NewNode, NodeId, SaveConnection, Store};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    Caller, Clock, Engine, MasterKey, Options, Serves,
+    connections::{credentials_at, resolve::inline_at, tokens::tokens_at},
+    sealing::Sealer,
+};
+
+const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_630_000_000);
+/// The text of the key check before the upgrade is complete.
+const INCOMPLETE: &[u8] = b"sortie";
+const HERE: &str = r#"{"type":"http","url":"http://here.example/v1"}"#;
+const ELSEWHERE: &str = r#"{"type":"http","url":"http://elsewhere.example/v1"}"#;
+/// The credentials of a connection as the version before has sealed them.
+const SECRETS: &str = r#"{"auth":{"bearer":{"token":"hush"}},"headers":{},"query":null,"env":{}}"#;
+
+/// A database that engines of a data folder are started on, one after the other.
+struct Rig {
+    store: Store,
+    dir: TempDir,
+    clock: Clock,
+    caller: Caller,
+}
+
+impl Rig {
+    /// Beside no sealed value yet.
+    async fn new() -> Self {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::manual(BEGIN));
+        let url = format!("sqlite:{}", dir.path().join("test.db").display());
+        let store = Store::open(&url).await.unwrap();
+        let caller = Caller {
+            org: OrgId::new(BEGIN, [1; 10]),
+            actor: Actor::default(),
+            schedule: None,
+        };
+        let rig = Self {
+            store,
+            dir,
+            clock,
+            caller,
+        };
+        let engine = rig.start().await;
+        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+        assert!(engine.bootstrap(&key).await.unwrap());
+        let org = engine.authenticate(key.expose()).await.unwrap().unwrap().org;
+        engine.shutdown().await;
+        let caller = Caller { org, ..rig.caller };
+        Self { caller, ..rig }
+    }
+
+    async fn start(&self) -> Engine {
+        let options = Options {
+            clock: self.clock.clone(),
+            data_dir: self.dir.path().to_owned(),
+            node_name: "new".to_owned(),
+            serves: Serves::Nothing,
+            master_keys: vec![key()],
+            heartbeat: Duration::from_hours(1),
+            ..Options::default()
+        };
+        let sandbox = Err("this test has none.".to_owned());
+        Engine::start(options, self.store.clone(), sandbox).await.unwrap()
+    }
+
+    /// What a node of the version before leaves behind: a connection with tokens, and its key check.
+    async fn saved_before(&self) -> ConnectionId {
+        self.store
+            .seal_check(sealed(SEAL_CHECK, INCOMPLETE))
+            .await
+            .unwrap();
+        self.save(1, HERE).await
+    }
+
+    async fn save(&self, number: u8, definition: &str) -> ConnectionId {
+        let (id, org) = (ConnectionId::new(BEGIN, [number; 10]), self.caller.org);
+        let new = SaveConnection {
+            id,
+            org,
+            name: format!("c{number}"),
+            definition: definition.to_owned(),
+            credentials: sealed(credentials_at(&id.to_string(), org), SECRETS.as_bytes()),
+            status: sortie_api::ConnectionStatus::Ready,
+            at: BEGIN,
+        };
+        let made = self.store.create_connection(new, 10, self.audit()).await;
+        assert!(made.unwrap());
+        id
+    }
+
+    fn audit(&self) -> sortie_store::Audit {
+        self.caller.audit(&self.clock, "connection.put", "c").unwrap()
+    }
+
+    /// A node of the version before is at work, or not any more.
+    async fn earlier_node(&self) {
+        let node = NewNode {
+            id: NodeId(7),
+            name: "earlier".to_owned(),
+            started_at: BEGIN,
+            lease_until: BEGIN + Duration::from_secs(10),
+            address: None,
+            version: "0.1.0".to_owned(),
+            master_keys: Some(vec![key().id()]),
+            draining_since: None,
+        };
+        self.store.register_node(node).await.unwrap();
+    }
+
+    fn sql(&self, statement: &str) {
+        let file = self.dir.path().join("test.db");
+        let changed = rusqlite::Connection::open(file).unwrap().execute(statement, ());
+        assert_eq!(changed.unwrap(), 1, "{statement}");
+    }
+
+    /// The bearer token that a run would be given for a connection, or why not.
+    async fn token(&self, engine: &Engine, number: u8) -> Result<String, String> {
+        let org = self.caller.org;
+        let row = self
+            .store
+            .get_connection(org, &format!("c{number}"))
+            .await
+            .unwrap();
+        let connection = engine.0.connections.saved(org, "c", &row)?;
+        assert!(matches!(connection.target, Target::Http { .. }));
+        let Auth::Bearer(token) = connection.auth else {
+            panic!("{:?}", connection.auth)
+        };
+        Ok(token.expose().to_owned())
+    }
+}
+
+fn key() -> MasterKey {
+    MasterKey::new([1; 32])
+}
+
+/// A text sealed as it is, by the version before as well as by this one.
+fn sealed(place: Place<'_>, text: &[u8]) -> Vec<u8> {
+    Sealer::new(vec![key()])
+        .seal(place, text, random().unwrap())
+        .unwrap()
+}
+
+fn opened(place: Place<'_>, sealed: &[u8]) -> Value {
+    let text = Sealer::new(vec![key()]).open(place, sealed).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn put(text: &str) -> ConnectionDefinition {
+    serde_json::from_str(text).unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_that_is_pointed_elsewhere_in_the_database_does_not_open() {
+    let rig = Rig::new().await;
+    let engine = rig.start().await;
+    let definition =
+        put(r#"{"type":"http","url":"http://here.example/v1","auth":{"type":"bearer","token":"hush"}}"#);
+    engine
+        .connections()
+        .put(&rig.caller, "c1", definition)
+        .await
+        .unwrap();
+    assert_eq!(rig.token(&engine, 1).await.as_deref(), Ok("hush"));
+    for changed in [
+        ELSEWHERE,
+        r#"{"type":"mcp","url":"http://here.example/v1"}"#,
+        r#"{"type":"mcp","command":["sh"]}"#,
+    ] {
+        rig.sql(&format!("UPDATE connection SET definition = '{changed}'"));
+        let refused = rig.token(&engine, 1).await.unwrap_err();
+        assert!(refused.contains("saved for another address"), "{refused}");
+    }
+    rig.sql(&format!("UPDATE connection SET definition = '{HERE}'"));
+    assert_eq!(rig.token(&engine, 1).await.as_deref(), Ok("hush"));
+}
+
+#[tokio::test]
+async fn tokens_and_authorizations_do_not_open_for_another_connection_or_address() {
+    let rig = Rig::new().await;
+    let engine = rig.start().await;
+    let connections = &engine.0.connections;
+    let (here, elsewhere) = (Address::of(&put(HERE)), Address::of(&put(ELSEWHERE)));
+    let place = tokens_at("conn_1", rig.caller.org);
+    let sealed = connections
+        .seal_for(place, &here, &json!({"a": 1}))
+        .await
+        .unwrap();
+    assert_eq!(
+        connections.open_for::<Value>(place, &here, &sealed).unwrap(),
+        json!({"a": 1})
+    );
+    assert!(connections.open_for::<Value>(place, &elsewhere, &sealed).is_err());
+    let [one, other] = [1, 2].map(|number| ConnectionId::new(BEGIN, [number; 10]));
+    let begun = Address::of_authorization(one, &here);
+    assert_ne!(begun, Address::of_authorization(other, &here));
+    assert_ne!(begun, Address::of_authorization(one, &elsewhere));
+}
+
+#[tokio::test]
+async fn what_the_version_before_has_sealed_opens_once_with_its_address_and_never_again_without() {
+    let rig = Rig::new().await;
+    let id = rig.saved_before().await;
+    let org = rig.caller.org;
+    let row = id.to_string();
+    let before = rig.store.get_connection(org, "c1").await.unwrap().credentials;
+    let engine = rig.start().await;
+    assert_eq!(rig.token(&engine, 1).await.as_deref(), Ok("hush"));
+    let after = rig.store.get_connection(org, "c1").await.unwrap().credentials;
+    let found = opened(credentials_at(&row, org), &after);
+    assert_eq!(found["address"], r#"["http","http://here.example/v1",null]"#);
+    assert_eq!(found["auth"]["bearer"]["token"], "hush");
+    let (check, text) = engine.0.connections.key_check().await.unwrap().unwrap();
+    assert_eq!(text, COMPLETE);
+    engine.shutdown().await;
+
+    // Whoever writes the database puts the old values back, the key check included, and another address beside them.
+    let hex = |bytes: &[u8]| crate::sealing::hex(bytes);
+    let old_check = sealed(SEAL_CHECK, INCOMPLETE);
+    for statement in [
+        format!(
+            "UPDATE connection SET definition = '{ELSEWHERE}', credentials = x'{}'",
+            hex(&before)
+        ),
+        format!("UPDATE seal_check SET sealed = x'{}'", hex(&old_check)),
+    ] {
+        rig.sql(&statement);
+    }
+    let engine = rig.start().await;
+    let refused = rig.token(&engine, 1).await.unwrap_err();
+    assert!(refused.contains("without their address"), "{refused}");
+    assert_eq!(engine.0.connections.unaddressed(), Unaddressed::Refused);
+    engine.shutdown().await;
+
+    // A key check that is gone is none from before, and neither is that of somebody who has no key.
+    rig.sql("DELETE FROM seal_check");
+    std::fs::remove_file(rig.dir.path().join(REMEMBERED)).unwrap();
+    let engine = rig.start().await;
+    assert!(rig.token(&engine, 1).await.is_err());
+    engine.shutdown().await;
+    rig.store.seal_check(check).await.unwrap();
+    let engine = rig.start().await;
+    assert!(rig.token(&engine, 1).await.is_err());
+}
+
+#[tokio::test]
+async fn the_upgrade_waits_for_nodes_of_the_version_before_and_both_read_what_either_writes() {
+    let rig = Rig::new().await;
+    rig.saved_before().await;
+    rig.earlier_node().await;
+    let engine = rig.start().await;
+    let connections = &engine.0.connections;
+    let now = engine.0.identity.leases.now();
+    assert_eq!(
+        connections.complete_upgrade(now).await.unwrap(),
+        Upgrade::Waits(vec!["earlier".to_owned()])
+    );
+    assert_eq!(rig.token(&engine, 1).await.as_deref(), Ok("hush"));
+    let checked = engine.checks(&rig.caller, crate::Providers::Left).await;
+    let check = checked
+        .checks
+        .iter()
+        .find(|check| check.name == "master key")
+        .unwrap();
+    assert!(
+        check.found.contains("not sealed with their addresses yet"),
+        "{}",
+        check.found
+    );
+    // What the version before reads of a value of this one is what it knows.
+    let definition =
+        put(r#"{"type":"http","url":"http://here.example/v1","auth":{"type":"bearer","token":"new"}}"#);
+    connections.put(&rig.caller, "c2", definition).await.unwrap();
+    let row = rig.store.get_connection(rig.caller.org, "c2").await.unwrap();
+    let place_row = row.id.to_string();
+    let text = Sealer::new(vec![key()])
+        .open(credentials_at(&place_row, rig.caller.org), &row.credentials)
+        .unwrap();
+    assert_eq!(serde_json::from_slice::<Secrets>(&text).unwrap().texts(), ["new"]);
+    // A value that it writes meanwhile opens, and gets its address once it is gone.
+    rig.save(3, HERE).await;
+    assert_eq!(rig.token(&engine, 3).await.as_deref(), Ok("hush"));
+    rig.store.deregister_node(NodeId(7), BEGIN).await.unwrap();
+    assert_eq!(
+        connections.complete_upgrade(now).await.unwrap(),
+        Upgrade::Complete
+    );
+    for number in 1..=3 {
+        assert!(rig.token(&engine, number).await.is_ok(), "{number}");
+    }
+    // One that comes afterwards does not open.
+    rig.save(4, HERE).await;
+    assert!(rig.token(&engine, 4).await.is_err());
+}
+
+#[tokio::test]
+async fn credentials_that_a_run_brings_open_for_the_addresses_of_its_request_alone() {
+    let rig = Rig::new().await;
+    let engine = rig.start().await;
+    let connections = &engine.0.connections;
+    let request = json!({"prompt": "x", "shell": false, "connections": {
+        "crm": {"type": "http", "url": "http://here.example/v1", "auth": {"type": "bearer", "token": "hush"}}}});
+    let request = serde_json::from_value(request).unwrap();
+    let run: RunId = match engine.create_run(&rig.caller, request, None).await.unwrap() {
+        Created::New(run) | Created::Existing(run) => run.id,
+    };
+    let brought = |url: &str| {
+        let wanted = json!({"crm": {"type": "http", "url": url}});
+        let wanted = serde_json::from_value(wanted).unwrap();
+        let connections = connections.clone();
+        let org = rig.caller.org;
+        async move { connections.inline_secrets((org, run), &wanted).await }
+    };
+    let secrets = brought("http://here.example/v1").await.unwrap();
+    assert_eq!(secrets["crm"].texts(), ["hush"]);
+    let refused = brought("http://elsewhere.example/v1")
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert!(refused.contains("saved for another address"), "{refused}");
+
+    // Those of the version before get the addresses that stand in the definition of the run.
+    let place_row = run.to_string();
+    let place = inline_at(&place_row, rig.caller.org);
+    let row = CredentialRow {
+        sealed: sortie_store::SealedRow {
+            row: RowKey::Text(place_row.clone()),
+            org: Some(rig.caller.org),
+            sealed: sealed(place, format!(r#"{{"crm":{SECRETS}}}"#).as_bytes()),
+        },
+        definition: r#"{"prompt":"x","connections":{"crm":{"type":"http","url":"http://here.example/v1"}}}"#
+            .to_owned(),
+    };
+    let new = connections
+        .with_address(SealedColumn::RunSecret, &row)
+        .await
+        .unwrap()
+        .unwrap();
+    let found = opened(place, &new);
+    assert_eq!(
+        found["crm"]["address"],
+        r#"["http","http://here.example/v1",null]"#
+    );
+    let done = CredentialRow {
+        sealed: sortie_store::SealedRow {
+            sealed: new,
+            ..row.sealed
+        },
+        ..row
+    };
+    assert_eq!(
+        connections
+            .with_address(SealedColumn::RunSecret, &done)
+            .await
+            .unwrap(),
+        None
+    );
+}

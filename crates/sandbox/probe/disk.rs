@@ -1,0 +1,325 @@
+//! Programs that take more of the disk than they are allowed, each in a way that a walk of the folders does not show.
+//!
+//! Each says after every mebibyte how many it holds.
+
+use std::{
+    ffi::CString,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::{
+        fd::{AsFd, AsRawFd, FromRawFd},
+        unix::fs::{OpenOptionsExt, PermissionsExt},
+    },
+    path::Path,
+    ptr, thread,
+    time::{Duration, Instant},
+};
+
+use crate::raw::{Outcome, call, fork, say, text};
+
+const MEBIBYTE: usize = 1 << 20;
+
+/// Arguments: a way, and how many mebibytes.
+pub(crate) fn run(arguments: &[&str]) -> Outcome {
+    let (way, mebibytes) = match arguments {
+        [way, mebibytes] => (*way, mebibytes.parse::<usize>()?),
+        _ => return Err("disk WAY MEBIBYTES".into()),
+    };
+    match way {
+        "allocate" => allocate(mebibytes),
+        "reserve" => reserve(mebibytes)?,
+        "plain" => fill(mebibytes)?,
+        "juggle" => juggle(mebibytes)?,
+        "dodge" => dodge(mebibytes)?,
+        "shut" => shut(mebibytes)?,
+        "unlinked" => drop(unlinked(mebibytes)?),
+        "undumpable" => undumpable(mebibytes)?,
+        "headless" => headless(mebibytes),
+        "in-flight" => in_flight(mebibytes)?,
+        "mapped" => mapped(mebibytes)?,
+        "churn" => churn(mebibytes)?,
+        _ => return Err(format!("unknown way {way}").into()),
+    }
+    say("held\n");
+    if way != "churn" && way != "reserve" {
+        // As long as the watch may take to see it on a busy machine.
+        thread::sleep(Duration::from_secs(10));
+    }
+    Ok(())
+}
+
+/// Has the file system set space aside; says how many mebibytes, and how it was refused.
+fn allocate(mebibytes: usize) {
+    let mut allocated = 0;
+    let mut refused = Vec::new();
+    for (index, mode) in [0, libc::FALLOC_FL_KEEP_SIZE, libc::FALLOC_FL_ZERO_RANGE]
+        .into_iter()
+        .enumerate()
+    {
+        let Ok(file) = File::create(format!("allocated-{index}")) else {
+            return;
+        };
+        let arguments = [
+            usize::try_from(file.as_raw_fd()).unwrap_or(0),
+            usize::try_from(mode).unwrap_or(0),
+            0,
+            mebibytes * MEBIBYTE,
+            0,
+            0,
+        ];
+        match call(libc::SYS_fallocate, arguments) {
+            Ok(_) => allocated += mebibytes,
+            Err(errno) => refused.push(errno),
+        }
+    }
+    // FS_IOC_RESVSP and FS_IOC_RESVSP64 of `struct space_resv`.
+    for request in [0x4030_5828, 0x4030_582A] {
+        let wanted = [0, 0, (mebibytes * MEBIBYTE) as u64, 0, 0, 0];
+        let Ok(file) = File::create(format!("reserved-{request}")) else {
+            return;
+        };
+        let fd = usize::try_from(file.as_raw_fd()).unwrap_or(0);
+        match call(libc::SYS_ioctl, [fd, request, wanted.as_ptr().addr(), 0, 0, 0]) {
+            Ok(_) => allocated += mebibytes,
+            Err(errno) => refused.push(errno),
+        }
+    }
+    say(&format!("allocated {allocated}\nrefused {refused:?}\n"));
+}
+
+/// Has the C library set space aside, which must work, and a hole punched.
+fn reserve(mebibytes: usize) -> Outcome {
+    let file = File::create("reserved")?;
+    let length = i64::try_from(mebibytes * MEBIBYTE)?;
+    // SAFETY: no memory is passed.
+    let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error).into());
+    }
+    let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: no memory is passed.
+    if unsafe { libc::fallocate(file.as_raw_fd(), punch, 0, 4_096) } != 0 {
+        return Err(io::Error::last_os_error().into());
+    }
+    say(&format!("{}\n", file.metadata()?.len() / MEBIBYTE as u64));
+    Ok(())
+}
+
+/// Writes files of a mebibyte into the current folder, wherever that is moved.
+fn fill(mebibytes: usize) -> Outcome {
+    let content = vec![7; MEBIBYTE];
+    for number in 0..mebibytes {
+        File::create(format!("m{number}"))?.write_all(&content)?;
+        say(&format!("{}\n", number + 1));
+    }
+    Ok(())
+}
+
+/// Moves folders about all the time.
+fn juggle(mebibytes: usize) -> Outcome {
+    for name in ["a/x/data/1/2/3", "b", "c"] {
+        fs::create_dir_all(name)?;
+    }
+    fork(|| {
+        loop {
+            for (from, to) in [("a/x", "b/x"), ("b/x", "c/x"), ("c/x", "a/x")] {
+                let _other_round = fs::rename(from, to);
+            }
+        }
+    })
+    .map_err(io::Error::from_raw_os_error)?;
+    while std::env::set_current_dir("a/x/data/1/2/3").is_err() {}
+    fill(mebibytes)
+}
+
+/// Sees each folder being read, and moves everything into it as soon as that is over.
+fn dodge(mebibytes: usize) -> Outcome {
+    for name in ["a/data", "b"] {
+        fs::create_dir_all(name)?;
+    }
+    // SAFETY: the descriptor is new.
+    let inotify = unsafe { libc::inotify_init1(0) };
+    let mut watches = Vec::new();
+    for name in ["a", "b"] {
+        let path = CString::new(name)?;
+        // SAFETY: the path lives through the call.
+        watches.push(unsafe { libc::inotify_add_watch(inotify, path.as_ptr(), libc::IN_CLOSE_NOWRITE) });
+    }
+    fork(|| {
+        // SAFETY: nobody else has it in this process.
+        let mut events = unsafe { File::from_raw_fd(inotify) };
+        let mut event = [0; 4_096];
+        while let Ok(length) = events.read(&mut event) {
+            for read in event.get(..length).unwrap_or_default().chunks(16) {
+                let watch = read.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+                let (from, to) = if watch == watches.first().copied() {
+                    ("b/data", "a/data")
+                } else {
+                    ("a/data", "b/data")
+                };
+                let _there_already = fs::rename(from, to);
+            }
+        }
+        0
+    })
+    .map_err(io::Error::from_raw_os_error)?;
+    while std::env::set_current_dir("a/data").is_err() && std::env::set_current_dir("b/data").is_err() {}
+    fill(mebibytes)
+}
+
+/// Takes all rights from a folder as often as somebody else gives them.
+fn shut(mebibytes: usize) -> Outcome {
+    fs::create_dir_all("shut/data")?;
+    let folder = File::open("shut")?;
+    let data = File::open("shut/data")?;
+    // SAFETY: changes the current folder.
+    unsafe { libc::fchdir(data.as_raw_fd()) };
+    fork(|| {
+        loop {
+            // SAFETY: changes modes.
+            unsafe { libc::fchmod(folder.as_raw_fd(), 0) };
+        }
+    })
+    .map_err(io::Error::from_raw_os_error)?;
+    fill(mebibytes)
+}
+
+/// Holds files that have no name any more.
+fn unlinked(mebibytes: usize) -> io::Result<Vec<File>> {
+    let content = vec![7; MEBIBYTE];
+    let mut held = Vec::new();
+    for number in 0..mebibytes.div_ceil(8) {
+        let mut file = deleted_file(&format!("u{number}"))?;
+        for piece in 0..8 {
+            file.write_all(&content)?;
+            say(&format!("{}\n", number * 8 + piece + 1));
+        }
+        held.push(file);
+    }
+    Ok(held)
+}
+
+fn deleted_file(name: &str) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(name)?;
+    fs::remove_file(name)?;
+    Ok(file)
+}
+
+/// Asks not to be looked at.
+fn undumpable(mebibytes: usize) -> Outcome {
+    // SAFETY: no memory is passed.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    let _held = unlinked(mebibytes)?;
+    say("held\n");
+    thread::sleep(Duration::from_secs(10));
+    Ok(())
+}
+
+/// Holds them in a thread whose process has lost its first one.
+fn headless(mebibytes: usize) -> ! {
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    thread::spawn(move || {
+        let _first_one_is_gone = receiver.recv();
+        thread::sleep(Duration::from_millis(50));
+        let held = unlinked(mebibytes);
+        say("held\n");
+        thread::sleep(Duration::from_secs(10));
+        drop(held);
+        std::process::exit(0)
+    });
+    drop(sender);
+    loop {
+        // SAFETY: ends this thread alone.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+}
+
+/// Leaves them under way in sockets.
+fn in_flight(mebibytes: usize) -> Outcome {
+    let content = vec![7; MEBIBYTE];
+    let mut ends = [0; 2];
+    // SAFETY: `ends` is valid for writes.
+    if unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error().into());
+    }
+    let [end, _other] = ends;
+    // SAFETY: nobody else has it.
+    let end = unsafe { File::from_raw_fd(end) };
+    for number in 0..mebibytes.div_ceil(8) {
+        let mut file = deleted_file("f")?;
+        for piece in 0..8 {
+            file.write_all(&content)?;
+            say(&format!("{}\n", number * 8 + piece + 1));
+        }
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
+        let files = [file.as_fd()];
+        control.push(rustix::net::SendAncillaryMessage::ScmRights(&files));
+        rustix::net::sendmsg(
+            &end,
+            &[io::IoSlice::new(b"x")],
+            &mut control,
+            rustix::net::SendFlags::empty(),
+        )?;
+    }
+    say("held\n");
+    thread::sleep(Duration::from_secs(10));
+    Ok(())
+}
+
+/// Maps one page of each, and closes them.
+fn mapped(mebibytes: usize) -> Outcome {
+    let content = vec![7; MEBIBYTE];
+    for number in 0..mebibytes.div_ceil(8) {
+        let mut file = deleted_file("f")?;
+        for piece in 0..8 {
+            file.write_all(&content)?;
+            say(&format!("{}\n", number * 8 + piece + 1));
+        }
+        // SAFETY: a new mapping, which nobody reads.
+        let page = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                4_096,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if page == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error().into());
+        }
+    }
+    Ok(())
+}
+
+/// Makes, moves and removes folders and files for three seconds, as tests and builds do, and holds so much meanwhile.
+fn churn(mebibytes: usize) -> Outcome {
+    let began = Instant::now();
+    fs::create_dir("kept")?;
+    fs::write("kept/content", vec![7; mebibytes * MEBIBYTE])?;
+    let mut rounds = 0_u64;
+    while began.elapsed() < Duration::from_secs(3) {
+        for step in 0..20 {
+            let (made, moved) = (format!("t{step}"), format!("moved{step}"));
+            fs::create_dir_all(format!("{made}/inner"))?;
+            fs::write(format!("{made}/inner/file"), "x")?;
+            fs::set_permissions(&made, fs::Permissions::from_mode(0o700))?;
+            fs::rename(&made, &moved)?;
+            fs::remove_file(format!("{moved}/inner/file"))?;
+            fs::remove_dir(format!("{moved}/inner"))?;
+            fs::remove_dir(&moved)?;
+        }
+        rounds += 1;
+    }
+    assert!(Path::new("kept/content").exists(), "{:?}", text("kept"));
+    say(&format!("{rounds} rounds\n"));
+    Ok(())
+}

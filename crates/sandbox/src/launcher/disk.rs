@@ -1,0 +1,295 @@
+//! The disk limit, which is kept by looking: at what lies in the run's folders, and at deleted files that its processes
+//! hold open.
+//!
+//! A look walks the folders while the run changes them. A run that moves its files about during a walk can keep them out
+//! of it. The file system's free space shows that: when it has lost more than the run had left, and the walk does not
+//! find it, the run's processes are stopped for the time of a second walk.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use rustix::fs::{CWD, Mode, OFlags, fstat, fstatvfs, openat};
+
+use super::{
+    open_files::{self, Held, Thoroughness},
+    processor_time, procs,
+    stopped::Stopped,
+};
+use crate::{
+    types::Limits,
+    wire::Broken,
+    workdir::{Survey, Total, survey},
+};
+
+/// Longest and shortest time between two looks.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(10));
+/// Fastest growth that is reckoned with, in bytes in a second.
+const FASTEST_GROWTH: u64 = 4 << 30;
+/// A look costs at most one part in this many of the processor's time. Its own time counts, not that of the clock: on
+/// a busy machine a look that had to wait for its turn must not put off the next one.
+const SHARE: u32 = 10;
+/// The part while the file system loses more than the run has left.
+const SHARE_UNDER_PRESSURE: u32 = 3;
+/// Longest time for which the descriptors of processes are not read again while the file system loses nothing.
+const DESCRIPTORS_KEPT: Duration = Duration::from_secs(2);
+/// Looks in a row that found something unreadable or moved, after which the run's processes are stopped for one.
+const UNSETTLED: u32 = 8;
+/// Shortest time between two looks for which the run's processes are stopped, and from one that did not see everything
+/// to the next.
+const STOP_INTERVALS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(50));
+/// Part of the limit that the file system may lose beyond what the run has left: others write, too.
+const TOLERANCE: u64 = 16;
+/// Looks in a row that did not see everything although nothing moved: then the limit counts as broken.
+const BLIND: u32 = 2;
+
+/// The run's use of the disk, and when to look next.
+pub(super) struct DiskWatch {
+    work: OwnedFd,
+    scratch: Option<OwnedFd>,
+    device: u64,
+    limit: Total,
+    /// Use when the command started: a run over its limit may still run a command that deletes.
+    baseline: Total,
+    /// The last use that is known.
+    used: Total,
+    /// The file system's free space at the last look.
+    free: Total,
+    /// Use and free space at the last look that missed nothing.
+    settled: (Total, Total),
+    /// Bytes in deleted files that are open, with the time and the free space when they were read.
+    held: Option<(u64, Instant, Total)>,
+    /// Whether the next complete look says what a command starts with.
+    rebase: bool,
+    /// Whether the folders were measured since the sandbox was opened.
+    begun: bool,
+    unsettled: u32,
+    blind: u32,
+    interval: Duration,
+    glanced: Instant,
+    looked: Instant,
+    cost: Duration,
+    /// The end of the last look for which the processes were stopped.
+    stopped: Option<Instant>,
+    stop_cost: Duration,
+}
+
+impl DiskWatch {
+    /// Watches the current directory, and the scratch folder where there is one.
+    pub(super) fn new(limits: &Limits, scratch: Option<OwnedFd>) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let work = openat(CWD, ".", flags, Mode::empty())?;
+        let free = free_of(&work);
+        let now = Instant::now();
+        let mut watch = Self {
+            device: open_files::device_of(&fstat(&work)?),
+            work,
+            scratch,
+            limit: Total {
+                bytes: limits.disk_bytes,
+                entries: limits.disk_entries,
+            },
+            baseline: Total::default(),
+            used: Total::default(),
+            free,
+            settled: (Total::default(), free),
+            held: None,
+            rebase: false,
+            begun: false,
+            unsettled: 0,
+            blind: 0,
+            interval: INTERVALS.0,
+            glanced: now,
+            looked: now,
+            cost: Duration::ZERO,
+            stopped: None,
+            stop_cost: Duration::ZERO,
+        };
+        watch.glance();
+        Ok(watch)
+    }
+
+    /// Time until the next glance at the file system.
+    pub(super) fn due_in(&self) -> Duration {
+        self.interval.saturating_sub(self.glanced.elapsed())
+    }
+
+    /// Looks, if it is time.
+    pub(super) fn look(&mut self) -> Option<Broken> {
+        if !self.due_in().is_zero() {
+            return None;
+        }
+        let free = self.glance();
+        let rested = |share: u32| self.looked.elapsed() >= self.cost * share;
+        let pressed = self.free.less(free).passes(self.left(self.used)) || self.hides(free);
+        if !(rested(SHARE) || pressed && rested(SHARE_UNDER_PRESSURE)) {
+            return None;
+        }
+        self.look_now(Self::judge)
+    }
+
+    /// Looks at the folders at the end of a command, unless the last look was dear and is not long ago.
+    pub(super) fn look_at_end(&mut self) -> Option<Broken> {
+        if self.looked.elapsed() < self.cost * SHARE {
+            return None;
+        }
+        self.free = free_of(&self.work);
+        self.look_now(|watch| {
+            let found = watch.walk();
+            watch.note(found);
+            watch.is_over(watch.used) && watch.judge_standing_still()
+        })
+    }
+
+    /// Reads the free space, and reckons when that is to be read again: sooner, the less may be left.
+    fn glance(&mut self) -> Total {
+        let free = free_of(&self.work);
+        // Space that others gave back must not hide what the run takes.
+        self.settled.1 = self.settled.1.max(free);
+        let lost = self.settled.1.less(free);
+        let at_most = self.used.max(Total {
+            bytes: self.settled.0.bytes.saturating_add(lost.bytes),
+            entries: 0,
+        });
+        let (longest, shortest) = INTERVALS;
+        let milliseconds = self.left(at_most).bytes.saturating_mul(1_000) / FASTEST_GROWTH;
+        self.interval = Duration::from_millis(milliseconds).clamp(shortest, longest);
+        self.glanced = Instant::now();
+        free
+    }
+
+    fn look_now(&mut self, judge: impl Fn(&mut Self) -> bool) -> Option<Broken> {
+        let began = processor_time();
+        let broken = judge(self).then_some(Broken::Disk);
+        // Everything is killed now. The next command starts from what is then there.
+        self.rebase = broken.is_some();
+        self.looked = Instant::now();
+        self.cost = processor_time().saturating_sub(began);
+        broken
+    }
+
+    /// Whether the limit is broken.
+    fn judge(&mut self) -> bool {
+        self.free = free_of(&self.work);
+        let found = self.measure();
+        self.note(found);
+        if self.is_over(self.used) {
+            // What moves during a walk may have been counted twice.
+            return self.judge_standing_still();
+        }
+        let interval = if self.blind == 0 {
+            STOP_INTERVALS.0.max(self.stop_cost * SHARE)
+        } else {
+            STOP_INTERVALS.1.max(self.stop_cost)
+        };
+        let suspect = self.hides(self.free) || self.unsettled >= UNSETTLED;
+        let rested = self.stopped.is_none_or(|then| then.elapsed() >= interval);
+        suspect && rested && self.judge_standing_still()
+    }
+
+    /// Takes what a walk has found for the use of the run.
+    fn note(&mut self, found: Survey) {
+        if !found.complete {
+            self.unsettled = self.unsettled.saturating_add(1);
+            // What was known stays, and more may have been found.
+            self.used = self.used.max(found.total);
+            return;
+        }
+        self.unsettled = 0;
+        self.used = found.total;
+        if self.rebase {
+            self.baseline = found.total;
+        }
+        // What was deleted may not be filled again.
+        self.baseline = self.baseline.min(found.total);
+        if !self.begun {
+            // The rest was there before the first process.
+            self.begun = true;
+            self.settled.0 = found.total.less(self.settled.1.less(self.free));
+        }
+    }
+
+    /// Whether the file system has lost clearly more than the run had left, since the last look that missed nothing.
+    fn hides(&self, free: Total) -> bool {
+        let (used, free_then) = self.settled;
+        let left = self.left(used);
+        let lost = free_then.less(free);
+        lost.passes(Total {
+            bytes: left.bytes.saturating_add(self.limit.bytes / TOLERANCE),
+            entries: left.entries.saturating_add(self.limit.entries / TOLERANCE),
+        })
+    }
+
+    /// Whether the limit is broken, seen while the run's processes stand still.
+    fn judge_standing_still(&mut self) -> bool {
+        let began = Instant::now();
+        let standing = Stopped::stop(procs::ours);
+        self.free = free_of(&self.work);
+        let mut found = self.walk();
+        let held = self.read_held(Thoroughness::Everything);
+        found.total.bytes = found.total.bytes.saturating_add(held.bytes);
+        let clear = found.complete && standing.all && held.all_seen;
+        drop(standing);
+        self.stopped = Some(Instant::now());
+        self.stop_cost = began.elapsed();
+        if clear {
+            self.used = found.total;
+            self.settled = (found.total, self.free);
+            (self.unsettled, self.blind) = (0, 0);
+        } else {
+            self.used = self.used.max(found.total);
+            self.blind += 1;
+        }
+        self.is_over(self.used) || self.blind >= BLIND
+    }
+
+    /// Space that is left beside this use.
+    fn left(&self, used: Total) -> Total {
+        self.limit.max(self.baseline).less(used)
+    }
+
+    fn is_over(&self, used: Total) -> bool {
+        used.passes(self.limit.max(self.baseline))
+    }
+
+    /// Measures the folders and the deleted files.
+    fn measure(&mut self) -> Survey {
+        let mut found = self.walk();
+        let known = self.held.filter(|(_, read, free_then)| {
+            // A deleted file only grows by space that the file system loses.
+            let lost = free_then.less(self.free).bytes;
+            read.elapsed() < DESCRIPTORS_KEPT && lost < self.limit.bytes / (4 * TOLERANCE)
+        });
+        let bytes = known.map_or_else(
+            || self.read_held(Thoroughness::Descriptors).bytes,
+            |known| known.0,
+        );
+        found.total.bytes = found.total.bytes.saturating_add(bytes);
+        found
+    }
+
+    fn read_held(&mut self, thoroughness: Thoroughness) -> Held {
+        let held = open_files::deleted(&procs::ours(), self.device, thoroughness);
+        self.held = Some((held.bytes, Instant::now(), self.free));
+        held
+    }
+
+    fn walk(&self) -> Survey {
+        let stop_at = self.limit.max(self.baseline).entries;
+        let mut found = Survey::default();
+        for folder in std::iter::once(&self.work).chain(&self.scratch) {
+            found.add(survey(folder.as_fd(), stop_at));
+        }
+        found
+    }
+}
+
+/// Free space of the file system that holds a folder, also of that which is reserved.
+fn free_of(folder: &OwnedFd) -> Total {
+    fstatvfs(folder).map_or(Total::default(), |stat| Total {
+        bytes: stat.f_bfree.saturating_mul(stat.f_frsize),
+        entries: stat.f_ffree,
+    })
+}

@@ -1,0 +1,67 @@
+//! Processes of a run that stand still while they are looked at.
+
+use std::{collections::HashSet, fs, thread, time::Duration};
+
+use rustix::process::{Pid, Signal};
+
+use super::procs::{self, Process};
+
+/// How often the processes are told to stop before the look begins without it.
+const ROUNDS: usize = 50;
+const ROUND: Duration = Duration::from_millis(1);
+
+/// Stopped processes. Dropping it lets those go on that were running.
+pub(super) struct Stopped {
+    ours: HashSet<Process>,
+    /// Whether none was left running.
+    pub(super) all: bool,
+}
+
+impl Stopped {
+    /// Stops the processes that `find` finds, until it finds none that runs.
+    pub(super) fn stop(find: impl Fn() -> Vec<Process>) -> Self {
+        let mut stopped = Self {
+            ours: HashSet::new(),
+            all: false,
+        };
+        for _ in 0..ROUNDS {
+            let running: Vec<_> = find().into_iter().filter(|process| runs(process.pid)).collect();
+            if running.is_empty() {
+                stopped.all = true;
+                break;
+            }
+            for process in running {
+                procs::signal(&process, Signal::STOP);
+                stopped.ours.insert(process);
+            }
+            thread::sleep(ROUND);
+        }
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for process in &self.ours {
+            procs::signal(process, Signal::CONT);
+        }
+    }
+}
+
+/// Whether a thread of the process neither stands still nor has ended. One that waits inside of a system call does
+/// nothing more than finish that.
+fn runs(pid: Pid) -> bool {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else {
+        return false;
+    };
+    tasks
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("stat")).ok())
+        .filter_map(|stat| state(&stat))
+        .any(|state| !matches!(state, 'T' | 't' | 'D' | 'Z' | 'X' | 'x'))
+}
+
+/// The state of a task: the letter behind its name, which may hold anything, also parentheses.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
+}

@@ -1,0 +1,98 @@
+//! Row 51 in every way that a walk of the folders does not show: space that is set aside, files that move or are shut away
+//! during a look, and files without a name.
+
+use sortie_sandbox::{ExitKind, Finished, Limits};
+
+use crate::harness::{Bed, Section, out, tell};
+
+/// The limit of these runs, in mebibytes.
+const LIMIT: u64 = 192;
+
+fn limits() -> Limits {
+    Limits {
+        disk_bytes: LIMIT << 20,
+        file_bytes: 1 << 30,
+        ..Limits::default()
+    }
+}
+
+/// Tries to hold four times the limit, and says how much it came to.
+async fn takes(bed: &Bed, way: &str) {
+    let mut run = bed.open("run_1", limits()).await;
+    let finished = run.sh(&format!("./probe disk {way} {}", 4 * LIMIT)).await;
+    let held = mebibytes(&finished);
+    tell(&format!(
+        "{}: {way}: {held} MiB of {LIMIT}, {:?} attempts held\n",
+        bed.test, finished.exit
+    ));
+    assert_eq!(finished.exit, ExitKind::Disk, "{way}: {held} MiB");
+    // On a quiet machine it is a tenth more than the limit at most.
+    assert!(held < 3 * LIMIT, "{way}: {held} MiB");
+    assert_eq!(
+        run.sh("chmod -f 700 shut; rm -rf [a-z]").await.exit,
+        ExitKind::Code(0)
+    );
+    run.end().await;
+}
+
+/// The last number that the helper said.
+fn mebibytes(finished: &Finished) -> u64 {
+    let kept = [&finished.stdout.head[..], &finished.stdout.tail].concat();
+    let said = String::from_utf8_lossy(&kept).into_owned();
+    said.lines()
+        .filter_map(|line| line.parse().ok())
+        .max()
+        .unwrap_or(0)
+}
+
+pub(crate) fn space_is_not_set_aside(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", limits()).await;
+        let finished = run.sh("timeout 1 ./probe disk allocate 1000; true").await;
+        let refused = [libc::EOPNOTSUPP; 5];
+        assert_eq!(
+            out(&finished).lines().take(2).collect::<Vec<_>>(),
+            ["allocated 0", &format!("refused {refused:?}")],
+            "{finished:?}"
+        );
+        // What goes through the C library is written instead, and holes can be punched.
+        let finished = run.sh("./probe disk reserve 16").await;
+        assert_eq!(out(&finished), "16\nheld\n", "{finished:?}");
+        run.end().await;
+    })
+}
+
+pub(crate) fn what_is_moved_during_a_look_is_counted(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        takes(bed, "plain").await;
+        takes(bed, "juggle").await;
+        takes(bed, "dodge").await;
+        takes(bed, "shut").await;
+    })
+}
+
+pub(crate) fn deleted_files_are_counted(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        for way in ["unlinked", "undumpable", "mapped", "in-flight", "headless"] {
+            if way == "in-flight" && !bed.has_namespaces() && !bed.hard_memory() {
+                // Descriptors cannot be sent there.
+                let mut run = bed.open("run_1", limits()).await;
+                let finished = run.sh("./probe disk in-flight 1").await;
+                assert_eq!(finished.exit, ExitKind::Code(1), "{finished:?}");
+                run.end().await;
+                continue;
+            }
+            takes(bed, way).await;
+        }
+    })
+}
+
+/// Folders come and go during each look of an ordinary build, too.
+pub(crate) fn what_moves_within_the_limit_goes_on(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", limits()).await;
+        let finished = run.sh(&format!("./probe disk churn {}", LIMIT - 32)).await;
+        assert_eq!(finished.exit, ExitKind::Code(0), "{finished:?}");
+        run.end().await;
+    })
+}
