@@ -28,7 +28,8 @@ pub struct Bounds {
 }
 
 impl Line {
-    fn at(self, bytes: usize) -> usize {
+    /// The bound for an input of `bytes` bytes.
+    pub fn at(self, bytes: usize) -> usize {
         self.base.saturating_add(self.per_byte.saturating_mul(bytes))
     }
 }
