@@ -161,7 +161,7 @@ pub(crate) fn ordinary_tools_work(bed: &Bed) -> Section<'_> {
                  echo data > $TMPDIR/x; cat $TMPDIR/x; cat < /dev/null; echo out > /dev/null; pwd | grep -c /")
             .await;
         assert_eq!(out(&finished), "a\nb\n1\nf/e/s\n42\ndata\n1\n", "{finished:?}");
-        for (tool, script, expected) in TOOLS {
+        for &(tool, script, expected) in TOOLS {
             if run.sh(&format!("command -v {tool}")).await.exit == ExitKind::Code(0) {
                 let finished = run.sh(script).await;
                 assert_eq!(out(&finished).trim(), expected, "{tool}: {finished:?}");
