@@ -48,7 +48,7 @@ impl MasterKey {
         let mut id = [0; KEY_ID];
         let hash = Sha256::new()
             .chain_update(b"sortie master key\0")
-            .chain_update(&*bytes)
+            .chain_update(bytes.as_slice())
             .finalize();
         for (to, from) in id.iter_mut().zip(hash) {
             *to = from;
@@ -151,10 +151,10 @@ fn fill_from_base64(text: &str, bytes: &mut [u8; 32]) -> Option<()> {
     // The decoder wants room for the last group of four characters as a whole.
     let mut decoded = Zeroizing::new([0; 33]);
     [STANDARD, URL_SAFE].iter().find_map(|alphabet| {
-        let decoder = GeneralPurpose::new(alphabet, any_padding);
-        let length = decoder.decode_slice(text, decoded.as_mut_slice()).ok()?;
-        let decoded = decoded.get(..length).filter(|decoded| decoded.len() == 32)?;
-        bytes.copy_from_slice(decoded);
+        let base64 = GeneralPurpose::new(alphabet, any_padding);
+        let length = base64.decode_slice(text, decoded.as_mut_slice()).ok()?;
+        let key = decoded.get(..length).filter(|key| key.len() == 32)?;
+        bytes.copy_from_slice(key);
         Some(())
     })
 }

@@ -119,8 +119,7 @@ impl Engine {
         let commands = commands(&sandbox);
         let models = Arc::new(Models::new(&options.models, &metrics.models)?);
         let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
-        let Storage { blobs, memory_dir } = storage;
-        let contents = Contents::over(blobs, store.clone(), options.clock.clone());
+        let contents = Contents::over(storage.blobs, store.clone(), options.clock.clone());
         let due = Hints::new(news.clone());
         let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
         let worker = Arc::new(Worker {
@@ -172,7 +171,7 @@ impl Engine {
             identity: sweeper.node.identity.clone(),
             peers: Peers::new(Signer::new(&options.master_keys), options.clock.clone())?,
             records,
-            memory_dir,
+            memory_dir: storage.memory_dir,
             tracker,
             couriers: TaskTracker::new(),
             delivered: CancellationToken::new(),

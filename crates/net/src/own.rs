@@ -99,12 +99,12 @@ impl Current {
 
     /// Whether an address has come or gone since the last question.
     fn has_changed(&mut self) -> bool {
-        let Some(changes) = &self.changes else {
+        let Some(socket) = &self.changes else {
             return self.read_at.is_none_or(|at| at.elapsed() >= MAX_AGE);
         };
         let (mut buffer, mut has_changed) = ([0; 8 * 1024], false);
         loop {
-            match recv(changes, &mut buffer[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+            match recv(socket, &mut buffer[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
                 // A message that did not fit may have been about anything.
                 Ok((_, length)) => {
                     has_changed |= buffer.get(..length).is_none_or(tells_of_own_addresses);

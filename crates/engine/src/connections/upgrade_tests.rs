@@ -131,10 +131,10 @@ impl Rig {
             .unwrap();
         let connection = engine.0.connections.saved(org, "c", &row)?;
         assert!(matches!(connection.target, Target::Http { .. }));
-        match connection.auth {
-            Auth::Bearer(token) => Ok(token.expose().to_owned()),
-            other => panic!("{other:?}"),
-        }
+        let Auth::Bearer(token) = connection.auth else {
+            panic!("{:?}", connection.auth)
+        };
+        Ok(token.expose().to_owned())
     }
 }
 

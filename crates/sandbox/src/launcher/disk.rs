@@ -14,7 +14,7 @@ use std::{
 use rustix::fs::{CWD, Mode, OFlags, fstat, fstatvfs, openat};
 
 use super::{
-    open_files::{self, Thoroughness},
+    open_files::{self, Held, Thoroughness},
     processor_time, procs,
     stopped::Stopped,
 };
@@ -33,6 +33,8 @@ const FASTEST_GROWTH: u64 = 4 << 30;
 const SHARE: u32 = 10;
 /// The part while the file system loses more than the run has left.
 const SHARE_UNDER_PRESSURE: u32 = 3;
+/// Longest time for which the descriptors of processes are not read again while the file system loses nothing.
+const DESCRIPTORS_KEPT: Duration = Duration::from_secs(2);
 /// Looks in a row that found something unreadable or moved, after which the run's processes are stopped for one.
 const UNSETTLED: u32 = 8;
 /// Shortest time between two looks for which the run's processes are stopped, and from one that did not see everything
@@ -57,6 +59,8 @@ pub(super) struct DiskWatch {
     free: Total,
     /// Use and free space at the last look that missed nothing.
     settled: (Total, Total),
+    /// Bytes in deleted files that are open, with the time and the free space when they were read.
+    held: Option<(u64, Instant, Total)>,
     /// Whether the next complete look says what a command starts with.
     rebase: bool,
     /// Whether the folders were measured since the sandbox was opened.
@@ -91,6 +95,7 @@ impl DiskWatch {
             used: Total::default(),
             free,
             settled: (Total::default(), free),
+            held: None,
             rebase: false,
             begun: false,
             unsettled: 0,
@@ -130,6 +135,7 @@ impl DiskWatch {
         if self.looked.elapsed() < self.cost * SHARE {
             return None;
         }
+        self.free = free_of(&self.work);
         self.look_now(|watch| {
             let found = watch.walk();
             watch.note(found);
@@ -167,7 +173,7 @@ impl DiskWatch {
     /// Whether the limit is broken.
     fn judge(&mut self) -> bool {
         self.free = free_of(&self.work);
-        let (found, _) = self.measure(Thoroughness::Descriptors);
+        let found = self.measure();
         self.note(found);
         if self.is_over(self.used) {
             // What moves during a walk may have been counted twice.
@@ -221,12 +227,14 @@ impl DiskWatch {
         let began = Instant::now();
         let standing = Stopped::stop(procs::ours);
         self.free = free_of(&self.work);
-        let (found, all_seen) = self.measure(Thoroughness::Everything);
-        let clear = found.complete && standing.all;
+        let mut found = self.walk();
+        let held = self.read_held(Thoroughness::Everything);
+        found.total.bytes = found.total.bytes.saturating_add(held.bytes);
+        let clear = found.complete && standing.all && held.all_seen;
         drop(standing);
         self.stopped = Some(Instant::now());
         self.stop_cost = began.elapsed();
-        if clear && all_seen {
+        if clear {
             self.used = found.total;
             self.settled = (found.total, self.free);
             (self.unsettled, self.blind) = (0, 0);
@@ -246,12 +254,26 @@ impl DiskWatch {
         used.passes(self.limit.max(self.baseline))
     }
 
-    /// Measures the folders and the deleted files; says whether every descriptor of the run could be seen.
-    fn measure(&self, thoroughness: Thoroughness) -> (Survey, bool) {
+    /// Measures the folders and the deleted files.
+    fn measure(&mut self) -> Survey {
         let mut found = self.walk();
+        let known = self.held.filter(|(_, read, free_then)| {
+            // A deleted file only grows by space that the file system loses.
+            let lost = free_then.less(self.free).bytes;
+            read.elapsed() < DESCRIPTORS_KEPT && lost < self.limit.bytes / (4 * TOLERANCE)
+        });
+        let bytes = known.map_or_else(
+            || self.read_held(Thoroughness::Descriptors).bytes,
+            |known| known.0,
+        );
+        found.total.bytes = found.total.bytes.saturating_add(bytes);
+        found
+    }
+
+    fn read_held(&mut self, thoroughness: Thoroughness) -> Held {
         let held = open_files::deleted(&procs::ours(), self.device, thoroughness);
-        found.total.bytes = found.total.bytes.saturating_add(held.bytes);
-        (found, held.all_seen)
+        self.held = Some((held.bytes, Instant::now(), self.free));
+        held
     }
 
     fn walk(&self) -> Survey {

@@ -14,6 +14,7 @@ use sortie_api::{
 use super::{Context, print_json, table};
 use crate::{
     args::{ConnectionsCommand, ListArgs, Name, PutArgs},
+    client::Client,
     config::Environment,
     failure::{Exit, Failure, Result},
     prompt,
@@ -317,9 +318,14 @@ async fn authorize(context: &Context, name: &Name, args: &ListArgs) -> Result<Ex
             "the browser comes back to an engine that stays: start one with `sortie serve`, or name one by --url",
         ));
     }
-    let begun = connection.client.authorize_connection(name).await;
+    let done = begin(&connection.client, name, args).await;
     connection.close().await;
-    let begun = begun?;
+    done
+}
+
+/// Begins an authorization, and confirms it where somebody is there to type the code.
+async fn begin(client: &Client, name: &Name, args: &ListArgs) -> Result<Exit> {
+    let begun = client.authorize_connection(name).await?;
     if args.json {
         return print_json(&begun);
     }
@@ -329,7 +335,7 @@ async fn authorize(context: &Context, name: &Name, args: &ListArgs) -> Result<Ex
         begun.expires_at
     ));
     match prompt::line("code: ")? {
-        Some(code) if !code.is_empty() => confirm(context, name, &code, args).await,
+        Some(code) if !code.is_empty() => present(client, name, &code, args).await,
         Some(_) | None => {
             terminal::note(&format!(
                 "confirm it with: sortie connections confirm {name} CODE"
@@ -341,9 +347,14 @@ async fn authorize(context: &Context, name: &Name, args: &ListArgs) -> Result<Ex
 
 async fn confirm(context: &Context, name: &Name, code: &str, args: &ListArgs) -> Result<Exit> {
     let connection = context.records(&args.engine).await?;
-    let confirmed = connection.client.confirm_authorization(name, code).await;
+    let done = present(&connection.client, name, code, args).await;
     connection.close().await;
-    let confirmed = confirmed?;
+    done
+}
+
+/// Presents the code of the page.
+async fn present(client: &Client, name: &Name, code: &str, args: &ListArgs) -> Result<Exit> {
+    let confirmed = client.confirm_authorization(name, code).await?;
     if args.json {
         return print_json(&confirmed);
     }
