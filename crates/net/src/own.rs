@@ -102,17 +102,17 @@ impl Current {
         let Some(changes) = &self.changes else {
             return self.read_at.is_none_or(|at| at.elapsed() >= MAX_AGE);
         };
-        let (mut buffer, mut changed) = ([0; 8 * 1024], false);
+        let (mut buffer, mut has_changed) = ([0; 8 * 1024], false);
         loop {
             match recv(changes, &mut buffer[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
                 // A message that did not fit may have been about anything.
                 Ok((_, length)) => {
-                    changed |= buffer.get(..length).is_none_or(tells_of_own_addresses);
+                    has_changed |= buffer.get(..length).is_none_or(tells_of_own_addresses);
                 }
-                Err(Errno::AGAIN) => return changed,
+                Err(Errno::AGAIN) => return has_changed,
                 Err(Errno::INTR) => {}
                 // Messages were lost.
-                Err(Errno::NOBUFS) => changed = true,
+                Err(Errno::NOBUFS) => has_changed = true,
                 Err(_) => {
                     self.changes = None;
                     return true;

@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
+        SendAncillaryMessage, SendFlags, recv, recvmsg, send as send_to_peer, sendmsg,
     },
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -168,13 +168,26 @@ pub(crate) fn send(
 }
 
 fn send_raw(socket: BorrowedFd<'_>, body: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if fds.is_empty() {
+        return send_plain(socket, body);
+    }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+    if !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::other("too many descriptors in one message"));
     }
     loop {
         match sendmsg(socket, &[IoSlice::new(body)], &mut control, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            result => return result.map(drop).map_err(io::Error::from),
+        }
+    }
+}
+
+/// Sends a datagram without descriptors. A confined command may be allowed no other.
+fn send_plain(socket: BorrowedFd<'_>, body: &[u8]) -> io::Result<()> {
+    loop {
+        match send_to_peer(socket, body, SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             result => return result.map(drop).map_err(io::Error::from),
         }

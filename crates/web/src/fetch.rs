@@ -22,11 +22,12 @@ use url::Url;
 
 use crate::{
     Web,
-    follow::{Answered, Asked, Gate, URL_BYTES, follow},
+    follow::{Answered, Asked, Gate, follow},
     html::Layout,
     media::{Kind, Media},
     reader::{Body, Form, Reading},
-    text, told,
+    text::{self, URL_BYTES},
+    told,
 };
 
 /// How much of a page is read, in bytes.
@@ -198,7 +199,7 @@ fn not_text(url: &Url, media: &Media, size: Option<u64>) -> ToolError {
     told(format!("{url} is {kind}, {size}: only text can be fetched"))
 }
 
-/// What is said first of what was fetched.
+/// First lines of a result: address, status, type, and what is missing.
 fn head(fetched: &Fetched, reading: &Reading) -> String {
     let note = match reading.layout() {
         Some(Layout::Article) => "\nThis is the main part of the page.",

@@ -8,12 +8,10 @@ use reqwest::Response;
 use sortie_net::{Client, Policy};
 use url::Url;
 
-use crate::robots::Robots;
+use crate::{robots::Robots, text::URL_BYTES};
 
 /// Redirects that are followed.
 const HOPS: usize = 5;
-/// The longest URL, in bytes: of a request, of each redirect, of a link in a page.
-pub(crate) const URL_BYTES: usize = 4096;
 /// The name we go by.
 const AGENT: &str = concat!("Sortie/", env!("CARGO_PKG_VERSION"));
 /// What goes along to another origin; all else may be meant for the first alone.

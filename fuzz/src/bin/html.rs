@@ -5,7 +5,7 @@ use html::Layout;
 use sortie_fuzz::{Bounds, Input, Line};
 use url::Url;
 
-#[path = "../../../crates/web/src/html.rs"]
+#[path = "../../../crates/web/src/html/mod.rs"]
 mod html;
 #[expect(dead_code, reason = "the page reader needs one function of it")]
 #[path = "../../../crates/web/src/text.rs"]
@@ -26,6 +26,18 @@ const MOST: usize = 64 << 10;
 /// A page of so many bytes cannot be nested too deeply to be laid out.
 const LAID_OUT: usize = 300;
 
+/// Memory and time of the bare text of a page.
+const BARE: Bounds = Bounds {
+    memory: Line {
+        base: 64 << 10,
+        per_byte: 24,
+    },
+    time: Line {
+        base: 5_000_000,
+        per_byte: 2_000,
+    },
+};
+
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let input = Input::repeated(data, MOST);
     let page = String::from_utf8_lossy(&input.bytes);
@@ -34,7 +46,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     };
     let read = BOUNDS.hold(page.len(), || html::read(&page, &url));
     assert!(
-        read.markdown.len() <= 100 * page.len() + 1000,
+        read.markdown.len() <= 8 * page.len() + (512 << 10),
         "{} bytes of Markdown",
         read.markdown.len()
     );
@@ -47,4 +59,6 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         "{:?}",
         read.title
     );
+    let bare = BARE.hold(page.len(), || html::bare_text(&page));
+    assert!(bare.len() <= page.len(), "{} bytes of bare text", bare.len());
 });

@@ -21,8 +21,8 @@ use crate::{
 };
 
 /// Time between two looks while little memory is in use, and while much is.
-const CALM: Duration = Duration::from_millis(200);
-const CLOSE: Duration = Duration::from_millis(25);
+const CALM: Duration = Duration::from_millis(250);
+const CLOSE: Duration = Duration::from_millis(10);
 /// Time between two looks that are themselves dear. What makes them dear is the run's own doing.
 const DEAR: Duration = Duration::from_secs(2);
 /// A look costs at most one part in this many of the processor's time, up to `DEAR`.

@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Threads on this host whose process has `marker` in its command line. A process without its first thread has an empty
 /// one itself.
 fn threads(marker: &str) -> usize {
-    let marked = |task: &Path| {
+    let belongs = |task: &Path| {
         let line = std::fs::read(task.join("cmdline")).unwrap_or_default();
         line.windows(marker.len())
             .any(|window| window == marker.as_bytes())
@@ -28,7 +28,7 @@ fn threads(marker: &str) -> usize {
         .filter_map(|process| std::fs::read_dir(process.path().join("task")).ok())
         .flatten()
         .flatten()
-        .filter(|task| marked(&task.path()))
+        .filter(|task| belongs(&task.path()))
         .count()
 }
 

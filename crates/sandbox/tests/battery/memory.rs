@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Resource, getrlimit};
-use sortie_sandbox::{ExitKind, Finished, Limits};
+use rustix::process::{Resource, getrlimit, getuid};
+use sortie_sandbox::{ExitKind, Finished, Limits, Tenancy};
 
 use crate::harness::{Bed, PROBE, Section, out, tell};
 
@@ -144,6 +144,13 @@ fn lacking() -> String {
 
 pub(crate) fn the_engine_keeps_its_part_of_what_its_user_has(bed: &Bed) -> Section<'_> {
     Box::pin(async {
+        let capabilities = bed.backend.capabilities();
+        let serves_strangers = bed.has_namespaces() && bed.hard_memory() && getuid().is_root();
+        assert_eq!(
+            capabilities.tenancy == Tenancy::Multi,
+            serves_strangers,
+            "{capabilities:?}"
+        );
         let limit = getrlimit(Resource::Nofile).current;
         if limit.is_some_and(|limit| limit < 4_096) {
             bed.not_checked("descriptors in flight: this process may have few open itself");

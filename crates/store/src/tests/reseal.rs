@@ -109,6 +109,18 @@ fn no_sealed_column_is_forgotten() {
     assert_eq!(stored, known);
 }
 
+/// A backup finds out by it whether it has the key of the database.
+#[tokio::test]
+async fn a_copy_has_the_text_by_which_the_master_key_is_told() {
+    let fixture = Fixture::sqlite().await;
+    let from = fixture.sqlite_file();
+    let mut copy = crate::DatabaseCopy::make(&from, &from.with_extension("empty")).unwrap();
+    assert_eq!(copy.seal_check().unwrap(), None);
+    fixture.store.seal_check(b"check".to_vec()).await.unwrap();
+    let mut copy = crate::DatabaseCopy::make(&from, &from.with_extension("copy")).unwrap();
+    assert_eq!(copy.seal_check().unwrap().as_deref(), Some(&b"check"[..]));
+}
+
 both! {
     async fn every_sealed_value_is_found_with_its_organization_and_replaced(fixture: &Fixture) {
         let org = fixture.org().await;
@@ -121,6 +133,38 @@ both! {
             let new = vec![instead(&rows[0], b"new")];
             assert_eq!(fixture.store.reseal(column, new, None).await.unwrap(), 1, "{column:?}");
             assert_eq!(fixture.sealed(column).await[0].sealed, b"new", "{column:?}");
+        }
+    }
+
+    async fn credentials_are_found_with_the_definition_that_has_their_address(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fixture.seal_everywhere(org).await;
+        let connection = fixture.store.get_connection(org, "sealed").await.unwrap();
+        for column in SealedColumn::ALL {
+            let start = RowKey::Text(String::new());
+            let found = fixture.store.credential_rows(column, start, 5).await.unwrap();
+            match column {
+                SealedColumn::ConnectionCredentials | SealedColumn::ConnectionTokens => {
+                    assert_eq!(found[0].definition, connection.definition);
+                }
+                SealedColumn::RunSecret => {
+                    let RowKey::Text(run) = &found[0].sealed.row else { panic!("a run") };
+                    let stored = fixture.store.run_definition(org, run.parse().unwrap()).await.unwrap();
+                    assert_eq!(found[0].definition, stored.request);
+                }
+                SealedColumn::SealCheck
+                | SealedColumn::OauthFlow
+                | SealedColumn::ScheduleSecret
+                | SealedColumn::Delivery
+                | SealedColumn::ConnectionIssuer => {
+                    assert!(found.is_empty(), "{column:?}");
+                    continue;
+                }
+            }
+            assert_eq!(found.len(), 1, "{column:?}");
+            assert_eq!(found[0].sealed, fixture.sealed(column).await[0], "{column:?}");
+            let after = found[0].sealed.row.clone();
+            assert!(fixture.store.credential_rows(column, after, 5).await.unwrap().is_empty());
         }
     }
 

@@ -11,7 +11,7 @@ pub(super) const MARKDOWN: usize = 2;
 /// Growth of a page: so many bytes for each of its bytes.
 const GROWTH: usize = 4;
 /// Growth that a page of any size may have, in bytes.
-const FREE: usize = 64 * 1024;
+const FREE: usize = 256 * 1024;
 /// Growth that no page may have, in bytes.
 const MOST: usize = 16 << 20;
 /// Lines of an element that begins a line: its own and the empty ones around it.
@@ -38,7 +38,7 @@ pub(super) fn estimate(document: &Document) -> usize {
     sum
 }
 
-/// What the lines of a node are nested in.
+/// Nesting of the lines of a node.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     /// Bytes before each line.

@@ -3,7 +3,7 @@
 use dom_query::{Document, NodeRef};
 use url::Url;
 
-use crate::follow::URL_BYTES;
+use crate::text::URL_BYTES;
 
 /// Attributes of pictures and media that hold further URLs.
 const SOURCES: [&str; 5] = ["src", "data-src", "srcset", "data-srcset", "poster"];

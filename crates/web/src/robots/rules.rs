@@ -13,7 +13,7 @@ pub(super) const MAX_BYTES: usize = 500 * 1024;
 /// Most rules for us. A site with more of them is closed to us.
 const RULES: usize = 5_000;
 /// Longest pattern, in bytes and normalized. A longer one counts to here where it forbids, and is none where it allows.
-const PATTERN_BYTES: usize = 1_000;
+const PATTERN_BYTES: usize = 8 * 1024;
 /// Most steps for one path. A path that takes more is forbidden.
 const STEPS: usize = 16 << 20;
 /// Memory of a rule beside its pattern, in bytes.

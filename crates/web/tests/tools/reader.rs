@@ -1,4 +1,4 @@
-//! What strangers can make a page reader do, and what of it comes through.
+//! Page readers that strangers break, and what the run is told then.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
