@@ -54,8 +54,8 @@ impl Drop for Stopped {
     }
 }
 
-/// Whether a thread of the process neither stands still nor has ended. One that waits inside of a system call does
-/// nothing more than finish that.
+/// True if a thread of the process neither stands still nor has ended. A thread that waits inside of a system call only
+/// finishes that call.
 fn runs(pid: Pid) -> bool {
     let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else {
         return false;
