@@ -1,5 +1,5 @@
 # Each target stands alone on a machine with Rust and make: it installs what it lacks, or says what to install.
-.PHONY: demo test fmt lint snap bench soak durability faults simulate deploy deb image ci
+.PHONY: demo test fmt lint snap bench soak durability faults simulate fuzz deploy deb image ci
 
 demo: ## Build, start an engine on its embedded default and run an agent on real input
 	scripts/demo
@@ -14,6 +14,7 @@ lint: ## The lints of the workspace, as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy -p sortie --no-default-features --locked -- -D warnings
+	scripts/fuzz lint
 
 snap: ## Take over the snapshots that changed, after a look at the diff
 	INSTA_UPDATE=always scripts/test-postgres cargo nextest run --workspace --locked
@@ -42,6 +43,9 @@ faults: ## Every fault on both databases, ROUNDS times with a seed each: make fa
 
 simulate: ## Schedules of a simulated cluster, 1,000 for each processor and round: make simulate ROUNDS=100, or SEED=17
 	SEED=$(SEED) scripts/simulate $(ROUNDS)
+
+fuzz: ## Each fuzz target, or TARGETS, for SECONDS: make fuzz SECONDS=600 TARGETS="html mcp"
+	scripts/fuzz $(or $(SECONDS),60) $(TARGETS)
 
 ci: ## What the CI runs
 	.ci/run

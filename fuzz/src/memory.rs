@@ -9,12 +9,15 @@ use std::{
 static COUNTED: Counted = Counted;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
+static BEFORE: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Calls `work`, during which at most `bytes` more may be live than before. An allocation beyond that ends the process at
 /// once, before it can take the machine's memory.
 pub(crate) fn within<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    LIMIT.store(LIVE.load(Relaxed).saturating_add(bytes), Relaxed);
+    let before = LIVE.load(Relaxed);
+    BEFORE.store(before, Relaxed);
+    LIMIT.store(before.saturating_add(bytes), Relaxed);
     let result = work();
     LIMIT.store(usize::MAX, Relaxed);
     result
@@ -28,9 +31,11 @@ impl Counted {
         let live = LIVE.fetch_add(bytes, Relaxed).saturating_add(bytes);
         let limit = LIMIT.load(Relaxed);
         if live > limit {
-            // What is allocated from here on is the report's.
+            // Memory that is allocated from here on is the report's.
             LIMIT.store(usize::MAX, Relaxed);
-            eprintln!("memory: {} bytes beyond the bound of this input", live - limit);
+            let before = BEFORE.load(Relaxed);
+            let (live, allowed) = (live.saturating_sub(before), limit.saturating_sub(before));
+            eprintln!("memory: {live} bytes are live for this input, allowed are {allowed}");
             std::process::abort();
         }
     }

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
     }
     say("held\n");
     if way != "churn" && way != "reserve" {
-        // As long as the watch may take to see it on a busy machine.
+        // The watch may take this long on a busy machine.
         thread::sleep(Duration::from_secs(10));
     }
     Ok(())

@@ -6,6 +6,7 @@
 use rules::Rules;
 use sortie_fuzz::{Bounds, Input, Line};
 
+#[expect(dead_code, reason = "the memory of rules is counted here")]
 #[path = "../../../crates/web/src/robots/rules.rs"]
 mod rules;
 
@@ -14,15 +15,16 @@ const BOUNDS: Bounds = Bounds {
         base: 64 << 10,
         per_byte: 24,
     },
+    // The base is for the steps that a verdict may take at most.
     time: Line {
-        base: 5_000_000,
-        per_byte: 2_000,
+        base: 200_000_000,
+        per_byte: 400,
     },
 };
 /// The most bytes of a path and a file.
 const MOST: usize = 512 << 10;
-/// The most that is read slowly as well.
-const SLOWLY: usize = 2048;
+/// The most that is read slowly as well, in bytes: no pattern in it is too long.
+const SLOWLY: usize = 300;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let input = Input::repeated(data, MOST);

@@ -1,5 +1,5 @@
-//! What a run has in common with others: named sockets, the engine's place among the processes, terminals, and the
-//! kernel's tables.
+//! Things that a run has in common with others: named sockets, the engine's place among the processes, terminals, and
+//! the kernel's tables.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -189,7 +189,6 @@ fn terminals() {
 fn tables() {
     for name in [
         "buddyinfo",
-        "consoles",
         "diskstats",
         "interrupts",
         "locks",

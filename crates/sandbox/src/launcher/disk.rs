@@ -61,7 +61,7 @@ pub(super) struct DiskWatch {
     settled: (Total, Total),
     /// Bytes in deleted files that are open, with the time and the free space when they were read.
     held: Option<(u64, Instant, Total)>,
-    /// Whether the next complete look says what a command starts with.
+    /// True until a complete look has measured what the next command starts with.
     rebase: bool,
     /// Whether the folders were measured since the sandbox was opened.
     begun: bool,
@@ -170,13 +170,13 @@ impl DiskWatch {
         broken
     }
 
-    /// Whether the limit is broken.
+    /// Measures, and says whether the limit is broken.
     fn judge(&mut self) -> bool {
         self.free = free_of(&self.work);
         let found = self.measure();
         self.note(found);
         if self.is_over(self.used) {
-            // What moves during a walk may have been counted twice.
+            // Files that move during a walk may have been counted twice.
             return self.judge_standing_still();
         }
         let interval = if self.blind == 0 {
@@ -193,7 +193,7 @@ impl DiskWatch {
     fn note(&mut self, found: Survey) {
         if !found.complete {
             self.unsettled = self.unsettled.saturating_add(1);
-            // What was known stays, and more may have been found.
+            // The known use stays, and the walk may have found more.
             self.used = self.used.max(found.total);
             return;
         }
@@ -202,7 +202,7 @@ impl DiskWatch {
         if self.rebase {
             self.baseline = found.total;
         }
-        // What was deleted may not be filled again.
+        // Space that was freed may not be filled again.
         self.baseline = self.baseline.min(found.total);
         if !self.begun {
             // The rest was there before the first process.
@@ -211,7 +211,7 @@ impl DiskWatch {
         }
     }
 
-    /// Whether the file system has lost clearly more than the run had left, since the last look that missed nothing.
+    /// True if the file system has lost clearly more than the run had left, since the last look that missed nothing.
     fn hides(&self, free: Total) -> bool {
         let (used, free_then) = self.settled;
         let left = self.left(used);
@@ -222,7 +222,7 @@ impl DiskWatch {
         })
     }
 
-    /// Whether the limit is broken, seen while the run's processes stand still.
+    /// Stops the run's processes, measures, and says whether the limit is broken.
     fn judge_standing_still(&mut self) -> bool {
         let began = Instant::now();
         let standing = Stopped::stop(procs::ours);

@@ -16,10 +16,10 @@ use rustix::{
 
 use super::procs::Process;
 
-/// What is read of each process.
+/// Parts of a process that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Thoroughness {
-    /// Its descriptors.
+    /// The descriptors.
     Descriptors,
     /// Also its mappings, and whether descriptors are under way in its sockets.
     Everything,
@@ -93,7 +93,7 @@ impl Search {
         let folder = match openat(CWD, Path::new(path).join("fd"), FOLDER, Mode::empty()) {
             Ok(folder) => folder,
             Err(error) => {
-                // It may end at any moment; one that is there and does not let itself be read hides something.
+                // A process may end at any moment; one that is there and cannot be read hides something.
                 self.held.all_seen &= error != Errno::ACCESS;
                 return 0;
             }

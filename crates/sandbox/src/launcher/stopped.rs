@@ -1,13 +1,18 @@
 //! Processes of a run that stand still while they are looked at.
 
-use std::{collections::HashSet, fs, thread, time::Duration};
+use std::{
+    collections::HashSet,
+    fs, thread,
+    time::{Duration, Instant},
+};
 
 use rustix::process::{Pid, Signal};
 
 use super::procs::{self, Process};
 
-/// How often the processes are told to stop before the look begins without it.
-const ROUNDS: usize = 50;
+/// Time after which the look begins although something runs. On a busy host a process has to wait for its turn, also to
+/// stop.
+const LIMIT: Duration = Duration::from_secs(1);
 const ROUND: Duration = Duration::from_millis(1);
 
 /// Stopped processes. Dropping it lets those go on that were running.
@@ -24,7 +29,8 @@ impl Stopped {
             ours: HashSet::new(),
             all: false,
         };
-        for _ in 0..ROUNDS {
+        let began = Instant::now();
+        while began.elapsed() < LIMIT {
             let running: Vec<_> = find().into_iter().filter(|process| runs(process.pid)).collect();
             if running.is_empty() {
                 stopped.all = true;
@@ -48,8 +54,8 @@ impl Drop for Stopped {
     }
 }
 
-/// Whether a thread of the process neither stands still nor has ended. One that waits inside of a system call does
-/// nothing more than finish that.
+/// True if a thread of the process neither stands still nor has ended. A thread that waits inside of a system call only
+/// finishes that call.
 fn runs(pid: Pid) -> bool {
     let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else {
         return false;

@@ -20,7 +20,7 @@ const HELD_NAMES: usize = 4_096;
 /// A folder on the way down.
 struct Level {
     name: CString,
-    /// Its folders that still hold something.
+    /// Folders in it that still hold something.
     full: Vec<CString>,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()>
             levels.pop();
             continue;
         }
-        // It has more than is held at once, or something was put there meanwhile.
+        // The folder has more names than are held at once, or something was put there meanwhile.
         enter(&mut at, &level.name)?;
         level.full = empty_out(at.fd())?;
     }

@@ -1,4 +1,4 @@
-//! What a directory holds.
+//! The size of a directory's content.
 
 use std::{ffi::CString, io, os::fd::BorrowedFd};
 
@@ -20,7 +20,7 @@ pub(crate) struct Total {
 }
 
 impl Total {
-    /// Whether one of the two is more than the other total's.
+    /// True if one of the two is more than the other total's.
     pub(crate) const fn passes(self, other: Self) -> bool {
         self.bytes > other.bytes || self.entries > other.entries
     }

@@ -55,7 +55,7 @@ pub(crate) fn space_is_not_set_aside(bed: &Bed) -> Section<'_> {
             ["allocated 0", &format!("refused {refused:?}")],
             "{finished:?}"
         );
-        // What goes through the C library is written instead, and holes can be punched.
+        // The C library writes zeroes instead, and holes can be punched.
         let finished = run.sh("./probe disk reserve 16").await;
         assert_eq!(out(&finished), "16\nheld\n", "{finished:?}");
         run.end().await;

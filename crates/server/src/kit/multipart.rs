@@ -286,7 +286,7 @@ mod tests {
     fn a_file_name_is_read_as_browsers_and_other_clients_write_it() {
         for (disposition, name) in [
             (r#"form-data; name="file"; filename="a b.txt""#, Some("a b.txt")),
-            (r#"form-data; filename=plain.txt; name=file"#, Some("plain.txt")),
+            (r"form-data; filename=plain.txt; name=file", Some("plain.txt")),
             (
                 r#"form-data; name="file"; filename="a%22b%25.txt""#,
                 Some("a\"b%25.txt"),
@@ -305,7 +305,7 @@ mod tests {
                 Some("ä.txt"),
             ),
             (r#"form-data; filename="x"; filename*=latin1''%E4.txt"#, Some("x")),
-            // What stands in quotes is no parameter.
+            // Text in quotes is no parameter.
             (r#"form-data; name="; filename=y"; filename="x""#, Some("x")),
             (
                 r#"form-data; filename="x; filename*=UTF-8''y""#,
@@ -325,7 +325,7 @@ mod tests {
         for twice in [
             r#"form-data; filename="a"; filename="b""#,
             r#"form-data; filename="a"; FileName=b"#,
-            r#"form-data; filename*=UTF-8''a; filename*=UTF-8''b"#,
+            r"form-data; filename*=UTF-8''a; filename*=UTF-8''b",
         ] {
             assert!(file_name(twice).is_err(), "{twice}");
         }
