@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         _ => return Err(format!("unknown way {way}").into()),
     }
     say("held\n");
-    if way != "churn" && way != "reserve" {
+    if !["allocate", "churn", "reserve"].contains(&way) {
         // The watch may take this long on a busy machine.
         thread::sleep(Duration::from_secs(10));
     }
