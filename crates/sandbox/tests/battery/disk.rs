@@ -73,7 +73,14 @@ pub(crate) fn what_is_moved_during_a_look_is_counted(bed: &Bed) -> Section<'_> {
 
 pub(crate) fn deleted_files_are_counted(bed: &Bed) -> Section<'_> {
     Box::pin(async {
-        for way in ["unlinked", "undumpable", "mapped", "in-flight", "headless"] {
+        for way in [
+            "unlinked",
+            "undumpable",
+            "mapped",
+            "in-flight",
+            "headless",
+            "headless-mapped",
+        ] {
             if way == "in-flight" && !bed.has_namespaces() && !bed.hard_memory() {
                 // Descriptors cannot be sent there.
                 let mut run = bed.open("run_1", limits()).await;
@@ -93,6 +100,41 @@ pub(crate) fn what_moves_within_the_limit_goes_on(bed: &Bed) -> Section<'_> {
         let mut run = bed.open("run_1", limits()).await;
         let finished = run.sh(&format!("./probe disk churn {}", LIMIT - 32)).await;
         assert_eq!(finished.exit, ExitKind::Code(0), "{finished:?}");
+        run.end().await;
+    })
+}
+
+pub(crate) fn commands_after_the_limit_do_not_add_up(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", limits()).await;
+        let made = run
+            .sh("for a in $(seq 60); do mkdir t$a; (cd t$a; mkdir $(seq 60)); done")
+            .await;
+        assert_eq!(made.exit, ExitKind::Code(0), "{made:?}");
+        let mut before = 0;
+        let mut largest_step = 0;
+        for number in 0..20 {
+            let script = format!("mkdir d{number}; cd d{number}; ../probe disk plain {}", 4 * LIMIT);
+            let finished = run.sh(&script).await;
+            assert_ne!(finished.exit, ExitKind::Code(0), "{finished:?}");
+            let bytes = run.sandbox.usage().await.unwrap().disk_bytes;
+            // The first command has the whole limit.
+            let already = if number == 0 { LIMIT << 20 } else { before };
+            largest_step = largest_step.max(bytes.saturating_sub(already));
+            before = bytes;
+        }
+        // A command that starts above this writes nothing. Names of empty files and folders take some blocks.
+        let most = (LIMIT << 20) * 5 / 4 + largest_step + (4 << 20);
+        tell(&format!(
+            "{}: {} MiB after 20 commands, attempts held\n",
+            bed.test,
+            before >> 20
+        ));
+        assert!(before < most, "{before} bytes, {largest_step} at once");
+        // Deleting many folders makes walks meet folders that vanish.
+        let finished = run.sh("rm -rf t* d*").await;
+        assert_eq!(finished.exit, ExitKind::Code(0), "{finished:?}");
+        assert_eq!(run.sh("echo x > small").await.exit, ExitKind::Code(0));
         run.end().await;
     })
 }
