@@ -231,13 +231,13 @@ fn keep_unlinked(mebibytes: usize) -> Outcome {
 }
 
 /// Holds them in a thread whose process has lost its first one.
-fn headless(mebibytes: usize, hold: fn(usize) -> Outcome) -> ! {
+fn headless(mebibytes: usize, take: fn(usize) -> Outcome) -> ! {
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     thread::spawn(move || {
         let _first_one_is_gone = receiver.recv();
         thread::sleep(Duration::from_millis(50));
-        let held = hold(mebibytes);
-        say(&format!("held {}\n", held.is_ok()));
+        let taken = take(mebibytes);
+        say(&format!("held {}\n", taken.is_ok()));
         thread::sleep(Duration::from_secs(10));
         std::process::exit(0)
     });
