@@ -18,7 +18,7 @@ pub struct Line {
     pub per_byte: usize,
 }
 
-/// What a parser may take.
+/// Most memory and time that a parser may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Bytes that may be live at the same time.
@@ -59,7 +59,7 @@ impl Bounds {
     }
 }
 
-/// What this thread has had of a processor so far.
+/// Processor time of this thread so far.
 fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

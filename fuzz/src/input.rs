@@ -11,7 +11,7 @@ const CLOSE: u8 = 2;
 /// Sizes of chunks that a stream can be fed in.
 const CHUNKS: [usize; 4] = [1, 2, 7, 1000];
 
-/// What a parser is fed.
+/// Bytes that a parser is fed.
 #[derive(Debug)]
 pub struct Input {
     choice: u8,
@@ -61,7 +61,7 @@ impl Input {
         }
     }
 
-    /// One of `ways`, by the first byte of the input.
+    /// Chooses one of `ways` by the first byte of the input.
     pub fn way<T: Copy, const N: usize>(&self, ways: [T; N]) -> Option<T> {
         ways.get(usize::from(self.choice >> 2) % N).copied()
     }

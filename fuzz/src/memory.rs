@@ -31,7 +31,7 @@ impl Counted {
         let live = LIVE.fetch_add(bytes, Relaxed).saturating_add(bytes);
         let limit = LIMIT.load(Relaxed);
         if live > limit {
-            // What is allocated from here on is the report's.
+            // Memory that is allocated from here on is the report's.
             LIMIT.store(usize::MAX, Relaxed);
             let before = BEFORE.load(Relaxed);
             let (live, allowed) = (live.saturating_sub(before), limit.saturating_sub(before));

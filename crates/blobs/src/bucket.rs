@@ -131,7 +131,7 @@ impl Bucket {
         };
         let given_up = CancellationToken::new();
         let sending = self.uploads.spawn(upload.send(given_up.clone()));
-        // Where this future is dropped, the upload is given up.
+        // Dropping this future gives the upload up.
         let _guard = given_up.drop_guard();
         sending
             .await

@@ -24,7 +24,7 @@ pub(crate) const SEAL_CHECK: Place<'static> = Place {
     org: None,
 };
 
-/// What a node says beside the ids of its keys: it seals credentials with their addresses. It is no id of a key.
+/// Mark beside the ids of a node's keys: the node seals credentials with their addresses. The mark is no id of a key.
 pub(crate) const ADDRESSED: &str = "addressed";
 
 /// Values of one page: of each column that it touches they are one transaction.
@@ -257,7 +257,7 @@ pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), 
 /// That one of `keys` opens `sealed`, the text of a database by which its master key is told.
 ///
 /// # Errors
-/// As those of [`check_master_keys`].
+/// The errors of [`check_master_keys`].
 pub fn check_key_text(sealed: &[u8], keys: &[MasterKey]) -> Result<(), Error> {
     match Sealer::new(keys.to_vec()).open(SEAL_CHECK, sealed) {
         Ok(_) => Ok(()),

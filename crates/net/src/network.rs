@@ -53,7 +53,7 @@ impl Network {
         }
     }
 
-    /// All that `reach` allows but the addresses that this machine has at the moment of a request, those that come later
+    /// Everything that `reach` allows but the addresses that this machine has at the moment of a request, those that come later
     /// included. An error where the kernel does not list them.
     pub fn of_this_machine(reach: Reach) -> io::Result<Self> {
         Ok(Self {

@@ -43,9 +43,9 @@ const ROUTE_TYPE: usize = HEADER + 7;
 /// Addresses of the machine that the engine runs on.
 #[derive(Clone, Debug)]
 pub(crate) enum OwnAddresses {
-    /// Those that were given.
+    /// Addresses that were given.
     Given(Vec<IpAddr>),
-    /// Those of this machine, as they are when they are asked for.
+    /// Addresses of this machine, read when they are asked for.
     Current(Arc<Mutex<Current>>),
 }
 
@@ -63,7 +63,7 @@ impl OwnAddresses {
         Self::Given(addresses.into_iter().map(carried).collect())
     }
 
-    /// Those of this machine. An error where the kernel does not list them.
+    /// Addresses of this machine. An error where the kernel does not list them.
     pub(crate) fn current() -> io::Result<Self> {
         // First the socket, then the list: nothing that comes between the two is missed.
         let mut current = Current {

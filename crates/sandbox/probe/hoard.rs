@@ -297,7 +297,7 @@ fn watch(instance: i32, target: i32) -> bool {
     unsafe { libc::epoll_ctl(instance, libc::EPOLL_CTL_ADD, target, &raw mut event) == 0 }
 }
 
-/// As `watches`, with instances that are then only in flight between two sockets, where nobody sees them.
+/// Does what `watches` does, with instances that are then only in flight between two sockets, where nobody sees them.
 fn flying_watches() -> usize {
     let mut count = 0;
     let Some([one, _other]) = pair(libc::SOCK_STREAM) else {

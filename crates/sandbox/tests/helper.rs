@@ -1,10 +1,5 @@
 //! Helper processes: what they can do, what ends them, and what the engine then hears.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, also in its helpers"
-)]
-
 use std::time::Duration;
 
 use sortie_sandbox::{Helper, HelperError, HelperLimits};

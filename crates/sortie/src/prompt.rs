@@ -68,7 +68,7 @@ pub(crate) fn hidden(question: &str, limit: usize) -> Result<Option<String>> {
     }
 }
 
-/// What a person answers to `question`, shown as it is typed, without the space around it; none where standard input is no
+/// Reads a person's answer to `question`, shown as it is typed, without the space around it; none where standard input is no
 /// terminal, or was closed.
 pub(crate) fn line(question: &str) -> Result<Option<String>> {
     if !io::stdin().is_terminal() {

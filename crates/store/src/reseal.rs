@@ -36,7 +36,7 @@ pub enum SealedColumn {
 }
 
 impl SealedColumn {
-    /// All of them. A cursor names a column by its number here: new ones go to the end.
+    /// Every column. A cursor names a column by its number here: new ones go to the end.
     pub const ALL: [Self; 8] = [
         Self::SealCheck,
         Self::ConnectionCredentials,

@@ -159,7 +159,7 @@ impl Service {
         lock(&self.shared).account = Some(account.to_owned());
     }
 
-    /// What the token endpoint was sent so far: the `Authorization` header, a space, and the form.
+    /// Requests to the token endpoint so far: the `Authorization` header, a space, and the form.
     pub fn token_requests(&self) -> Vec<String> {
         lock(&self.shared).token_requests.clone()
     }

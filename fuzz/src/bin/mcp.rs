@@ -88,7 +88,7 @@ fn lines<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Vec<ServerJsonRpcMessage
     messages
 }
 
-/// What the model reads of one message.
+/// Text that the model reads of one message.
 #[derive(Clone, Debug, PartialEq)]
 struct Shown {
     result: String,

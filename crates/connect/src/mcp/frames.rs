@@ -65,12 +65,12 @@ pub(super) fn check(text: &str) -> Result<(), TooLarge> {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     unread: BytesMut,
-    /// How much of `unread` has no line feed, in bytes.
+    /// Length of the beginning of `unread` that has no line feed, in bytes.
     searched: usize,
 }
 
 impl Lines {
-    /// What arrives is added at the end of this buffer.
+    /// The buffer: bytes that arrive are added at its end.
     pub(super) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.unread
     }

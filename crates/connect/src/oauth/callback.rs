@@ -6,7 +6,7 @@ use url::Url;
 use super::{Error, Pending};
 use crate::text;
 
-/// How much of an authorization server's own words an error keeps, in bytes.
+/// Longest piece of an authorization server's own words in an error, in bytes.
 const TOLD_BYTES: usize = 200;
 
 /// Request of the browser that comes back from the authorization server.

@@ -18,7 +18,7 @@ use crate::{Target, text};
 
 /// How many authorization servers of a resource are tried.
 const SERVERS: usize = 3;
-/// How much of the issuers that a resource names an error keeps, in bytes.
+/// Longest list of a resource's issuers in an error, in bytes.
 const NAMED_BYTES: usize = 300;
 
 /// What was found.

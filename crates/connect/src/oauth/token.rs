@@ -24,7 +24,7 @@ pub(super) struct Terms {
     pub(super) account: Option<String>,
 }
 
-/// How much of the scopes that a server names is kept, in bytes: they are shown to people, and never sent.
+/// Longest kept list of the scopes that a server names, in bytes: people see it, and it is never sent.
 const SCOPE_BYTES: usize = 2_000;
 
 /// What of a form is secret: a server may repeat it in an error.

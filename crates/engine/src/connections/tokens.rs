@@ -89,7 +89,7 @@ pub(super) struct ConnectionTokens {
     connections: Connections,
     org: OrgId,
     id: ConnectionId,
-    /// Where they are sent: tokens that were given for another address are not used.
+    /// Address that the tokens are sent to: tokens that were given for another one are not used.
     address: Address,
 }
 

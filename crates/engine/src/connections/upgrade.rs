@@ -44,12 +44,12 @@ const ATTEMPTS: Duration = Duration::from_secs(10);
 /// Credentials of one transaction.
 const PAGE: u32 = 500;
 
-/// What becomes of a credential that was sealed without its address.
+/// Treatment of a credential that was sealed without its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unaddressed {
-    /// It opens: a node of the version before may have written it.
+    /// The credential opens: a node of the version before may have written it.
     Opens,
-    /// It is refused.
+    /// The credential is refused.
     Refused,
 }
 

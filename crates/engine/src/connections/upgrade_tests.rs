@@ -71,7 +71,7 @@ impl Rig {
         Engine::start(options, self.store.clone(), sandbox).await.unwrap()
     }
 
-    /// What a node of the version before leaves behind: a connection with tokens, and its key check.
+    /// Saves a connection with tokens, and the key check, as a node of the version before does.
     async fn saved_before(&self) -> ConnectionId {
         self.store
             .seal_check(sealed(SEAL_CHECK, INCOMPLETE))
@@ -275,7 +275,7 @@ async fn the_upgrade_waits_for_nodes_of_the_version_before_and_both_read_what_ei
         "{}",
         check.found
     );
-    // What the version before reads of a value of this one is what it knows.
+    // The version before reads the fields that it knows of a value of this one.
     let definition =
         put(r#"{"type":"http","url":"http://here.example/v1","auth":{"type":"bearer","token":"new"}}"#);
     connections.put(&rig.caller, "c2", definition).await.unwrap();
@@ -296,7 +296,7 @@ async fn the_upgrade_waits_for_nodes_of_the_version_before_and_both_read_what_ei
     for number in 1..=3 {
         assert!(rig.token(&engine, number).await.is_ok(), "{number}");
     }
-    // One that comes afterwards does not open.
+    // A text of the version before that comes afterwards does not open.
     rig.save(4, HERE).await;
     assert!(rig.token(&engine, 4).await.is_err());
 }
@@ -327,7 +327,7 @@ async fn credentials_that_a_run_brings_open_for_the_addresses_of_its_request_alo
         .unwrap_err();
     assert!(refused.contains("saved for another address"), "{refused}");
 
-    // Those of the version before get the addresses that stand in the definition of the run.
+    // Credentials of the version before get the addresses that stand in the definition of the run.
     let place_row = run.to_string();
     let place = inline_at(&place_row, rig.caller.org);
     let row = CredentialRow {

@@ -1,6 +1,6 @@
 //! Memory of a sandbox, looked at: that of its processes, and what the kernel holds for them and counts for nobody.
 //!
-//! Where a control group keeps the limit, only what such a group does not count is looked at.
+//! Under a control group that keeps the limit, only the memory that such a group does not count is looked at.
 
 use std::{
     fs::{self, File},
@@ -44,7 +44,7 @@ const SEND_BUFFER: u64 = 212_992;
 /// Memory file systems of a sandbox with a root of its own.
 const MEMORY_FILE_SYSTEMS: [&str; 2] = ["/tmp", "/dev/shm"];
 
-/// Where a process shows what it uses, as long as it is alive.
+/// Figures that a living process shows of its memory.
 struct Shown {
     /// The process's folder in `/proc`, or that of one of its threads where the first one has ended.
     folder: String,
@@ -69,7 +69,7 @@ pub(super) struct Memory {
 impl Memory {
     /// To be made before the filter of system calls, in the sandbox's own network namespace where there is one.
     pub(super) fn new(level: Level, limits: Limits, keeper: MemoryKeeper) -> Self {
-        // One more piece of data than fits is taken in.
+        // The kernel takes in one more piece of data than fits.
         let send_buffer = number_in("/proc/sys/net/core/wmem_default").unwrap_or(SEND_BUFFER) / 4 * 5;
         let sockets = match level {
             Level::Namespaces => Sockets::open(send_buffer).ok(),
@@ -247,7 +247,7 @@ fn number_in(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// How many descriptors are open. Newer kernels tell it as the size of the folder, also of a process that lets nobody
+/// Counts the open descriptors. Newer kernels tell the number as the size of the folder, also of a process that lets nobody
 /// look at them.
 fn open_descriptors(folder: &str) -> Option<u64> {
     let path = format!("{folder}/fd");
@@ -257,7 +257,7 @@ fn open_descriptors(folder: &str) -> Option<u64> {
     }
 }
 
-/// How many of the descriptors are sockets.
+/// Counts the descriptors that are sockets.
 fn open_sockets(folder: &str) -> Option<u64> {
     let entries = fs::read_dir(format!("{folder}/fd")).ok()?.flatten();
     let is_socket = |entry: &fs::DirEntry| {

@@ -125,7 +125,7 @@ fn report(socket: &impl AsFd, failure: &Failure) {
     let _engine_may_be_gone = wire::send(socket.as_fd(), &reply, &[]);
 }
 
-/// What this thread, the only one, has used of the processor.
+/// Processor time of this thread, the only one.
 fn processor_time() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(

@@ -104,7 +104,7 @@ fn request(kind: Kind) -> Vec<u8> {
     match kind {
         Kind::Unix => {
             body.extend([u8::try_from(libc::AF_UNIX).unwrap_or(0), 0, 0, 0]);
-            // All states, any socket.
+            // Every state, any socket.
             for word in [u32::MAX, 0, SHOW_UNIX, 0, 0] {
                 body.extend(word.to_ne_bytes());
             }
@@ -130,7 +130,7 @@ fn request(kind: Kind) -> Vec<u8> {
     message
 }
 
-/// What one datagram of an answer says.
+/// Content of one datagram of an answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Part {
     bytes: u64,
@@ -186,7 +186,7 @@ fn of_socket(kind: Kind, body: &[u8], left_by_sender: u64) -> u64 {
     if kind != Kind::Unix || waiting == 0 {
         return held;
     }
-    // What waits for a receiver is counted with its sender, and with nobody once the sender is closed.
+    // Data that waits for a receiver is counted with its sender, and with nobody once the sender is closed.
     let stream = body.get(1) != Some(&u8::try_from(libc::SOCK_DGRAM).unwrap_or(0));
     let senders = match (body.get(2), stream) {
         (Some(&LISTENS), _) => waiting,
@@ -199,7 +199,7 @@ fn of_socket(kind: Kind, body: &[u8], left_by_sender: u64) -> u64 {
 /// Bytes as `struct sk_meminfo` has them: received, queued to be sent, options, and not yet taken in.
 fn in_buffers(meminfo: &[u8]) -> u64 {
     let at = |index: usize| u64::from(word(meminfo, 4 * index));
-    // What is on its way to another socket of the machine is also queued.
+    // Data on its way to another socket of the machine is also queued.
     at(0) + at(2).max(at(5)) + at(6) + at(7)
 }
 

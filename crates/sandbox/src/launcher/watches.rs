@@ -33,7 +33,7 @@ const SHARE: u32 = 10;
 pub(super) struct Watches {
     listener: OwnedFd,
     most: u64,
-    /// As many as there are, or more.
+    /// Upper bound of the number there is.
     known: u64,
     counted: Option<Instant>,
     cost: Duration,
@@ -99,7 +99,7 @@ impl Watches {
             return false;
         }
         let began = processor_time();
-        // Where not all can be seen, none are taken for gone.
+        // None are taken for gone unless all can be seen.
         self.known = count(self.most).unwrap_or(self.most);
         self.counted = Some(Instant::now());
         self.cost = processor_time().saturating_sub(began);

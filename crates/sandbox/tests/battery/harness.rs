@@ -156,7 +156,7 @@ pub(crate) struct Bed {
 impl Bed {
     async fn make(pass: Pass, test: &str) -> Option<Self> {
         let root = folder();
-        // As the data folder of a node.
+        // The mode of a node's data folder.
         std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
         let leaked = File::open(root.path()).unwrap();
         rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();

@@ -62,7 +62,7 @@ pub(crate) fn a_process_without_its_first_thread_ends_with_its_command(bed: &Bed
         in_background(&mut run, earlier).await;
         // The clock that tells older from newer processes has a resolution.
         run.sh("sleep 0.05").await;
-        // As the command itself.
+        // The process without its first thread is the command itself.
         run.timed_out(&format!("exec {}", headless(direct)), SECOND, 5 * SECOND)
             .await;
         assert_eq!(threads(direct), 0);
@@ -112,7 +112,7 @@ pub(crate) fn a_job_without_its_first_thread_has_not_ended(bed: &Bed) -> Section
         assert_eq!(job.kill().await.unwrap().exit, ExitKind::Signal(9));
         assert_eq!(threads(&name), 0);
 
-        // What a job leaves behind without its first thread is told and killed as well.
+        // A process without its first thread that a job leaves behind is told and killed as well.
         let name = marker(bed, "left");
         let script = format!("{} & while [ ! -e go ]; do sleep 0.01; done", headless(&name));
         let command = Command {

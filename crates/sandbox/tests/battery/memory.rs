@@ -20,7 +20,7 @@ fn limits() -> Limits {
     }
 }
 
-/// What a probe says that it holds.
+/// Bytes that a probe says that it holds.
 fn said(finished: &Finished) -> u64 {
     out(finished).trim().parse().unwrap_or(0)
 }
@@ -75,7 +75,7 @@ pub(crate) fn buffers_of_sockets_count(bed: &Bed) -> Section<'_> {
         is_bounded(bed, "socket-buffers 4").await;
         if bed.has_namespaces() {
             is_bounded(bed, "tcp-buffers 2").await;
-            // It says how many sockets it has filled, not how many bytes.
+            // The probe says how many sockets it has filled, not how many bytes.
             is_bounded(bed, "netlink-buffers 4").await;
         }
         // Few of them are nobody's trouble.
@@ -135,7 +135,7 @@ pub(crate) fn watched_descriptors_are_bounded(bed: &Bed) -> Section<'_> {
     })
 }
 
-/// What a process of the engine's user that is none of the run's lacks.
+/// Names the things that a process of the engine's user, none of the run's, cannot have any more.
 fn lacking() -> String {
     #[expect(clippy::disallowed_methods, reason = "stands for the engine")]
     let output = Process::new(PROBE).arg("shares").output().unwrap();

@@ -305,7 +305,7 @@ mod tests {
                 Some("ä.txt"),
             ),
             (r#"form-data; filename="x"; filename*=latin1''%E4.txt"#, Some("x")),
-            // What stands in quotes is no parameter.
+            // Text in quotes is no parameter.
             (r#"form-data; name="; filename=y"; filename="x""#, Some("x")),
             (
                 r#"form-data; filename="x; filename*=UTF-8''y""#,

@@ -258,7 +258,7 @@ pub(crate) async fn get_client_metadata(State(app): State<Arc<App>>) -> ApiResul
 /// Get the client metadata of a connection
 ///
 /// Describes this engine to the authorization server of one connection, with the redirect URI that only this connection has.
-/// Its address is the client id. 404 unless the engine's address is https.
+/// The address of the document is the client id. 404 unless the engine's address is https.
 #[utoipa::path(
     get, path = "/v1/oauth/client-metadata/{tag}", tag = "connections",
     params(

@@ -93,7 +93,7 @@ impl Keys {
     /// no file.
     ///
     /// # Errors
-    /// Where the copy was sealed with a master key that is not among them: the backup would be worth nothing.
+    /// Fails where the copy was sealed with a master key that is not among them: the backup would be worth nothing.
     fn files(&self, copy: &mut DatabaseCopy, scratch: &Scratch) -> Result<Vec<(&'static str, PathBuf)>> {
         let sealed = copy
             .seal_check()

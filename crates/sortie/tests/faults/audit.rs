@@ -32,6 +32,13 @@ const MORE_DESCRIPTORS: usize = 24;
 /// What may lie between readings of two clocks that belong together, on a machine that is busy, in micros at [`RATE`].
 const CLOCKS: u64 = 50;
 
+/// Reasons that a run which lost its worker ends with, each a part of its error.
+const LOST: [&str; 3] = [
+    "working directory is gone",
+    "resumed 3 times",
+    "two workers in a row",
+];
+
 /// What a fault excuses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excuse {
@@ -191,13 +198,8 @@ fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
         RunStatus::Cancelled => ensure!(order.kind == Kind::Cancel, "nobody cancelled it"),
         RunStatus::Interrupted if excuse.lost_workers => {
             let error = run.error.as_deref().unwrap_or_default();
-            let reasons = [
-                "working directory is gone",
-                "resumed 3 times",
-                "two workers in a row",
-            ];
             ensure!(
-                reasons.iter().any(|reason| error.contains(reason)),
+                LOST.iter().any(|reason| error.contains(reason)),
                 "no reason: {error}"
             );
         }

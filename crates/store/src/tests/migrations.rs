@@ -117,7 +117,7 @@ const LONG: Duration = Duration::from_secs(5);
 async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let fixture = Fixture::postgres().await;
     let org = fixture.org().await;
-    // As if this database were behind by the newest migration and the one before, which changes the locked table.
+    // This database then looks as if the newest migration and the one before, which changes the locked table, were missing.
     assert_eq!(newest_known_migration(), 18);
     let undone = fixture.store.db.write(|tx| {
         for undo in [

@@ -62,12 +62,12 @@ impl Reader {
         Ok(Hello::Incomplete)
     }
 
-    /// How much more a hello may bring, in bytes.
+    /// Room for more of the hello, in bytes.
     pub(super) fn room(&self) -> usize {
         MAX_BYTES.saturating_sub(self.bytes.len())
     }
 
-    /// All that was pushed.
+    /// Everything that was pushed.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

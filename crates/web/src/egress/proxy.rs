@@ -188,7 +188,7 @@ impl Proxy {
             return Err(Denied(StatusCode::GATEWAY_TIMEOUT, why));
         };
         let (mut head, body) = answer.map_err(broken)?.into_parts();
-        // What follows would be no HTTP: the upgrade that was asked for was not passed on.
+        // No HTTP would follow: the upgrade that was asked for was not passed on.
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             let why = "the server switched protocols, which was not asked for".to_owned();
             return Err(Denied(StatusCode::BAD_GATEWAY, why));

@@ -51,7 +51,7 @@ fn push_text(text: &mut String, raw: &str) {
     }
 }
 
-/// Where `end`, in lower case, stands in `text`.
+/// Finds `end`, which is in lower case, in `text`.
 fn find_ignoring_case(text: &str, end: &str) -> Option<usize> {
     text.as_bytes()
         .windows(end.len())

@@ -125,7 +125,7 @@ mod tests {
         let long = "b".repeat(URL_BYTES);
         let html = format!("<base href='/{long}/'><a href=x></a><a href='{long}'></a>");
         assert_eq!(links_of(&html, 1 << 20), ["https://site.example/dir/x"]);
-        // As URLs both are longer than as they are written.
+        // Both are longer as URLs than they are as they are written.
         let umlauts = "ä".repeat(URL_BYTES / 3);
         let html = format!("<base href='/{umlauts}/'><a href=x></a><a href='{umlauts}'></a>");
         assert_eq!(links_of(&html, 1 << 20), ["https://site.example/dir/x"]);

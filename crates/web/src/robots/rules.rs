@@ -89,7 +89,7 @@ impl Rules {
             } else {
                 continue;
             };
-            // One more tells that there are too many.
+            // One rule more than the cap tells that there are too many.
             if rules.len() <= RULES {
                 rules.extend(Rule::new(value, verdict));
             }

@@ -140,7 +140,7 @@ async fn a_page_that_breaks_every_reader_is_an_error_of_the_call() {
         refused.unwrap_err(),
         "http://www.example/page: the page takes more memory or processor time than one page may have"
     );
-    // What a server answered to a call is told, whatever becomes of the body.
+    // The status of an answer is told, whatever becomes of the body.
     let told = rig
         .call("http_request", json!({ "url": "http://www.example/json" }))
         .await;

@@ -107,7 +107,7 @@ impl Rig {
         Self::at_with_reader(server, READER.into())
     }
 
-    /// The same with another page reader.
+    /// A rig with another page reader.
     pub(crate) fn at_with_reader(server: SocketAddr, reader: PathBuf) -> Self {
         Self::set_up(server, RobotsTxt::Ignored, None, reader)
     }

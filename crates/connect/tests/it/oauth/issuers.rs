@@ -1,4 +1,4 @@
-//! Which authorization server gets what: codes, client secrets and refresh tokens go to the one they are for.
+//! Codes, client secrets and refresh tokens go to the authorization server that they are for, and to no other.
 
 use serde_json::json;
 use sortie_api::Credential;

@@ -156,7 +156,7 @@ async fn a_client_secret_is_sent_to_no_other_authorization_server(database: Data
     service.name_authorization_server(&attacker.url());
     let refused = begun(&client).await?;
     if refused.status == 200 {
-        // Where it goes on, it goes on to the end.
+        // An attack that gets this far is played to its end.
         let url = refused.json()?["authorization_url"].clone();
         let back = browse(&attacker, url.as_str().context("no URL")?).await?;
         client.anonymous().get(&back).await?;
@@ -170,7 +170,7 @@ async fn a_client_secret_is_sent_to_no_other_authorization_server(database: Data
     ] {
         ensure!(refused.error.contains(&part), "{part}: {}", refused.error);
     }
-    // The same where the tokens are gone, but the connection is the same.
+    // The pin also holds where the tokens are gone and the connection is the same.
     let same = put(&client, "crm", &discovered(&service, &given))
         .await?
         .expect(200)?;
