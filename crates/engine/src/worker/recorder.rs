@@ -38,7 +38,7 @@ pub(crate) struct Recorder {
     pending: Mutex<Pending>,
     /// Something to append, or the end.
     arrived: Notify,
-    /// Room again, or more of it is durable.
+    /// Room again, or more of it is durable, or the attempt is opened.
     drained: Notify,
 }
 
@@ -59,6 +59,8 @@ struct Pending {
     usage: RunUsage,
     /// The turn the agent is in.
     step: u32,
+    /// Whether the opening of the attempt is stored.
+    is_opened: bool,
     state: State,
 }
 
@@ -209,8 +211,21 @@ impl Recorder {
         })
     }
 
+    /// Waits until the opening of the attempt is stored. Without end where it never is: [`keep`](Self::keep) says so.
+    pub(crate) async fn opened(&self) {
+        loop {
+            let told = self.drained.notified();
+            if self.pending().is_opened {
+                return;
+            }
+            told.await;
+        }
+    }
+
     async fn open_and_append(&self, mut fence: Fence, opening: Opening) -> Result<Fence, Error> {
         fence = self.open(fence, opening).await?;
+        self.pending().is_opened = true;
+        self.drained.notify_waiters();
         loop {
             self.arrived.notified().await;
             let gathers = {

@@ -146,8 +146,8 @@ async fn has_lost_two_workers_in_one_step(
     let began = event
         .and_then(|event| serde_json::from_str::<Resumed>(&event).ok())
         .filter(|resumed| resumed.attempt == lost);
-    // An attempt without the event was lost before it did anything.
-    Ok(began.is_none_or(|began| journal.last_step() <= began.step))
+    // The agent begins once the event is stored: an attempt without it put nothing at risk.
+    Ok(began.is_some_and(|began| journal.last_step() <= began.step))
 }
 
 async fn reopen(worker: &Worker, claim: &Claim) -> std::io::Result<Option<Workspace>> {

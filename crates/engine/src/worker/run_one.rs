@@ -311,10 +311,18 @@ impl Attempt<'_> {
             opened,
             brought: _,
         } = start;
+        let is_resumed = self.resumed.is_some();
         let opening = self.opening(spec.shell)?;
         let mut keep = self.recorder.keep(self.claim.fence, opening).boxed();
         let (ended, kept) = {
-            let mut agent = sortie_agent::run(spec, &*model, &mut workspace, &self.recorder).boxed();
+            let mut agent = async {
+                if is_resumed {
+                    // The next worker has to know that this one put its process at risk.
+                    self.recorder.opened().await;
+                }
+                sortie_agent::run(spec, &*model, &mut workspace, &self.recorder).await
+            }
+            .boxed();
             tokio::select! {
                 biased;
                 // First, so that the start of the run is on its way to the store while the agent begins.
