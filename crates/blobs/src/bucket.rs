@@ -1,8 +1,8 @@
 //! Content in an S3-compatible store: one request for what is small, parts for what is large, each from the staged file.
 //!
 //! An upload in parts is a task of its own. Whoever waits for it may go away: the task then aborts the upload, so that its
-//! parts do not stay in the store, where they are in no list of objects and cost money. Only a process that dies leaves
-//! parts behind: for these the bucket needs a rule (docs/OPERATIONS.md).
+//! parts do not stay in the store, where they are in no list of objects and cost money. A process that dies leaves parts
+//! behind, and so can a part that is on its way at the abort: for these the bucket needs a rule (docs/FILES.md).
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, str::FromStr, sync::Arc, time::Duration};
 
