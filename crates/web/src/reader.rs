@@ -342,7 +342,7 @@ mod tests {
         let run = readers.of_a_run();
         let other = readers.free.acquire().await.unwrap();
         let wait = async {
-            sleep(WAIT - Duration::from_secs(1)).await;
+            sleep(WAIT.saturating_sub(Duration::from_secs(1))).await;
             drop(other);
         };
         let (read, ()) = tokio::join!(read_page(&run), wait);
