@@ -15,7 +15,7 @@ use crate::{
     Audit, Store,
     audit::record,
     connections::CHANGED,
-    db::{Row, Stmt, Tx, vals},
+    db::{Row, Stmt, Tx, batch, vals},
     types::{Error, Result, unless},
 };
 
@@ -56,6 +56,14 @@ pub struct Confirmed {
 /// Most codes that are tried on one flow.
 const TRIES: i64 = 5;
 
+/// Begins the note beside a connection without tokens while a flow of it waits for its confirmation. The note is replaced by
+/// the reason once no flow waits any more.
+pub const AWAITING: &str = "an authorization waits for its confirmation";
+
+/// Reasons that replace such a note.
+const NOT_IN_TIME: &str = "nobody has confirmed the authorization in time: start it again";
+const TRIED_TOO_OFTEN: &str = "the authorization ended after five wrong codes: start it again";
+
 /// Tokens of a connection as somebody has seen them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenTokens {
@@ -80,7 +88,10 @@ impl Store {
     /// System: forgets the flows that nobody has ended in time, with the tokens that nobody has confirmed.
     pub async fn forget_flows(&self, now: Timestamp) -> Result<u64> {
         self.db
-            .write(move |tx| tx.exec("DELETE FROM oauth_flow WHERE expires_at < $1", vals![now]))
+            .write(move |tx| {
+                let [_noted, forgotten] = batch(tx, &[note_expired(now), delete_expired(now)])?;
+                Ok(forgotten.affected)
+            })
             .await
     }
 
@@ -103,8 +114,8 @@ impl Store {
             .await
     }
 
-    /// Keeps the tokens of a flow until they are confirmed. `note` becomes the error of a connection without tokens. False where
-    /// the connection is not at the revision of the flow any more.
+    /// Keeps the tokens of a flow until they are confirmed. `note`, which begins with [`AWAITING`], becomes the error of a
+    /// connection without tokens. False where the connection is not at the revision of the flow any more.
     pub async fn await_confirmation(&self, flow: OauthFlow, note: String, audit: Audit) -> Result<bool> {
         let kept = self
             .db
@@ -147,6 +158,12 @@ impl Store {
                     Stmt::new(
                         "DELETE FROM oauth_flow WHERE connection_id = $1 AND org_id = $2 AND tries >= $3",
                         vals![id, org, TRIES],
+                    ),
+                    Stmt::new(
+                        "UPDATE connection SET error = $4 \
+                         WHERE id = $1 AND org_id = $2 AND tokens IS NULL AND error LIKE $3 AND NOT EXISTS \
+                         (SELECT 1 FROM oauth_flow WHERE connection_id = $1 AND tries IS NOT NULL)",
+                        vals![id, org, format!("{AWAITING}%"), TRIED_TOO_OFTEN],
                     ),
                     record(&audit),
                 ])
@@ -274,7 +291,8 @@ impl Store {
 fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Result<()> {
     tx.batch(
         &[
-            Stmt::new("DELETE FROM oauth_flow WHERE expires_at < $1", vals![now]),
+            note_expired(now),
+            delete_expired(now),
             Stmt::new(
                 "INSERT INTO oauth_flow (state_hash, org_id, connection_id, revision, pending, expires_at) \
                  SELECT CAST($1 AS {BLOB}), org_id, id, revision, CAST($5 AS {BLOB}), CAST($6 AS BIGINT) FROM connection \
@@ -293,6 +311,21 @@ fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Re
         ],
     )
     .map(drop)
+}
+
+fn delete_expired(now: Timestamp) -> Stmt<'static> {
+    Stmt::new("DELETE FROM oauth_flow WHERE expires_at < $1", vals![now])
+}
+
+/// Replaces the notes of connections of which the last flow that waits has expired.
+fn note_expired(now: Timestamp) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE connection SET error = $3 WHERE tokens IS NULL AND error LIKE $2 \
+         AND id IN (SELECT connection_id FROM oauth_flow WHERE expires_at < $1 AND tries IS NOT NULL) \
+         AND NOT EXISTS (SELECT 1 FROM oauth_flow \
+         WHERE connection_id = connection.id AND expires_at >= $1 AND tries IS NOT NULL)",
+        vals![now, format!("{AWAITING}%"), NOT_IN_TIME],
+    )
 }
 
 fn await_confirmation(tx: &mut dyn Tx, flow: &OauthFlow, note: &str, audit: &Audit) -> Result<()> {
