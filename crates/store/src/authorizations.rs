@@ -15,7 +15,7 @@ use crate::{
     Audit, Store,
     audit::record,
     connections::CHANGED,
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, vals},
     types::{Error, Result, unless},
 };
 
@@ -87,12 +87,7 @@ impl Store {
 
     /// System: forgets the flows that nobody has ended in time, with the tokens that nobody has confirmed.
     pub async fn forget_flows(&self, now: Timestamp) -> Result<u64> {
-        self.db
-            .write(move |tx| {
-                let [_noted, forgotten] = batch(tx, &[note_expired(now), delete_expired(now)])?;
-                Ok(forgotten.affected)
-            })
-            .await
+        self.db.write(move |tx| forget(tx, now)).await
     }
 
     /// Takes an authorization out, by the hash of its state: once, and in time.
@@ -159,12 +154,7 @@ impl Store {
                         "DELETE FROM oauth_flow WHERE connection_id = $1 AND org_id = $2 AND tries >= $3",
                         vals![id, org, TRIES],
                     ),
-                    Stmt::new(
-                        "UPDATE connection SET error = $4 \
-                         WHERE id = $1 AND org_id = $2 AND tokens IS NULL AND error LIKE $3 AND NOT EXISTS \
-                         (SELECT 1 FROM oauth_flow WHERE connection_id = $1 AND tries IS NOT NULL)",
-                        vals![id, org, format!("{AWAITING}%"), TRIED_TOO_OFTEN],
-                    ),
+                    note_end(id, TRIED_TOO_OFTEN),
                     record(&audit),
                 ])
                 .map(drop)
@@ -289,10 +279,9 @@ impl Store {
 }
 
 fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Result<()> {
+    forget(tx, now)?;
     tx.batch(
         &[
-            note_expired(now),
-            delete_expired(now),
             Stmt::new(
                 "INSERT INTO oauth_flow (state_hash, org_id, connection_id, revision, pending, expires_at) \
                  SELECT CAST($1 AS {BLOB}), org_id, id, revision, CAST($5 AS {BLOB}), CAST($6 AS BIGINT) FROM connection \
@@ -313,19 +302,27 @@ fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Re
     .map(drop)
 }
 
-fn delete_expired(now: Timestamp) -> Stmt<'static> {
-    Stmt::new("DELETE FROM oauth_flow WHERE expires_at < $1", vals![now])
+/// Replaces the note of a connection of which no flow waits for its confirmation any more.
+fn note_end(connection: ConnectionId, reason: &'static str) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE connection SET error = $3 WHERE id = $1 AND tokens IS NULL AND error LIKE $2 \
+         AND NOT EXISTS (SELECT 1 FROM oauth_flow WHERE connection_id = $1 AND tries IS NOT NULL)",
+        vals![connection, format!("{AWAITING}%"), reason],
+    )
 }
 
-/// Replaces the notes of connections of which the last flow that waits has expired.
-fn note_expired(now: Timestamp) -> Stmt<'static> {
-    Stmt::new(
-        "UPDATE connection SET error = $3 WHERE tokens IS NULL AND error LIKE $2 \
-         AND id IN (SELECT connection_id FROM oauth_flow WHERE expires_at < $1 AND tries IS NOT NULL) \
-         AND NOT EXISTS (SELECT 1 FROM oauth_flow \
-         WHERE connection_id = connection.id AND expires_at >= $1 AND tries IS NOT NULL)",
-        vals![now, format!("{AWAITING}%"), NOT_IN_TIME],
-    )
+/// Deletes the flows that nobody has ended in time. Returns how many.
+fn forget(tx: &mut dyn Tx, now: Timestamp) -> Result<u64> {
+    let forgotten = tx.query_all(
+        "DELETE FROM oauth_flow WHERE expires_at < $1 RETURNING connection_id",
+        vals![now],
+    )?;
+    let mut flows = 0;
+    for row in &forgotten {
+        tx.batch(&[note_end(row.parse(0)?, NOT_IN_TIME)])?;
+        flows += 1;
+    }
+    Ok(flows)
 }
 
 fn await_confirmation(tx: &mut dyn Tx, flow: &OauthFlow, note: &str, audit: &Audit) -> Result<()> {

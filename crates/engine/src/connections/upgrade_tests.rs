@@ -428,7 +428,7 @@ async fn tokens_without_an_address_are_authorized_again_once_the_upgrade_is_comp
     let rig = Rig::new().await;
     let engine = rig.start().await;
     let (connections, org) = (&engine.0.connections, rig.caller.org);
-    let definition = || put(r#"{"type":"http","url":"http://here.example/v1","auth":{"type":"oauth"}}"#);
+    let definition = || put(r#"{"type":"mcp","url":"http://here.example/v1","auth":{"type":"oauth"}}"#);
     connections.put(&rig.caller, "c1", definition()).await.unwrap();
     let row = rig.store.get_connection(org, "c1").await.unwrap();
     let id = row.id.to_string();
