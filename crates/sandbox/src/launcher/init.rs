@@ -256,12 +256,14 @@ impl Init<'_> {
         let [stdout, stderr] = streams else {
             return Err(Errno::PROTO).step("streams");
         };
+        let file_bytes = self.watch.file_bytes();
         match sys::fork() {
             Ok(None) => {
                 let ties = Ties {
                     engine: self.socket.as_fd(),
                     id,
                     streams: [self.null.as_fd(), stdout.as_fd(), stderr.as_fd()],
+                    file_bytes,
                 };
                 command::run(self, task, &ties)
             }
@@ -306,6 +308,7 @@ impl Init<'_> {
                     engine: engine.as_fd(),
                     id: 0,
                     streams: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+                    file_bytes: self.open.limits.file_bytes,
                 };
                 command::run(self, Task::Program(argv), &ties)
             }
@@ -400,6 +403,7 @@ impl Init<'_> {
             if let Some(broken) = current.broken {
                 self.piped.note_broken(broken);
                 self.end_everything();
+                self.watch.start_over(broken);
             }
         }
         self.send(&Reply::Exited {
@@ -415,6 +419,7 @@ impl Init<'_> {
         }
         self.piped.note_broken(broken);
         self.end_everything();
+        self.watch.start_over(broken);
         self.finish();
     }
 
