@@ -2,7 +2,15 @@
 //!
 //! Each says how much it holds once it cannot get more, and then keeps it until it is killed.
 
-use std::{fs, hint::black_box, mem::zeroed, ptr, thread, time::Duration};
+use std::{
+    fs,
+    hint::black_box,
+    mem::zeroed,
+    ptr,
+    sync::atomic::{AtomicI32, Ordering},
+    thread,
+    time::Duration,
+};
 
 use crate::raw::{Outcome, call, fork, say};
 
@@ -52,20 +60,30 @@ fn hold() -> ! {
     }
 }
 
-/// Ends the first thread, while another holds memory.
+/// Ends the first thread, while another holds memory, in a process whose name is no text.
 fn headless(mebibytes: usize) {
+    // The kernel sets this to 0 when the first thread ends. `/proc` would say so too, and not every run can read it.
+    static FIRST: AtomicI32 = AtomicI32::new(1);
+    // SAFETY: the name lives through the call.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"\xff\xfe".as_ptr()) };
     thread::spawn(move || {
         let mut held = Vec::new();
         for _ in 0..mebibytes {
             held.push(vec![1_u8; 1 << 20]);
             black_box(&held);
         }
+        while FIRST.load(Ordering::Acquire) != 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
         say("held\n");
         let _one_may_look = fs::write("held", "held\n");
         hold()
     });
-    // SAFETY: ends this thread alone.
-    unsafe { libc::syscall(libc::SYS_exit, 0) };
+    // SAFETY: the number lives as long as the process, and this thread alone ends.
+    unsafe {
+        libc::syscall(libc::SYS_set_tid_address, FIRST.as_ptr());
+        libc::syscall(libc::SYS_exit, 0);
+    }
 }
 
 /// Runs `take` in so many processes, and says the sum of what each has taken.
@@ -214,7 +232,7 @@ fn tcp_buffers() -> usize {
 }
 
 /// Queues System V messages until the host has no room for more.
-fn messages() {
+fn messages() -> ! {
     let mut bytes = 0;
     // SAFETY: a message is a number and as many bytes as are said.
     unsafe {
@@ -231,22 +249,20 @@ fn messages() {
         }
     }
     say(&format!("{bytes}\n"));
-    if bytes > 0 {
-        hold()
-    }
+    let _one_may_look = fs::write("held", format!("{bytes}\n"));
+    hold()
 }
 
 /// Makes sets of System V semaphores until there are no more.
-fn semaphores() {
+fn semaphores() -> ! {
     let mut bytes = 0_usize;
     // SAFETY: makes sets by number.
     while bytes < 4 << 30 && unsafe { libc::semget(libc::IPC_PRIVATE, 32_000, 0o600) } >= 0 {
         bytes += 32_000 * 64;
     }
     say(&format!("{bytes}\n"));
-    if bytes > 0 {
-        hold()
-    }
+    let _one_may_look = fs::write("held", format!("{bytes}\n"));
+    hold()
 }
 
 /// Has every epoll instance that can be opened watch every other descriptor.

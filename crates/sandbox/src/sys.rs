@@ -178,7 +178,18 @@ pub(crate) fn install_filter(filter: &[Instruction]) -> Result<(), Errno> {
 }
 
 /// Installs a seccomp filter that asks before some calls; returns where it asks.
+///
+/// A caller whose question was taken waits for the answer without being interrupted by its signal handlers. Kernels before
+/// Linux 5.19 do not know this: such a call may fail with `EINTR` there.
 pub(crate) fn install_asking_filter(filter: &[Instruction]) -> Result<OwnedFd, Errno> {
+    let asks = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    match try_asking_filter(filter, asks | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+        Err(Errno::INVAL) => try_asking_filter(filter, asks),
+        installed => installed,
+    }
+}
+
+fn try_asking_filter(filter: &[Instruction], flags: libc::c_ulong) -> Result<OwnedFd, Errno> {
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_| Errno::INVAL)?,
         filter: filter.as_ptr().cast_mut(),
@@ -188,7 +199,7 @@ pub(crate) fn install_asking_filter(filter: &[Instruction]) -> Result<OwnedFd, E
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            flags,
             &raw const program,
         )
     })?;

@@ -4,6 +4,7 @@
 use std::{
     collections::HashSet,
     ffi::CString,
+    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::{Duration, Instant},
 };
@@ -158,7 +159,7 @@ impl Init<'_> {
                 let _kernel_took_part = landlock::confine_inside_root()
                     .map_err(std::io::Error::other)
                     .step("landlock")?;
-                self.limit_watches();
+                self.limit_watches()?;
                 let filter = seccomp::filter(self.open.level, self.open.memory);
                 sys::install_filter(&filter).step("seccomp")
             }
@@ -166,19 +167,23 @@ impl Init<'_> {
             Level::Landlock => {
                 identity::clear_capabilities()?;
                 set_no_new_privs(true).step("no_new_privs")?;
-                self.limit_watches();
-                Ok(())
+                self.limit_watches()
             }
             Level::None => Ok(()),
         }
     }
 
     /// Bounds what the run's epoll instances watch, where the engine has the same user or no control group counts it.
-    fn limit_watches(&mut self) {
-        if self.open.uid.is_none() || self.open.memory == MemoryKeeper::Watch {
-            // A container engine that has filters ask itself leaves no room for ours. Such a node is single-tenant anyway.
-            self.watches = Watches::limit().ok();
+    fn limit_watches(&mut self) -> Result<(), Failure> {
+        if self.open.uid.is_some() && self.open.memory == MemoryKeeper::Kernel {
+            return Ok(());
         }
+        self.watches = match Watches::limit() {
+            // A container engine that has filters ask itself leaves no room for ours. Such a node is single-tenant anyway.
+            Err(Errno::BUSY) => None,
+            limited => Some(limited.step("limit watched descriptors")?),
+        };
+        Ok(())
     }
 
     fn serve(&mut self) -> Result<(), Failure> {
@@ -222,7 +227,9 @@ impl Init<'_> {
             // Seen to end while something else was done.
             Some(timespec(Duration::ZERO))
         } else {
-            self.anything_alive.then(|| timespec(self.watch.due_in()))
+            let look = self.anything_alive.then(|| self.watch.due_in());
+            let count = self.watches.as_ref().and_then(Watches::due_in);
+            look.into_iter().chain(count).min().map(timespec)
         };
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -438,13 +445,18 @@ impl Init<'_> {
     }
 
     /// Kills what `find` finds until it finds nothing, or, where that is started faster than it is found, everything.
-    fn end_processes(&mut self, find: impl Fn() -> Vec<Process>) {
+    fn end_processes(&mut self, find: impl Fn() -> io::Result<Vec<Process>>) {
         let began = Instant::now();
         let mut killed = HashSet::new();
         let mut rounds_with_new = 0;
         let mut found_nothing = false;
         while rounds_with_new < KILL_ROUNDS && began.elapsed() < KILL_LIMIT {
-            let alive = find();
+            let Ok(alive) = find() else {
+                found_nothing = false;
+                self.pause(Duration::from_millis(2));
+                self.reap();
+                continue;
+            };
             if alive.is_empty() {
                 self.reap();
                 if found_nothing {
@@ -509,7 +521,8 @@ impl Init<'_> {
     }
 
     fn send_usage(&self) {
-        let ours = procs::descendants(&procs::all(), getpid());
+        // Only the operator reads this: none are told where they cannot be seen.
+        let ours = procs::all().map_or_else(|_| Vec::new(), |all| procs::descendants(&all, getpid()));
         let processes = u32::try_from(ours.len()).unwrap_or(u32::MAX);
         self.send(&Reply::Usage {
             memory: memory::of_processes(&ours),

@@ -27,6 +27,8 @@ const CLOSE: Duration = Duration::from_millis(10);
 const DEAR: Duration = Duration::from_secs(2);
 /// A look costs at most one part in this many of the processor's time, up to `DEAR`.
 const SHARE: u32 = 10;
+/// Processor time of one look at most. Processes that are left over then count with the most that they may have.
+const BUDGET: Duration = Duration::from_secs(1);
 
 /// Descriptors of a run that are not counted as memory, and the most that it may have.
 const FREE_DESCRIPTORS: u64 = 1_024;
@@ -113,7 +115,10 @@ impl Memory {
                 self.limits.memory_bytes / 10
             }
             MemoryKeeper::Watch => {
-                self.used = self.in_use(&procs::ours());
+                // Where the processes cannot be seen, the last figure stands.
+                if let Ok(processes) = procs::living() {
+                    self.used = self.in_use(&processes);
+                }
                 self.limits.memory_bytes
             }
         };
@@ -125,19 +130,27 @@ impl Memory {
     /// Bytes in use by these processes, and by the kernel for them. More than the limit only where it is passed.
     fn in_use(&self, processes: &[Process]) -> u64 {
         let limit = self.limits.memory_bytes;
+        let end = processor_time() + BUDGET;
         let shown: Vec<Shown> = processes.iter().filter_map(show).collect();
-        let held = self.held_for(&shown);
+        let held = self.held_for(&shown, end);
         let whole: u64 = shown.iter().map(Shown::whole).sum();
         // Shared pages count once. To find them costs much more than to know that they do not matter.
         if held + whole <= limit || held > limit {
             return held + whole;
         }
-        held + shown.iter().map(of_process).sum::<u64>()
+        let of_each = shown.iter().map(|shown| {
+            if processor_time() < end {
+                of_process(shown)
+            } else {
+                shown.whole()
+            }
+        });
+        held + of_each.sum::<u64>()
     }
 
     /// Bytes that the kernel holds for these processes and for the sandbox that they are. Stops where that is more than
-    /// the limit.
-    fn held_for(&self, processes: &[Shown]) -> u64 {
+    /// the limit. Counts mappings until this thread has used processor time up to `end`.
+    fn held_for(&self, processes: &[Shown], end: Duration) -> u64 {
         let limit = self.limits.memory_bytes;
         let mut held = self.sockets.as_ref().map_or(0, Sockets::held);
         if self.level == Level::Namespaces {
@@ -163,7 +176,11 @@ impl Memory {
             while held <= limit
                 && let Some(shown) = mapped.next()
             {
-                held += mappings(&shown.folder);
+                held += if processor_time() < end {
+                    mappings(&shown.folder)
+                } else {
+                    MOST_MAPPINGS * MAPPING
+                };
             }
         }
         held
@@ -222,7 +239,7 @@ fn show(process: &Process) -> Option<Shown> {
 
 /// Reads what the world may read. What has ended has no memory and says nothing of it.
 fn status(folder: String) -> Option<Shown> {
-    let text = fs::read_to_string(format!("{folder}/status")).ok()?;
+    let text = procs::read_text(format!("{folder}/status")).ok()?;
     Some(Shown {
         resident: kibibytes(&text, "VmRSS:")?,
         swapped: kibibytes(&text, "VmSwap:").unwrap_or(0),

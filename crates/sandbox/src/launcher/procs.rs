@@ -2,8 +2,9 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs,
+    fs, io,
     os::unix::fs::MetadataExt,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -27,22 +28,44 @@ pub(super) struct Process {
     ended: bool,
 }
 
-/// Every process in view.
-pub(super) fn all() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
-        .filter_map(one)
-        .collect()
+/// Every process in view. Fails where that cannot be told, as when the host has no descriptor left.
+pub(super) fn all() -> io::Result<Vec<Process>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.parse().ok());
+        if let Some(pid) = number.and_then(Pid::from_raw) {
+            found.extend(look_at(pid)?);
+        }
+    }
+    Ok(found)
+}
+
+/// One process, if it is still there and can be seen.
+pub(super) fn one(pid: Pid) -> Option<Process> {
+    look_at(pid).ok().flatten()
 }
 
 /// One process, if it is still there.
-pub(super) fn one(pid: Pid) -> Option<Process> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    parse(pid, &stat)
+fn look_at(pid: Pid) -> io::Result<Option<Process>> {
+    match read_text(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
+        Ok(stat) => Ok(parse(pid, &stat)),
+        Err(error) if means_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a file that holds the name of a process, which may be any bytes.
+pub(super) fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether an error says that the process is gone, or is none of those that this one may see.
+fn means_gone(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM)
+    )
 }
 
 /// The name is in parentheses and may hold anything, also parentheses: what counts comes after the last one.
@@ -70,11 +93,16 @@ impl Process {
     }
 }
 
-/// The living processes of this sandbox, without this one.
+/// The living processes of this sandbox, without this one, as far as they can be seen.
 pub(super) fn ours() -> Vec<Process> {
-    let mut found = descendants(&all(), getpid());
+    living().unwrap_or_default()
+}
+
+/// The living processes of this sandbox, without this one.
+pub(super) fn living() -> io::Result<Vec<Process>> {
+    let mut found = descendants(&all()?, getpid());
     found.retain(Process::is_alive);
-    found
+    Ok(found)
 }
 
 /// Those that descend from `ancestor`, without itself, ended ones included.
@@ -96,8 +124,8 @@ pub(super) fn descendants(all: &[Process], ancestor: Pid) -> Vec<Process> {
 
 /// What belongs to a command: every living process of ours but those that were there before it started, and what
 /// those started since, and but those of the processes in `piped`.
-pub(super) fn of_command(command: &Process, piped: &[Pid]) -> Vec<Process> {
-    let all = all();
+pub(super) fn of_command(command: &Process, piped: &[Pid]) -> io::Result<Vec<Process>> {
+    let all = all()?;
     let ours = descendants(&all, getpid());
     let mut older: HashSet<Pid> = piped
         .iter()
@@ -112,29 +140,32 @@ pub(super) fn of_command(command: &Process, piped: &[Pid]) -> Vec<Process> {
                 .map(|process| process.pid),
         );
     }
-    ours.into_iter()
+    Ok(ours
+        .into_iter()
         .filter(|process| !process.ended && !older.contains(&process.pid))
-        .collect()
+        .collect())
 }
 
 /// What belongs to a process that the engine talks to: every living process of ours in its session, and what those
 /// started. What has left the session and lost its parent is the sandbox's. The process itself comes first: it is not to
 /// see the others end.
-pub(super) fn of_piped(leader: Pid) -> Vec<Process> {
-    let all = all();
+pub(super) fn of_piped(leader: Pid) -> io::Result<Vec<Process>> {
+    let all = all()?;
     let ours = descendants(&all, getpid());
     let mut found: Vec<_> = of_session(&all, &ours, leader)
         .into_iter()
         .filter(|process| !process.ended)
         .collect();
     found.sort_unstable_by_key(|process| process.pid != leader);
-    found
+    Ok(found)
 }
 
-/// Whether a process of ours is alive in the session of a leader that has ended, or below one that is.
+/// Whether a process of ours is alive in the session of a leader that has ended, or below one that is. True where that
+/// cannot be told.
 pub(super) fn session_lives(leader: Pid) -> bool {
+    let lives = || of_piped(leader).map_or(true, |found| !found.is_empty());
     // A process whose parent ended while the processes were read is seen the second time.
-    !of_piped(leader).is_empty() || !of_piped(leader).is_empty()
+    lives() || lives()
 }
 
 /// The leader, the others in its session, and all that descend from one of them.
@@ -163,10 +194,10 @@ pub(super) fn end_all_descendants(limit: Duration) {
     let mut stopped = HashSet::new();
     let mut pause = Duration::from_millis(1);
     while begin.elapsed() < limit && !reap_all() {
-        let alive: Vec<_> = descendants(&all(), getpid())
-            .into_iter()
-            .filter(|process| !process.ended)
-            .collect();
+        let Ok(alive) = living() else {
+            std::thread::sleep(pause);
+            continue;
+        };
         // All are stopped before any is killed: a fork bomb then runs into its own limit, and stands still.
         let mut fresh = false;
         for process in &alive {

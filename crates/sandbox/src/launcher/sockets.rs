@@ -1,7 +1,7 @@
 //! Memory in the buffers of all sockets of a network namespace, also of those that no process has open, as the kernel
 //! tells it by `NETLINK_SOCK_DIAG`.
 
-use std::{io, os::fd::OwnedFd};
+use std::{cell::Cell, io, os::fd::OwnedFd};
 
 use rustix::{
     io::Errno,
@@ -11,6 +11,8 @@ use rustix::{
 /// `SOCK_DIAG_BY_FAMILY`, the request and its answers.
 const BY_FAMILY: u16 = 20;
 const HEADER: usize = 16;
+/// Offset of the number of the question in the header of a message.
+const NUMBER_AT: usize = 8;
 const DONE: u16 = 3;
 const ERROR: u16 = 2;
 /// `NLM_F_REQUEST | NLM_F_DUMP`.
@@ -31,11 +33,40 @@ enum Kind {
     Netlink,
 }
 
+/// Kinds of sockets that are asked for. The first has to be known to the kernel.
+const KINDS: [Kind; 6] = [
+    Kind::Unix,
+    Kind::Netlink,
+    Kind::internet(libc::AF_INET, libc::IPPROTO_TCP),
+    Kind::internet(libc::AF_INET, libc::IPPROTO_UDP),
+    Kind::internet(libc::AF_INET6, libc::IPPROTO_TCP),
+    Kind::internet(libc::AF_INET6, libc::IPPROTO_UDP),
+];
+
+impl Kind {
+    /// Families and protocols of the internet are small numbers.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the constants fit"
+    )]
+    const fn internet(family: i32, protocol: i32) -> Self {
+        Self::Internet {
+            family: family as u8,
+            protocol: protocol as u8,
+        }
+    }
+}
+
 /// Asks one network namespace, that of the process that opened it.
 pub(super) struct Sockets {
     netlink: OwnedFd,
     /// The most that a sender leaves behind with a receiver when it is closed, in bytes.
     left_by_sender: u64,
+    /// Number of the last question.
+    asked: Cell<u32>,
+    /// Last figure for each of `KINDS`, in bytes. 0 for one that the kernel does not know.
+    known: [Cell<u64>; KINDS.len()],
 }
 
 impl Sockets {
@@ -50,6 +81,8 @@ impl Sockets {
         let sockets = Self {
             netlink,
             left_by_sender,
+            asked: Cell::new(0),
+            known: Default::default(),
         };
         // A kernel without the unix part refuses the first question.
         sockets.ask(Kind::Unix)?;
@@ -58,39 +91,48 @@ impl Sockets {
 
     /// Bytes in the buffers of all sockets.
     pub(super) fn held(&self) -> u64 {
-        let internet = [libc::AF_INET, libc::AF_INET6].into_iter().flat_map(|family| {
-            [libc::IPPROTO_TCP, libc::IPPROTO_UDP].map(|protocol| Kind::Internet {
-                family: u8::try_from(family).unwrap_or(0),
-                protocol: u8::try_from(protocol).unwrap_or(0),
-            })
-        });
-        internet
-            .chain([Kind::Unix])
-            // A kernel that does not know a family has no sockets of it to tell of.
-            .map(|kind| self.ask(kind).unwrap_or(0))
-            .sum::<u64>()
-            + self.held_by_netlink()
+        self.held_by(|_| true)
     }
 
     /// Bytes in the buffers of sockets that talk to the kernel: no control group counts them.
     pub(super) fn held_by_netlink(&self) -> u64 {
-        self.ask(Kind::Netlink).unwrap_or(0)
+        self.held_by(|kind| kind == Kind::Netlink)
+    }
+
+    /// Bytes in the buffers of some kinds of sockets. A kind that cannot be told of now keeps its last figure.
+    fn held_by(&self, wanted: impl Fn(Kind) -> bool) -> u64 {
+        let kinds = std::iter::zip(KINDS, &self.known).filter(|(kind, _)| wanted(*kind));
+        kinds
+            .map(|(kind, known)| {
+                if let Ok(bytes) = self.ask(kind) {
+                    known.set(bytes);
+                }
+                known.get()
+            })
+            .sum()
     }
 
     fn ask(&self, kind: Kind) -> io::Result<u64> {
-        send(&self.netlink, &request(kind), SendFlags::empty())?;
         let mut buffer = vec![0; 32 << 10];
+        // An answer that was given up is read to its end: until then the kernel takes no other question.
+        while !matches!(
+            recv(&self.netlink, buffer.as_mut_slice(), RecvFlags::DONTWAIT),
+            Err(Errno::AGAIN)
+        ) {}
+        let number = self.asked.get().wrapping_add(1);
+        self.asked.set(number);
+        send(&self.netlink, &request(kind, number), SendFlags::empty())?;
         let mut sum = 0;
         loop {
             let (length, _) = match recv(&self.netlink, buffer.as_mut_slice(), RecvFlags::empty()) {
                 Err(Errno::INTR) => continue,
                 received => received?,
             };
-            let part = read(
-                kind,
-                buffer.get(..length).unwrap_or_default(),
-                self.left_by_sender,
-            )?;
+            let datagram = buffer.get(..length).unwrap_or_default();
+            if length >= HEADER && word(datagram, NUMBER_AT) != number {
+                continue;
+            }
+            let part = read(kind, datagram, self.left_by_sender)?;
             sum += part.bytes;
             if part.last || length == 0 {
                 return Ok(sum);
@@ -99,7 +141,7 @@ impl Sockets {
     }
 }
 
-fn request(kind: Kind) -> Vec<u8> {
+fn request(kind: Kind, number: u32) -> Vec<u8> {
     let mut body = Vec::new();
     match kind {
         Kind::Unix => {
@@ -125,7 +167,8 @@ fn request(kind: Kind) -> Vec<u8> {
     let mut message = length.to_ne_bytes().to_vec();
     message.extend(BY_FAMILY.to_ne_bytes());
     message.extend(DUMP.to_ne_bytes());
-    message.extend([0; 8]);
+    message.extend(number.to_ne_bytes());
+    message.extend([0; 4]);
     message.extend(body);
     message
 }
@@ -229,15 +272,6 @@ mod tests {
 
     use super::*;
 
-    const KINDS: [Kind; 3] = [
-        Kind::Unix,
-        Kind::Internet {
-            family: 2,
-            protocol: 6,
-        },
-        Kind::Netlink,
-    ];
-
     fn attribute(number: u16, value: &[u8]) -> Vec<u8> {
         let length = u16::try_from(4 + value.len()).unwrap();
         [&length.to_ne_bytes()[..], &number.to_ne_bytes(), value].concat()
@@ -257,7 +291,7 @@ mod tests {
 
     #[test]
     fn buffers_are_added_up_until_the_last_part() {
-        for (kind, fixed, number) in [(KINDS[0], 16, 5), (KINDS[1], 72, 7), (KINDS[2], 28, 0)] {
+        for (kind, fixed, number) in [(KINDS[0], 16, 5), (KINDS[2], 72, 7), (KINDS[1], 28, 0)] {
             let one = [vec![0; fixed], attribute(number, &meminfo(100, 20, 300))].concat();
             let two = [vec![0; fixed], attribute(number, &meminfo(0, 40, 0))].concat();
             let datagram = [message(BY_FAMILY, &one), message(BY_FAMILY, &two)].concat();

@@ -62,7 +62,7 @@ fn runs(pid: Pid) -> bool {
     };
     tasks
         .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("stat")).ok())
+        .filter_map(|task| procs::read_text(task.path().join("stat")).ok())
         .filter_map(|stat| state(&stat))
         .any(|state| !matches!(state, 'T' | 't' | 'D' | 'Z' | 'X' | 'x'))
 }

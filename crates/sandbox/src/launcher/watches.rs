@@ -2,9 +2,11 @@
 //! with their runs: an engine that has none left can take no more connections. The memory of each counts for nobody.
 //!
 //! A filter asks here before each further one. Those that are allowed add up; only where they reach the limit is it counted
-//! how many there still are.
+//! how many there still are. Until a count is due again, further questions wait for their answers.
 
 use std::{
+    cell::Cell,
+    collections::VecDeque,
     fs,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::{Duration, Instant},
@@ -37,6 +39,8 @@ pub(super) struct Watches {
     known: u64,
     counted: Option<Instant>,
     cost: Duration,
+    /// Questions that wait for the next count. Each thread of the run has at most one.
+    waiting: VecDeque<u64>,
 }
 
 impl Watches {
@@ -53,6 +57,7 @@ impl Watches {
             known: 0,
             counted: None,
             cost: Duration::ZERO,
+            waiting: VecDeque::new(),
         })
     }
 
@@ -60,8 +65,29 @@ impl Watches {
         self.listener.as_fd()
     }
 
-    /// Answers what was asked.
+    /// Time until questions that wait can be answered, if there are any.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        (!self.waiting.is_empty()).then(|| self.count_due_in())
+    }
+
+    /// Answers what was asked, unless a count has to come first that is not due.
     pub(super) fn serve(&mut self) {
+        self.take_questions();
+        while !self.waiting.is_empty() {
+            if self.known >= self.most {
+                if !self.count_due_in().is_zero() {
+                    return;
+                }
+                self.count_again();
+                if self.known >= self.most {
+                    return self.answer_all(Err(Errno::NOSPC));
+                }
+            }
+            self.answer_next(Ok(()));
+        }
+    }
+
+    fn take_questions(&mut self) {
         let at_once = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -72,38 +98,40 @@ impl Watches {
                 return;
             }
             // Whoever asked may have been killed.
-            let Ok(question) = sys::take_question(self.listener.as_fd()) else {
-                continue;
-            };
-            let answer = if self.one_more() {
-                Ok(())
-            } else {
-                Err(Errno::NOSPC)
-            };
-            let _asker_may_be_gone = sys::answer_question(self.listener.as_fd(), question, answer);
+            if let Ok(question) = sys::take_question(self.listener.as_fd()) {
+                self.waiting.push_back(question);
+            }
         }
     }
 
-    fn one_more(&mut self) -> bool {
-        if self.known >= self.most && !self.count_again() {
-            return false;
+    fn answer_all(&mut self, answer: Result<(), Errno>) {
+        while !self.waiting.is_empty() {
+            self.answer_next(answer);
         }
-        self.known += 1;
-        true
     }
 
-    /// Counts, if it is time; says whether there is room.
-    fn count_again(&mut self) -> bool {
-        let due = INTERVAL.max(self.cost * SHARE);
-        if self.counted.is_some_and(|counted| counted.elapsed() < due) {
-            return false;
-        }
+    fn answer_next(&mut self, answer: Result<(), Errno>) {
+        let Some(question) = self.waiting.pop_front() else {
+            return;
+        };
+        // Where the asker is gone nothing is added. The sum is an upper bound.
+        self.known += u64::from(answer.is_ok());
+        let _asker_may_be_gone = sys::answer_question(self.listener.as_fd(), question, answer);
+    }
+
+    fn count_due_in(&self) -> Duration {
+        let interval = INTERVAL.max(self.cost * SHARE);
+        self.counted.map_or(Duration::ZERO, |counted| {
+            interval.saturating_sub(counted.elapsed())
+        })
+    }
+
+    fn count_again(&mut self) {
         let began = processor_time();
         // None are taken for gone unless all can be seen.
         self.known = count(self.most).unwrap_or(self.most);
         self.counted = Some(Instant::now());
         self.cost = processor_time().saturating_sub(began);
-        self.known < self.most
     }
 }
 
@@ -111,12 +139,18 @@ impl Watches {
 /// descriptors are in flight between sockets, as instances may be, or a process does not stop or does not let us see.
 fn count(most: u64) -> Option<u64> {
     // Descriptors that are moved from process to process would be missed.
-    let stopped = Stopped::stop(procs::ours);
-    if !stopped.all {
+    let unseen = Cell::new(false);
+    let stopped = Stopped::stop(|| {
+        procs::living().unwrap_or_else(|_| {
+            unseen.set(true);
+            Vec::new()
+        })
+    });
+    if !stopped.all || unseen.get() {
         return None;
     }
     let mut watched = 0;
-    for process in procs::ours() {
+    for process in procs::living().ok()? {
         let Some(folder) = memory::folder_of(&process) else {
             continue;
         };

@@ -11,7 +11,11 @@ use crate::{sys::Instruction, types::Level};
 
 /// Calls that are decided by their arguments there, with the rule for each.
 pub(super) fn rules(level: Level) -> Vec<(c_long, Program)> {
-    let mut rules = vec![(libc::SYS_setsockopt, setsockopt())];
+    let mut rules = vec![
+        (libc::SYS_setsockopt, setsockopt()),
+        // A pipe would hold pages, also huge ones, that the process has unmapped. Programs write instead.
+        (libc::SYS_vmsplice, vec![deny(Errno::NOSYS)]),
+    ];
     if level != Level::Namespaces {
         // Descriptors on their way between sockets are nobody's: without a network namespace nothing tells of them.
         rules.extend([libc::SYS_sendmsg, libc::SYS_sendmmsg].map(|call| (call, vec![deny(Errno::PERM)])));

@@ -308,7 +308,7 @@ pub(crate) fn sh(script: &str, timeout: Duration) -> Command {
 }
 
 /// Waits for a file with a whole line in it.
-async fn line_in(path: &Path) -> String {
+pub(crate) async fn line_in(path: &Path) -> String {
     loop {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         if text.ends_with('\n') {

@@ -9,7 +9,7 @@ use sortie_sandbox::{AtTimeout, Command, ExitKind, Limits};
 use tokio::time::timeout;
 
 use crate::{
-    harness::{Bed, Run, SOON, Section, out, sh},
+    harness::{Bed, Run, SOON, Section, line_in, out, sh},
     lifetimes::marker,
 };
 
@@ -39,19 +39,27 @@ fn wait_until_none(marker: &str) {
     }
 }
 
-/// A program whose first thread ends at once. The file `held` says that the other one runs.
+/// A program whose first thread ends at once. The file `held` says that it has, and that the other one runs.
 fn headless(marker: &str) -> String {
     format!("$HOME/probe headless 1 {marker}")
 }
 
+/// Waits until a headless program of this run has lost its first thread.
+async fn wait_until_headless(folder: &Path, marker: &str) {
+    let held = folder.join("held");
+    timeout(SOON, line_in(&held)).await.unwrap();
+    std::fs::remove_file(&held).unwrap();
+    let began = Instant::now();
+    while threads(marker) != 1 {
+        assert!(began.elapsed() < SOON, "{marker}: {} threads", threads(marker));
+    }
+}
+
 /// Runs it in the background, and waits until its first thread has ended.
 async fn in_background(run: &mut Run, marker: &str) {
-    let script = format!(
-        "{} > /dev/null 2>&1 & while [ ! -e held ]; do sleep 0.01; done; rm held",
-        headless(marker)
-    );
+    let script = format!("{} > /dev/null 2>&1 &", headless(marker));
     assert_eq!(run.sh(&script).await.exit, ExitKind::Code(0));
-    assert_eq!(threads(marker), 1);
+    wait_until_headless(&run.path, marker).await;
 }
 
 pub(crate) fn a_process_without_its_first_thread_ends_with_its_command(bed: &Bed) -> Section<'_> {
@@ -107,8 +115,8 @@ pub(crate) fn a_job_without_its_first_thread_has_not_ended(bed: &Bed) -> Section
         let finished = run.sandbox.exec(command).await.unwrap();
         assert_eq!(finished.exit, ExitKind::Running);
         let mut job = finished.released.unwrap().process;
+        wait_until_headless(&run.path, &name).await;
         assert!(timeout(SECOND, job.wait()).await.is_err(), "a thread runs");
-        assert_eq!(threads(&name), 1);
         assert_eq!(job.kill().await.unwrap().exit, ExitKind::Signal(9));
         assert_eq!(threads(&name), 0);
 
@@ -122,6 +130,7 @@ pub(crate) fn a_job_without_its_first_thread_has_not_ended(bed: &Bed) -> Section
         let mut job = run.sandbox.exec(command).await.unwrap().released.unwrap().process;
         run.sh("touch go").await;
         assert!(job.wait().await.unwrap().left);
+        wait_until_headless(&run.path, &name).await;
         job.kill().await.unwrap();
         assert_eq!(threads(&name), 0);
 
@@ -129,10 +138,7 @@ pub(crate) fn a_job_without_its_first_thread_has_not_ended(bed: &Bed) -> Section
         let name = marker(bed, "piped");
         let argv = ["sh", "-c", &format!("exec {}", headless(&name))].map(str::to_owned);
         let piped = run.sandbox.start(argv.to_vec()).await.unwrap();
-        let began = Instant::now();
-        while threads(&name) == 0 {
-            assert!(began.elapsed() < SOON);
-        }
+        wait_until_headless(&run.path, &name).await;
         assert_eq!(piped.process.kill().await.unwrap().exit, ExitKind::Signal(9));
         assert_eq!(threads(&name), 0);
         run.end().await;
