@@ -87,6 +87,7 @@ pub(crate) fn deleted_files_are_counted(bed: &Bed) -> Section<'_> {
             "in-flight",
             "headless",
             "headless-mapped",
+            "program",
         ] {
             if way == "in-flight" && !bed.has_namespaces() && !bed.hard_memory() {
                 // Descriptors cannot be sent there.
