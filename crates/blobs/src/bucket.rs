@@ -1,8 +1,8 @@
 //! Content in an S3-compatible store: one request for what is small, parts for what is large, each from the staged file.
 //!
 //! An upload in parts is a task of its own. Whoever waits for it may go away: the task then aborts the upload, so that its
-//! parts do not stay in the store, where they are in no list of objects and cost money. Only a process that dies leaves
-//! parts behind: for these the bucket needs a rule (docs/OPERATIONS.md).
+//! parts do not stay in the store, where they are in no list of objects and cost money. A process that dies leaves parts
+//! behind, and so can a part that is on its way at the abort: for these the bucket needs a rule (docs/FILES.md).
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, str::FromStr, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use object_store::{
 use sortie_net::Timeouts;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -24,6 +24,8 @@ use crate::{Address, Content, Error, KEEPING_TIME, Result, Settings, Staged, blo
 
 /// Size of a part, and of what goes in one request. Stores want equal parts of at least 5 MiB.
 const PART: u64 = 8 * 1024 * 1024;
+/// Time to abort an upload, after the time to send it.
+const ABORTING_TIME: Duration = Duration::from_mins(1);
 /// Contents that are sent to the store at once, each with one part in memory.
 const SENDING: usize = 4;
 
@@ -50,7 +52,7 @@ struct Upload {
     staged: Staged,
     file: Arc<File>,
     deadline: Instant,
-    _turn: OwnedSemaphorePermit,
+    turn: OwnedSemaphorePermit,
 }
 
 impl Bucket {
@@ -127,7 +129,7 @@ impl Bucket {
             staged,
             file,
             deadline,
-            _turn: turn,
+            turn,
         };
         let given_up = CancellationToken::new();
         let sending = self.uploads.spawn(upload.send(given_up.clone()));
@@ -190,21 +192,34 @@ impl Bucket {
 impl Upload {
     /// Sends all parts; an upload that fails, takes too long or is given up is aborted.
     async fn send(self, given_up: CancellationToken) -> Result<()> {
-        // Waited for in any case: an upload whose id was not heard cannot be aborted.
-        let mut upload = self.store.put_multipart(&self.path).await.map_err(failed)?;
+        // Waited for also when it is given up: an upload whose id was not heard cannot be aborted.
+        let begun = timeout_at(self.deadline, self.store.put_multipart(&self.path)).await;
+        let mut upload = begun.map_err(|_| late())?.map_err(failed)?;
         let sending = timeout_at(self.deadline, send(&mut *upload, &self.file, self.staged.size()));
         let sent = tokio::select! {
             biased;
             () = given_up.cancelled() => Err(Error::Unavailable("the upload was given up".to_owned())),
             sent = sending => sent.unwrap_or_else(|_| Err(late())),
         };
-        if sent.is_err()
-            && let Err(error) = upload.abort().await
-        {
-            tracing::warn!(path = %self.path, %error, "cannot abort an upload: its parts stay in the store");
+        if sent.is_err() {
+            // Nothing more is sent: the next content need not wait for the abort.
+            drop(self.turn);
+            abort(&mut *upload, &self.path).await;
         }
         sent
     }
+}
+
+/// Aborts an upload, so that the store removes its parts.
+async fn abort(upload: &mut dyn MultipartUpload, path: &Path) {
+    let aborted = timeout(ABORTING_TIME, upload.abort()).await;
+    let why = match aborted.map_err(|_| late()) {
+        // Completed or aborted already.
+        Ok(Ok(()) | Err(StoreError::NotFound { .. })) => return,
+        Ok(Err(error)) => failed(error),
+        Err(late) => late,
+    };
+    tracing::warn!(%path, error = %why, "cannot abort an upload: its parts stay in the store");
 }
 
 /// Sends the parts one after the other: a second one in memory would be worth little on the way to a store.

@@ -136,6 +136,21 @@ impl Engine {
             }
             .hint("a node of an earlier version is at work: bring every node to this version"));
         }
+        if let Some(file) = self.0.connections.contradicted().await? {
+            return Ok(Check {
+                verdict: Verdict::Fault,
+                found: format!(
+                    "{first} fits the database; the database says that credentials are not sealed with their addresses yet, \
+                     and this node refuses such credentials"
+                ),
+                ..check
+            }
+            .hint(format!(
+                "if a backup from before the upgrade was restored, or a node of an earlier version was started since, remove \
+                 {} and start the node again; if not, somebody has changed the database",
+                file.display()
+            )));
+        }
         Ok(if others.is_empty() {
             check
         } else {

@@ -67,8 +67,6 @@ pub(crate) async fn delete_expired(
 ) -> Result<Expired, Error> {
     let retained = i64::try_from(retention.as_micros()).unwrap_or(i64::MAX);
     let before = Timestamp::from_micros(clock.now().as_micros().saturating_sub(retained));
-    // Tokens that nobody has confirmed are kept for no longer than it takes to confirm them.
-    store.forget_flows(clock.now()).await?;
     Ok(Expired {
         runs: delete_runs(store, clock, before).await?,
         fires: delete_fires(store, before).await?,

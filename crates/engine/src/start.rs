@@ -257,6 +257,8 @@ impl Engine {
         }
         node.tracker
             .spawn(node.contents.clone().sweep_until(node.closed.clone()));
+        node.tracker
+            .spawn(node.connections.clone().keep_forgetting(node.closed.clone()));
         if let (Some(retention), Serves::Everyone | Serves::OwnRuns) =
             (node.options.retention, node.options.serves)
         {

@@ -189,7 +189,7 @@ fn ipv6_of(list: &str) -> Vec<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{ffi::OsStr, process::Command};
 
     use proptest::prelude::*;
 
@@ -223,16 +223,32 @@ mod tests {
         assert!(done.success(), "ip {arguments}");
     }
 
-    /// Runs a test of this file in a network of its own, whose addresses it may change.
-    fn in_a_network_of_its_own(test: &str) {
-        let own = std::env::current_exe().unwrap();
+    /// A command in a network of its own, whose addresses it may change.
+    fn in_a_network_of_its_own(program: impl AsRef<OsStr>) -> Command {
         #[expect(
             clippy::disallowed_methods,
             reason = "only another process can be in another network"
         )]
-        let done = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--net"])
-            .arg(own)
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net"]).arg(program);
+        command
+    }
+
+    /// Reason why this host has no such network.
+    fn missing() -> Option<String> {
+        let tried = in_a_network_of_its_own("ip")
+            .args(["link", "set", "lo", "up"])
+            .output();
+        match tried {
+            Ok(done) if done.status.success() => None,
+            Ok(done) => Some(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+            Err(error) => Some(format!("unshare: {error}")),
+        }
+    }
+
+    /// Runs a test of this file in a network of its own.
+    fn run(test: &str) {
+        let done = in_a_network_of_its_own(std::env::current_exe().unwrap())
             .args(["--exact", test, "--ignored", "--nocapture"])
             .output()
             .unwrap();
@@ -245,8 +261,12 @@ mod tests {
 
     #[test]
     fn an_address_that_comes_later_is_an_own_one_and_one_that_has_gone_is_not() {
-        in_a_network_of_its_own("own::tests::addresses_come_and_go");
-        in_a_network_of_its_own("own::tests::addresses_come_and_go_unannounced");
+        if let Some(why) = missing() {
+            println!("NOT CHECKED: addresses that come and go: this host makes no network for a test: {why}");
+            return;
+        }
+        run("own::tests::addresses_come_and_go");
+        run("own::tests::addresses_come_and_go_unannounced");
     }
 
     #[test]

@@ -28,20 +28,23 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
     match way {
         "allocate" => allocate(mebibytes),
         "reserve" => reserve(mebibytes)?,
+        "wait" => {}
         "plain" => fill(mebibytes)?,
         "juggle" => juggle(mebibytes)?,
         "dodge" => dodge(mebibytes)?,
         "shut" => shut(mebibytes)?,
         "unlinked" => drop(unlinked(mebibytes)?),
         "undumpable" => undumpable(mebibytes)?,
-        "headless" => headless(mebibytes),
+        "headless" => headless(mebibytes, keep_unlinked),
+        "headless-mapped" => headless(mebibytes, mapped),
         "in-flight" => in_flight(mebibytes)?,
         "mapped" => mapped(mebibytes)?,
         "churn" => churn(mebibytes)?,
+        "program" => program(mebibytes)?,
         _ => return Err(format!("unknown way {way}").into()),
     }
     say("held\n");
-    if way != "churn" && way != "reserve" {
+    if !["allocate", "churn", "reserve"].contains(&way) {
         // The watch may take this long on a busy machine.
         thread::sleep(Duration::from_secs(10));
     }
@@ -221,16 +224,21 @@ fn undumpable(mebibytes: usize) -> Outcome {
     Ok(())
 }
 
+/// Holds them until the process ends.
+fn keep_unlinked(mebibytes: usize) -> Outcome {
+    std::mem::forget(unlinked(mebibytes)?);
+    Ok(())
+}
+
 /// Holds them in a thread whose process has lost its first one.
-fn headless(mebibytes: usize) -> ! {
+fn headless(mebibytes: usize, take: fn(usize) -> Outcome) -> ! {
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     thread::spawn(move || {
         let _first_one_is_gone = receiver.recv();
         thread::sleep(Duration::from_millis(50));
-        let held = unlinked(mebibytes);
-        say("held\n");
+        let taken = take(mebibytes);
+        say(&format!("held {}\n", taken.is_ok()));
         thread::sleep(Duration::from_secs(10));
-        drop(held);
         std::process::exit(0)
     });
     drop(sender);
@@ -296,6 +304,28 @@ fn mapped(mebibytes: usize) -> Outcome {
         if page == libc::MAP_FAILED {
             return Err(io::Error::last_os_error().into());
         }
+    }
+    Ok(())
+}
+
+/// Runs programs of 16 mebibytes at least, and deletes them: no descriptor and no name holds them.
+fn program(mebibytes: usize) -> Outcome {
+    let content = vec![7; MEBIBYTE];
+    let mut held = 0;
+    while held < mebibytes {
+        fs::copy("/proc/self/exe", "copy")?;
+        let mut file = OpenOptions::new().append(true).open("copy")?;
+        for _ in 0..16 {
+            file.write_all(&content)?;
+        }
+        held += usize::try_from(file.metadata()?.len())? / MEBIBYTE;
+        drop(file);
+        #[expect(clippy::disallowed_methods, reason = "this is the program that is confined")]
+        let _lives_on = std::process::Command::new("./copy")
+            .args(["disk", "wait", "0"])
+            .spawn()?;
+        fs::remove_file("copy")?;
+        say(&format!("{held}\n"));
     }
     Ok(())
 }

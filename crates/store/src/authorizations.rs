@@ -56,6 +56,14 @@ pub struct Confirmed {
 /// Most codes that are tried on one flow.
 const TRIES: i64 = 5;
 
+/// Begins the note beside a connection without tokens while a flow of it waits for its confirmation. The note is replaced by
+/// the reason once no flow waits any more.
+pub const AWAITING: &str = "an authorization waits for its confirmation";
+
+/// Reasons that replace such a note.
+const NOT_IN_TIME: &str = "nobody has confirmed the authorization in time: start it again";
+const TRIED_TOO_OFTEN: &str = "the authorization ended after five wrong codes: start it again";
+
 /// Tokens of a connection as somebody has seen them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenTokens {
@@ -79,9 +87,7 @@ impl Store {
 
     /// System: forgets the flows that nobody has ended in time, with the tokens that nobody has confirmed.
     pub async fn forget_flows(&self, now: Timestamp) -> Result<u64> {
-        self.db
-            .write(move |tx| tx.exec("DELETE FROM oauth_flow WHERE expires_at < $1", vals![now]))
-            .await
+        self.db.write(move |tx| forget(tx, now)).await
     }
 
     /// Takes an authorization out, by the hash of its state: once, and in time.
@@ -103,8 +109,8 @@ impl Store {
             .await
     }
 
-    /// Keeps the tokens of a flow until they are confirmed. `note` becomes the error of a connection without tokens. False where
-    /// the connection is not at the revision of the flow any more.
+    /// Keeps the tokens of a flow until they are confirmed. `note`, which begins with [`AWAITING`], becomes the error of a
+    /// connection without tokens. False where the connection is not at the revision of the flow any more.
     pub async fn await_confirmation(&self, flow: OauthFlow, note: String, audit: Audit) -> Result<bool> {
         let kept = self
             .db
@@ -148,6 +154,7 @@ impl Store {
                         "DELETE FROM oauth_flow WHERE connection_id = $1 AND org_id = $2 AND tries >= $3",
                         vals![id, org, TRIES],
                     ),
+                    note_end(id, TRIED_TOO_OFTEN),
                     record(&audit),
                 ])
                 .map(drop)
@@ -272,9 +279,9 @@ impl Store {
 }
 
 fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Result<()> {
+    forget(tx, now)?;
     tx.batch(
         &[
-            Stmt::new("DELETE FROM oauth_flow WHERE expires_at < $1", vals![now]),
             Stmt::new(
                 "INSERT INTO oauth_flow (state_hash, org_id, connection_id, revision, pending, expires_at) \
                  SELECT CAST($1 AS {BLOB}), org_id, id, revision, CAST($5 AS {BLOB}), CAST($6 AS BIGINT) FROM connection \
@@ -293,6 +300,29 @@ fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Re
         ],
     )
     .map(drop)
+}
+
+/// Replaces the note of a connection of which no flow waits for its confirmation any more.
+fn note_end(connection: ConnectionId, reason: &'static str) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE connection SET error = $3 WHERE id = $1 AND tokens IS NULL AND error LIKE $2 \
+         AND NOT EXISTS (SELECT 1 FROM oauth_flow WHERE connection_id = $1 AND tries IS NOT NULL)",
+        vals![connection, format!("{AWAITING}%"), reason],
+    )
+}
+
+/// Deletes the flows that nobody has ended in time. Returns how many.
+fn forget(tx: &mut dyn Tx, now: Timestamp) -> Result<u64> {
+    let forgotten = tx.query_all(
+        "DELETE FROM oauth_flow WHERE expires_at < $1 RETURNING connection_id",
+        vals![now],
+    )?;
+    let mut flows = 0;
+    for row in &forgotten {
+        tx.batch(&[note_end(row.parse(0)?, NOT_IN_TIME)])?;
+        flows += 1;
+    }
+    Ok(flows)
 }
 
 fn await_confirmation(tx: &mut dyn Tx, flow: &OauthFlow, note: &str, audit: &Audit) -> Result<()> {

@@ -32,7 +32,7 @@ mod usage;
 mod workflows;
 
 pub use audit::Audit;
-pub use authorizations::{Confirmed, OauthFlow, RefreshHolder, SeenTokens};
+pub use authorizations::{AWAITING, Confirmed, OauthFlow, RefreshHolder, SeenTokens};
 pub use backup::{DatabaseCopy, ReferredBlob, Referrer, Summary};
 pub use blobs::{DoomedBlob, NewBlob};
 pub use channel::{Heard, LONGEST_SAID, Speaker};

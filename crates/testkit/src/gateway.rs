@@ -24,7 +24,11 @@ use http::{StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, task::JoinSet};
+use tokio::{
+    net::TcpStream,
+    sync::{Semaphore, SemaphorePermit},
+    task::JoinSet,
+};
 
 use crate::serve::Serving;
 
@@ -37,6 +41,8 @@ pub enum Trouble {
     Fails(StatusCode),
     /// The peer sees it this much later.
     Late(Duration),
+    /// The peer sees it once [`Gateway::release`] lets it through.
+    Held,
     /// The peer does not see it, and it is not answered for as long as somebody waits.
     Hangs,
     /// The connection breaks before the peer sees it.
@@ -51,6 +57,8 @@ struct Shared {
     upstream: SocketAddr,
     troubles: Mutex<VecDeque<Trouble>>,
     troubled: AtomicU64,
+    /// A permit for each held request that may go on.
+    released: Semaphore,
 }
 
 /// A running gateway; dropping it ends it.
@@ -67,6 +75,7 @@ impl Gateway {
             upstream,
             troubles: Mutex::default(),
             troubled: AtomicU64::new(0),
+            released: Semaphore::new(0),
         });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         Ok(Self {
@@ -83,6 +92,11 @@ impl Gateway {
     /// What comes to the requests from here on, in turn; nothing where it is empty.
     pub fn set(&self, troubles: impl IntoIterator<Item = Trouble>) {
         *self.shared.lock() = troubles.into_iter().collect();
+    }
+
+    /// Lets one held request through.
+    pub fn release(&self) {
+        self.shared.released.add_permits(1);
     }
 
     /// How many requests had trouble so far.
@@ -116,6 +130,12 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         Trouble::Hangs => return std::future::pending().await,
         Trouble::Breaks => return broken(),
         Trouble::Late(delay) => tokio::time::sleep(delay).await,
+        // The semaphore is never closed.
+        Trouble::Held => shared
+            .released
+            .acquire()
+            .await
+            .map_or_else(drop, SemaphorePermit::forget),
         Trouble::None | Trouble::AnswerLost => {}
     }
     let answered = forward(shared.upstream, request).await;
@@ -182,8 +202,20 @@ mod tests {
         assert!(send().await.is_err());
         assert_eq!(seen.load(Ordering::SeqCst), 2);
         assert_eq!(send().await?.text(), "2");
+        gateway.set([Trouble::Held]);
+        let mut held = std::pin::pin!(send());
+        while gateway.troubled() == 4 {
+            let turn = tokio::task::yield_now();
+            tokio::select! {
+                answer = &mut held => anyhow::bail!("{answer:?}"),
+                () = turn => {}
+            }
+        }
+        assert_eq!(seen.load(Ordering::SeqCst), 3);
+        gateway.release();
+        assert_eq!(held.await?.text(), "3");
         gateway.set([]);
-        assert_eq!((send().await?.text().as_str(), gateway.troubled()), ("3", 4));
+        assert_eq!((send().await?.text().as_str(), gateway.troubled()), ("4", 5));
         Ok(())
     }
 }

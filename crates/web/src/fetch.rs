@@ -25,7 +25,7 @@ use crate::{
     follow::{Answered, Asked, Gate, follow},
     html::Layout,
     media::{Kind, Media},
-    reader::{Body, Form, Reading},
+    reader::{Body, Form, Reading, RunReaders},
     text::{self, URL_BYTES},
     told,
 };
@@ -40,6 +40,7 @@ const CONTENT_TYPE_BYTES: usize = 500;
 pub(crate) struct WebFetch {
     web: Arc<Web>,
     policy: Arc<Policy>,
+    readers: Arc<RunReaders>,
 }
 
 #[derive(Deserialize)]
@@ -51,8 +52,8 @@ struct Arguments {
 }
 
 impl WebFetch {
-    pub(crate) fn new(web: Arc<Web>, policy: Arc<Policy>) -> Self {
-        Self { web, policy }
+    pub(crate) fn new(web: Arc<Web>, policy: Arc<Policy>, readers: Arc<RunReaders>) -> Self {
+        Self { web, policy, readers }
     }
 }
 
@@ -104,7 +105,7 @@ impl Tool for WebFetch {
                 url: &fetched.url,
                 bytes: &fetched.body,
             };
-            let reading = self.web.readers.read(body, Form::Page, start, limit).await;
+            let reading = self.readers.read(body, Form::Page, start, limit).await;
             let reading = reading.map_err(|unread| told(format!("{}: the page {unread}", fetched.url)))?;
             let shown = text::page(&head(&fetched, &reading), reading.part(), limit)
                 .map_err(|length| told(format!("start: the text has only {length} bytes")))?;

@@ -79,7 +79,7 @@ pub struct Web {
     client: Client,
     robots: Option<Robots>,
     search: Option<search::Engine>,
-    readers: Readers,
+    readers: Arc<Readers>,
 }
 
 impl Web {
@@ -98,7 +98,7 @@ impl Web {
                 RobotsTxt::Ignored => None,
             },
             search: settings.search.map(search::Engine::new).transpose()?,
-            readers: Readers::new(settings.reader),
+            readers: Arc::new(Readers::new(settings.reader)),
         }))
     }
 
@@ -109,9 +109,10 @@ impl Web {
 
     /// The tools of a run that may go where `policy` allows.
     pub fn tools(self: &Arc<Self>, policy: Arc<Policy>, search: Search) -> Vec<Arc<dyn Tool>> {
+        let readers = Arc::new(self.readers.of_a_run());
         let mut tools: Vec<Arc<dyn Tool>> = vec![
-            Arc::new(WebFetch::new(self.clone(), policy.clone())),
-            Arc::new(HttpRequest::new(self.clone(), policy.clone())),
+            Arc::new(WebFetch::new(self.clone(), policy.clone(), readers.clone())),
+            Arc::new(HttpRequest::new(self.clone(), policy.clone(), readers)),
         ];
         if search == Search::On && self.has_search() {
             tools.push(Arc::new(WebSearch::new(self.clone(), policy)));

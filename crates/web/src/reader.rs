@@ -4,11 +4,14 @@
 //! [helper](sortie_sandbox::Helper): a page that breaks it breaks nothing else. What broke the reader of whole pages is
 //! read as bare text by a second one.
 
-use std::{borrow::Cow, num::NonZero, thread::available_parallelism, time::Duration};
+use std::{borrow::Cow, num::NonZero, sync::Arc, thread::available_parallelism, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use sortie_sandbox::{Helper, HelperError, HelperLimits, helper_main};
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{AcquireError, Semaphore},
+    time::timeout,
+};
 use url::Url;
 
 use crate::{
@@ -22,8 +25,8 @@ use crate::{
 const ARGUMENT: &str = "__page-reader";
 /// Most readers at a time, also on a node with more processors.
 const READERS: usize = 4;
-/// Time for a text, the wait for a free reader included.
-const TIME: Duration = Duration::from_secs(45);
+/// Longest wait for a free reader.
+const WAIT: Duration = Duration::from_secs(30);
 /// Memory of one reader, in bytes.
 const MEMORY_BYTES: u64 = 256 << 20;
 /// Answer beside the text, in bytes: the title, with every byte escaped.
@@ -94,7 +97,7 @@ pub(crate) enum Unread {
     #[error("takes more memory or processor time than one page may have")]
     TooMuch,
     /// No reader was free in time.
-    #[error("waited {} s for other pages: try again later", TIME.as_secs())]
+    #[error("waited {} s for other pages: try again later", WAIT.as_secs())]
     Busy,
     /// The node cannot start readers.
     #[error("cannot be read on this node: its page reader does not start")]
@@ -121,28 +124,12 @@ impl Readers {
         }
     }
 
-    /// The text of a body from byte `start`, at most `most` bytes of it.
-    pub(crate) async fn read(
-        &self,
-        body: Body<'_>,
-        form: Form,
-        start: usize,
-        most: usize,
-    ) -> Result<Reading, Unread> {
-        if body.bytes.is_empty() {
-            return Ok(Reading::default());
+    /// The readers as one run has them.
+    pub(crate) fn of_a_run(self: &Arc<Self>) -> RunReaders {
+        RunReaders {
+            node: Arc::clone(self),
+            turn: Semaphore::new(1),
         }
-        let read = timeout(TIME, async {
-            // The semaphore is never closed.
-            let _place = self.free.acquire().await.map_err(|_| Unread::Busy)?;
-            match self.ask(body, form, WHOLE, (start, most)).await {
-                Err(Unread::TooMuch) if form != Form::Bare => {
-                    self.ask(body, Form::Bare, BARE, (start, most)).await
-                }
-                read => read,
-            }
-        });
-        read.await.unwrap_or(Err(Unread::Busy))
     }
 
     /// Has one process read a body within so many seconds of processor time and so much time.
@@ -185,6 +172,43 @@ impl Readers {
             tracing::warn!(?form, "page reader gave an answer that is none");
             Unread::TooMuch
         })
+    }
+}
+
+/// The page readers as one run has them: one at a time, so that its pages do not keep those of others waiting.
+#[derive(Debug)]
+pub(crate) struct RunReaders {
+    node: Arc<Readers>,
+    turn: Semaphore,
+}
+
+impl RunReaders {
+    /// The text of a body from byte `start`, at most `most` bytes of it.
+    pub(crate) async fn read(
+        &self,
+        body: Body<'_>,
+        form: Form,
+        start: usize,
+        most: usize,
+    ) -> Result<Reading, Unread> {
+        if body.bytes.is_empty() {
+            return Ok(Reading::default());
+        }
+        // A run waits for a reader of the node in one place at a time.
+        let places = timeout(WAIT, async {
+            let turn = self.turn.acquire().await?;
+            Ok::<_, AcquireError>((turn, self.node.free.acquire().await?))
+        });
+        // The semaphores are never closed.
+        let Ok(Ok(_places)) = places.await else {
+            return Err(Unread::Busy);
+        };
+        match self.node.ask(body, form, WHOLE, (start, most)).await {
+            Err(Unread::TooMuch) if form != Form::Bare => {
+                self.node.ask(body, Form::Bare, BARE, (start, most)).await
+            }
+            read => read,
+        }
     }
 }
 
@@ -270,7 +294,10 @@ fn text_of(media: &Media, url: &Url, body: &[u8], form: Form) -> (String, Option
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
     use proptest::prelude::*;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
 
@@ -285,6 +312,56 @@ mod tests {
         let mut job = serde_json::to_vec(&job).unwrap();
         job.push(b'\n');
         job
+    }
+
+    /// So many readers that read, and never answer.
+    fn stuck(readers: usize, folder: &Path) -> Arc<Readers> {
+        let binary = folder.join("stuck");
+        fs::write(&binary, "#!/bin/sh\nexec sleep 600\n").unwrap();
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o700)).unwrap();
+        Arc::new(Readers {
+            free: Semaphore::new(readers),
+            ..Readers::new(Some(binary))
+        })
+    }
+
+    async fn read_page(readers: &RunReaders) -> Option<Unread> {
+        let (media, url) = (Media::new("text/html"), "https://site.example/".parse().unwrap());
+        let body = Body {
+            media: &media,
+            url: &url,
+            bytes: b"page",
+        };
+        readers.read(body, Form::Page, 0, 100).await.err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_takes_its_time_after_a_wait_is_told_from_one_that_had_no_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let readers = stuck(1, folder.path());
+        let run = readers.of_a_run();
+        let other = readers.free.acquire().await.unwrap();
+        let wait = async {
+            sleep(WAIT.saturating_sub(Duration::from_secs(1))).await;
+            drop(other);
+        };
+        let (read, ()) = tokio::join!(read_page(&run), wait);
+        assert_eq!(read, Some(Unread::TooMuch));
+        let _other = readers.free.acquire().await.unwrap();
+        assert_eq!(read_page(&run).await, Some(Unread::Busy));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_leaves_readers_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let readers = stuck(2, folder.path());
+        let (greedy, other) = (readers.of_a_run(), readers.of_a_run());
+        let many = async { tokio::join!(read_page(&greedy), read_page(&greedy), read_page(&greedy)) };
+        let began = Instant::now();
+        let one = async { (read_page(&other).await, began.elapsed()) };
+        let (_, (read, took)) = tokio::join!(many, one);
+        assert_eq!(read, Some(Unread::TooMuch));
+        assert!(took < WHOLE.1 + BARE.1 + Duration::from_secs(1), "{took:?}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::{
     fetch::{BODY_BYTES, media_of, parse_url, status_text, type_text},
     follow::{Answered, Asked, Failure, Gate, check_encoding, follow, signed},
     media::Kind,
-    reader::{Body, Form, Readers},
+    reader::{Body, Form, RunReaders},
     text, told,
 };
 
@@ -78,6 +78,7 @@ const SHOWN_BYTES: usize = 4096;
 pub(crate) struct HttpRequest {
     web: Arc<Web>,
     policy: Arc<Policy>,
+    readers: Arc<RunReaders>,
 }
 
 #[derive(Deserialize)]
@@ -125,8 +126,8 @@ impl Verb {
 }
 
 impl HttpRequest {
-    pub(crate) fn new(web: Arc<Web>, policy: Arc<Policy>) -> Self {
-        Self { web, policy }
+    pub(crate) fn new(web: Arc<Web>, policy: Arc<Policy>, readers: Arc<RunReaders>) -> Self {
+        Self { web, policy, readers }
     }
 }
 
@@ -197,7 +198,7 @@ impl Tool for HttpRequest {
                 let why = format!("not answered within {} s", TIME.as_secs());
                 return Err(told(why + in_doubt(verb)));
             };
-            let shown = show(answered?, &self.web.readers, context.output_bytes).await;
+            let shown = show(answered?, &self.readers, context.output_bytes).await;
             Ok(ToolContent::Text(text::clip(
                 text::clean(shown),
                 context.output_bytes,
@@ -308,7 +309,7 @@ fn body(arguments: Arguments) -> Result<Option<String>, ToolError> {
 }
 
 /// An answer as the model reads it, in at most `limit` bytes.
-async fn show(answered: Answered, readers: &Readers, limit: usize) -> String {
+async fn show(answered: Answered, readers: &RunReaders, limit: usize) -> String {
     let Answered { url, response } = answered;
     let media = media_of(&response);
     let mut head = format!("[{url}: {}\n{}]\n", status_text(&response), text::OUTSIDE);

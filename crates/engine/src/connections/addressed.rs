@@ -112,8 +112,9 @@ impl Connections {
             )),
             (None, Unaddressed::Opens) => Ok(found.value),
             (None, Unaddressed::Refused) => Err(Error::Conflict(
-                "the credentials were sealed by an earlier version, without their address, after the upgrade was \
-                 complete: save the connection again"
+                "the credentials were sealed by an earlier version, without their address, and this node has seen the \
+                 upgrade complete: save the connection again. If a backup from before the upgrade was restored, an operator \
+                 has to remove the file `addresses.sealed` from the data folder and start the node again"
                     .to_owned(),
             )),
         }

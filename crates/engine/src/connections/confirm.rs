@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use sortie_api::{ConnectionStatus, Credential, Timestamp, connection::ConfirmedAuthorization, limits};
 use sortie_connect::oauth;
-use sortie_store::{Confirmed, ConnectionRow, OauthFlow};
+use sortie_store::{AWAITING, Confirmed, ConnectionRow, OauthFlow};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::{
@@ -30,6 +32,9 @@ const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 
 /// Letters in a code: 20^8 codes against five tries.
 const CODE_LETTERS: usize = 8;
+
+/// Time between two deletions of flows that nobody has ended in time.
+const FORGETTING: Duration = Duration::from_mins(1);
 
 /// Tokens that wait, as they are sealed.
 #[derive(Serialize, Deserialize)]
@@ -62,6 +67,26 @@ pub struct AwaitingConfirmation {
 }
 
 impl Connections {
+    /// Deletes flows that nobody has ended in time, with the tokens that nobody has confirmed, until the node stops.
+    pub(crate) async fn keep_forgetting(self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(FORGETTING);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = tick.tick() => {}
+            }
+            match self.0.store.forget_flows(self.0.clock.now()).await {
+                Ok(0) => {}
+                Ok(flows) => tracing::info!(flows, "deleted authorizations that nobody has ended in time"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot delete authorizations that nobody has ended in time")
+                }
+            }
+        }
+    }
+
     /// Keeps tokens until they are confirmed. `state` is that of their flow, `server` the origin that gave them.
     pub(super) async fn await_confirmation(
         &self,
@@ -104,7 +129,7 @@ impl Connections {
         };
         let audit = browser.audit(&self.0.clock, "connection.consented", &*row.name)?;
         let note = format!(
-            "an authorization waits for its confirmation until {}: POST /v1/connections/{}/oauth/confirm with the code that the \
+            "{AWAITING} until {}: POST /v1/connections/{}/oauth/confirm with the code that the \
              browser shows",
             awaiting.expires_at, row.name
         );
@@ -142,15 +167,17 @@ impl Connections {
         let mut found = None;
         for flow in waiting {
             let at = hex(&flow.state_hash);
-            let opened = self.open_for(pending_at(&at, caller.org), &address, &flow.pending);
-            let returned: Returned = match opened {
-                Ok(returned) => returned,
+            let opened: Result<Returned, Error> =
+                self.open_for(pending_at(&at, caller.org), &address, &flow.pending);
+            match opened {
+                Ok(returned) if is_same(&returned.code, &code) => found = Some((flow, returned.held)),
+                Ok(_) => {}
                 // Tokens for an address that the connection had before.
-                Err(Error::Conflict(_)) if flow.revision != row.revision => continue,
-                Err(error) => return Err(error),
-            };
-            if is_same(&returned.code, &code) {
-                found = Some((flow, returned.held));
+                Err(Error::Conflict(_)) if flow.revision != row.revision => {}
+                // Another flow may have the code.
+                Err(error) => {
+                    tracing::error!(%error, connection = %row.id, "an authorization that waits for its confirmation does not open");
+                }
             }
         }
         let Some((flow, held)) = found else {

@@ -20,6 +20,7 @@ pub(crate) use upgrade::Unaddressed;
 
 use std::{
     collections::HashMap,
+    io,
     path::PathBuf,
     sync::{Arc, Mutex, Weak, atomic::AtomicBool},
     time::Instant,
@@ -196,12 +197,17 @@ impl Connections {
             .await?)
     }
 
-    /// Whether tokens of the old definition are tokens of the new one. One that cannot be opened any more has none.
+    /// Whether tokens of the old definition are tokens of the new one. Tokens that do not open are not kept.
     fn is_same_client(&self, org: OrgId, old: &ConnectionRow, new: &Checked) -> bool {
         let (Ok(definition), Ok(secrets)) = (definition_of(old), self.secrets_of(org, old)) else {
             return false;
         };
-        matches!(secrets.auth, AuthSecret::OAuth(_))
+        let tokens_open = old
+            .tokens
+            .as_deref()
+            .is_none_or(|sealed| self.tokens_of(org, old, sealed).is_ok());
+        tokens_open
+            && matches!(secrets.auth, AuthSecret::OAuth(_))
             && secrets.auth == new.secrets.auth
             && (definition.kind, &definition.url) == (new.definition.kind, &new.definition.url)
     }
@@ -325,12 +331,12 @@ impl Connections {
         place: Place<'_>,
         value: &(impl Serialize + Sync),
     ) -> Result<Vec<u8>, Error> {
+        self.seal_text(place, &to_sealed_json(value)?).await
+    }
+
+    async fn seal_text(&self, place: Place<'_>, text: &[u8]) -> Result<Vec<u8>, Error> {
         self.fits().await?;
-        let text = Zeroizing::new(to_json(value)?);
-        self.0
-            .sealer
-            .seal(place, text.as_bytes(), random()?)
-            .map_err(sealing_failed)
+        self.0.sealer.seal(place, text, random()?).map_err(sealing_failed)
     }
 
     /// That this node has the keys of the database: found out once, by a write.
@@ -347,10 +353,15 @@ impl Connections {
         if !self.0.sealer.has_key() {
             return Err(sealing_failed(SealError::NoKey));
         }
+        let text = match self.unaddressed() {
+            // Nodes of the version before are at work on a database in which nothing is sealed yet.
+            Unaddressed::Opens => upgrade::INCOMPLETE,
+            Unaddressed::Refused => upgrade::COMPLETE,
+        };
         let mine = self
             .0
             .sealer
-            .seal(SEAL_CHECK, upgrade::COMPLETE, random()?)
+            .seal(SEAL_CHECK, text, random()?)
             .map_err(sealing_failed)?;
         let first = self.0.store.seal_check(mine).await?;
         self.0
@@ -414,6 +425,31 @@ fn check_name(name: &str) -> Result<(), Error> {
 
 fn to_json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Internal(format!("cannot be serialized: {error}")))
+}
+
+/// The text of a value that is to be sealed. The text has the room that it needs from the start: one that grows leaves copies
+/// of itself in memory.
+fn to_sealed_json(value: &impl Serialize) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let failed = |error: serde_json::Error| Error::Internal(format!("cannot be serialized: {error}"));
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, value).map_err(failed)?;
+    let mut text = Zeroizing::new(Vec::with_capacity(length.0));
+    serde_json::to_writer(&mut *text, value).map_err(failed)?;
+    Ok(text)
+}
+
+/// Counts the bytes that are written to it.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The stored half of a definition.

@@ -40,6 +40,10 @@ const MARGIN_SECONDS: u64 = 60;
 /// not make the engine use up one refresh token after another.
 const REST: Duration = Duration::from_mins(1);
 
+/// Reason for which tokens that open are not used.
+const UNFIT: &str = "the tokens were stored for another address than the connection has in the database, or by an earlier \
+                     version after the upgrade was complete: authorize it again";
+
 /// A grant as it is sealed.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Held {
@@ -190,6 +194,12 @@ impl Connections {
         lock
     }
 
+    /// The tokens beside a saved connection.
+    pub(super) fn tokens_of(&self, org: OrgId, row: &ConnectionRow, sealed: &[u8]) -> Result<Held, Error> {
+        let address = Address::of_row(row)?;
+        self.open_for(tokens_at(&row.id.to_string(), org), &address, sealed)
+    }
+
     /// The stored grant of a connection, and which one it is.
     async fn held(
         &self,
@@ -211,9 +221,11 @@ impl Connections {
                 .unwrap_or_else(|| "nobody has authorized it yet".to_owned());
             return Err(TokenError::NeedsAuthorization(why));
         };
-        let held = self
-            .open_for(tokens_at(&id.to_string(), org), address, sealed)
-            .map_err(unavailable)?;
+        let held = match self.open_for(tokens_at(&id.to_string(), org), address, sealed) {
+            Ok(held) => held,
+            Err(Error::Conflict(_)) => return Err(TokenError::NeedsAuthorization(UNFIT.to_owned())),
+            Err(error) => return Err(unavailable(error)),
+        };
         let seen = SeenTokens {
             org,
             connection: id,

@@ -16,12 +16,14 @@ use sortie_api::Timestamp;
 use sortie_store::{CredentialRow, Resealed, RowKey, SealedColumn};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
 use super::{
     Connections,
     addressed::{Address, Addressed, Inline, inline_addresses},
     definition_in, sealing_failed,
     secrets::Secrets,
+    to_sealed_json,
     tokens::Held,
 };
 use crate::{
@@ -32,8 +34,11 @@ use crate::{
     sealing::Place,
 };
 
-/// The text of the key check once they do not.
+/// Text of the key check once every credential is sealed with its address.
 pub(crate) const COMPLETE: &[u8] = b"sortie addressed";
+
+/// Text of the key check before that, as the version before writes it.
+pub(crate) const INCOMPLETE: &[u8] = b"sortie";
 
 /// File of the data folder by which a node remembers that the upgrade is complete.
 const REMEMBERED: &str = "addresses.sealed";
@@ -76,7 +81,11 @@ impl Connections {
     /// work. To be called once this node is known to the store, and before it works on runs.
     pub(crate) async fn begin_upgrade(&self, leases: &LeaseClock) -> Result<(), Error> {
         let Some((_, text)) = self.key_check().await? else {
-            // Nothing is sealed yet. The first value will be sealed by a version that names addresses.
+            // Nothing is sealed yet. A node of the version before may be the first to seal.
+            let is_upgraded = !self.0.sealer.has_key() || self.remembered().try_exists().unwrap_or(true);
+            if !is_upgraded && !self.earlier_nodes(leases.now()).await?.is_empty() {
+                self.0.opens_unaddressed.store(true, Ordering::SeqCst);
+            }
             return Ok(());
         };
         if text == COMPLETE {
@@ -127,11 +136,18 @@ impl Connections {
 
     /// Seals every credential with its address and says so, unless a node of the version before is at work.
     async fn complete_upgrade(&self, now: Timestamp) -> Result<Upgrade, Error> {
-        let Some((sealed, text)) = self.key_check().await? else {
-            return Err(Error::Internal(
-                "the sealed text of the key check is gone".to_owned(),
-            ));
-        };
+        let mut check = self.key_check().await?;
+        if check.is_none() {
+            // Nothing is sealed yet.
+            let earlier = self.earlier_nodes(now).await?;
+            if !earlier.is_empty() {
+                return Ok(Upgrade::Waits(earlier));
+            }
+            self.check_keys().await?;
+            check = self.key_check().await?;
+        }
+        let (sealed, text) =
+            check.ok_or_else(|| Error::Internal("the sealed text of the key check is gone".to_owned()))?;
         if text != COMPLETE {
             // Asked again afterwards: such a node may have started meanwhile.
             let mut resealed = 0;
@@ -213,16 +229,21 @@ impl Connections {
                 after = last.sealed.row.clone();
                 let mut values = Vec::new();
                 for row in rows {
-                    match self.with_address(column, &row).await {
-                        Ok(Some(new)) => values.push(Resealed {
+                    let RowKey::Text(name) = &row.sealed.row else {
+                        continue;
+                    };
+                    let place = Place::in_column(column, name, row.sealed.org);
+                    match self.with_address(column, place, &row) {
+                        Ok(Some(text)) => values.push(Resealed {
+                            new: self.seal_text(place, &text).await?,
                             row: row.sealed.row,
                             old: row.sealed.sealed,
-                            new,
                         }),
                         Ok(None) => {}
+                        // Another attempt would find the same: the key is unknown, or the text is broken.
                         Err(error) => {
                             let (table, column) = (column.table(), column.column());
-                            tracing::error!(%error, row = ?row.sealed.row, "{table}.{column} cannot be sealed with its address");
+                            tracing::error!(%error, row = name, "{table}.{column} cannot be sealed with its address");
                         }
                     }
                 }
@@ -234,21 +255,19 @@ impl Connections {
         Ok(done)
     }
 
-    /// A credential sealed with its address; `None` where it names one already.
-    async fn with_address(
+    /// The text of a credential with its address, to be sealed; `None` where it names one already. Fails only for a value that
+    /// no other attempt could read.
+    fn with_address(
         &self,
         column: SealedColumn,
+        place: Place<'_>,
         found: &CredentialRow,
-    ) -> Result<Option<Vec<u8>>, Error> {
-        let RowKey::Text(row) = &found.sealed.row else {
-            return Ok(None);
-        };
-        let place = Place::in_column(column, row, found.sealed.org);
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         let sealed = &found.sealed.sealed;
         let address = || Ok::<_, Error>(Address::of(&definition_in(&found.definition)?));
         match column {
-            SealedColumn::ConnectionCredentials => self.addressed::<Secrets>(place, sealed, address()?).await,
-            SealedColumn::ConnectionTokens => self.addressed::<Held>(place, sealed, address()?).await,
+            SealedColumn::ConnectionCredentials => self.addressed::<Secrets>(place, sealed, address()?),
+            SealedColumn::ConnectionTokens => self.addressed::<Held>(place, sealed, address()?),
             SealedColumn::RunSecret => {
                 let mut all: Inline = self.open(place, sealed)?;
                 if all.values().all(|one| one.address.is_some()) {
@@ -258,7 +277,7 @@ impl Connections {
                 for (name, one) in &mut all {
                     one.address = one.address.take().or_else(|| addresses.remove(name));
                 }
-                self.seal(place, &all).await.map(Some)
+                to_sealed_json(&all).map(Some)
             }
             SealedColumn::SealCheck
             | SealedColumn::OauthFlow
@@ -268,17 +287,29 @@ impl Connections {
         }
     }
 
-    async fn addressed<T: Serialize + DeserializeOwned + Send + Sync>(
+    fn addressed<T: Serialize + DeserializeOwned>(
         &self,
         place: Place<'_>,
         sealed: &[u8],
         address: Address,
-    ) -> Result<Option<Vec<u8>>, Error> {
-        let found: Addressed<T> = self.open(place, sealed)?;
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
+        let mut found: Addressed<T> = self.open(place, sealed)?;
         if found.address.is_some() {
             return Ok(None);
         }
-        self.seal_for(place, &address, &found.value).await.map(Some)
+        found.address = Some(address);
+        to_sealed_json(&found).map(Some)
+    }
+
+    /// The file by which this node remembers that the upgrade is complete, where the database says that it is not and this
+    /// node refuses credentials without an address nevertheless.
+    pub(crate) async fn contradicted(&self) -> Result<Option<PathBuf>, Error> {
+        if self.unaddressed() == Unaddressed::Opens {
+            return Ok(None);
+        }
+        let check = self.key_check().await?;
+        let is_incomplete = check.is_some_and(|(_, text)| text != COMPLETE);
+        Ok(is_incomplete.then(|| self.remembered()))
     }
 
     fn remembered(&self) -> PathBuf {

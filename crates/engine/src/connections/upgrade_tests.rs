@@ -1,23 +1,26 @@
 use serde_json::{Value, json};
 use sortie_api::{
     ConnectionId, OrgId, RunId,
+    check::{Check, Verdict},
     connection::ConnectionDefinition,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_connect::{Auth, Target};
-use sortie_store::{Actor, Created, NewNode, NodeId, SaveConnection, Store};
+use sortie_connect::{Auth, Target, TokenError, Tokens as _};
+use sortie_store::{Actor, Created, NewNode, NodeId, OauthFlow, SaveConnection, Store};
 use tempfile::TempDir;
 
 use super::*;
 use crate::{
     Caller, Clock, Engine, MasterKey, Options, Serves,
-    connections::{credentials_at, resolve::inline_at, tokens::tokens_at},
+    connections::{
+        credentials_at,
+        resolve::inline_at,
+        tokens::{ConnectionTokens, tokens_at},
+    },
     sealing::Sealer,
 };
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_630_000_000);
-/// The text of the key check before the upgrade is complete.
-const INCOMPLETE: &[u8] = b"sortie";
 const HERE: &str = r#"{"type":"http","url":"http://here.example/v1"}"#;
 const ELSEWHERE: &str = r#"{"type":"http","url":"http://elsewhere.example/v1"}"#;
 /// The credentials of a connection as the version before has sealed them.
@@ -65,6 +68,7 @@ impl Rig {
             serves: Serves::Nothing,
             master_keys: vec![key()],
             heartbeat: Duration::from_hours(1),
+            retention: None,
             ..Options::default()
         };
         let sandbox = Err("this test has none.".to_owned());
@@ -116,9 +120,19 @@ impl Rig {
     }
 
     fn sql(&self, statement: &str) {
-        let file = self.dir.path().join("test.db");
-        let changed = rusqlite::Connection::open(file).unwrap().execute(statement, ());
+        let changed = self.database().execute(statement, ());
         assert_eq!(changed.unwrap(), 1, "{statement}");
+    }
+
+    fn database(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.dir.path().join("test.db")).unwrap()
+    }
+
+    /// What `doctor` says of the master key.
+    async fn master_key_check(&self, engine: &Engine) -> Check {
+        let found = engine.checks(&self.caller, crate::Providers::Left).await;
+        let mut checks = found.checks.into_iter();
+        checks.find(|check| check.name == "master key").unwrap()
     }
 
     /// The bearer token that a run would be given for a connection, or why not.
@@ -237,7 +251,11 @@ async fn what_the_version_before_has_sealed_opens_once_with_its_address_and_neve
     let engine = rig.start().await;
     let refused = rig.token(&engine, 1).await.unwrap_err();
     assert!(refused.contains("without their address"), "{refused}");
+    assert!(refused.contains("`addresses.sealed`"), "{refused}");
     assert_eq!(engine.0.connections.unaddressed(), Unaddressed::Refused);
+    let doctor = rig.master_key_check(&engine).await;
+    assert_eq!(doctor.verdict, Verdict::Fault, "{doctor:?}");
+    assert!(doctor.hints.concat().contains("addresses.sealed"), "{doctor:?}");
     engine.shutdown().await;
 
     // A key check that is gone is none from before, and neither is that of somebody who has no key.
@@ -264,12 +282,7 @@ async fn the_upgrade_waits_for_nodes_of_the_version_before_and_both_read_what_ei
         Upgrade::Waits(vec!["earlier".to_owned()])
     );
     assert_eq!(rig.token(&engine, 1).await.as_deref(), Ok("hush"));
-    let checked = engine.checks(&rig.caller, crate::Providers::Left).await;
-    let check = checked
-        .checks
-        .iter()
-        .find(|check| check.name == "master key")
-        .unwrap();
+    let check = rig.master_key_check(&engine).await;
     assert!(
         check.found.contains("not sealed with their addresses yet"),
         "{}",
@@ -340,10 +353,10 @@ async fn credentials_that_a_run_brings_open_for_the_addresses_of_its_request_alo
             .to_owned(),
     };
     let new = connections
-        .with_address(SealedColumn::RunSecret, &row)
-        .await
+        .with_address(SealedColumn::RunSecret, place, &row)
         .unwrap()
         .unwrap();
+    let new = sealed(place, &new);
     let found = opened(place, &new);
     assert_eq!(
         found["crm"]["address"],
@@ -358,9 +371,122 @@ async fn credentials_that_a_run_brings_open_for_the_addresses_of_its_request_alo
     };
     assert_eq!(
         connections
-            .with_address(SealedColumn::RunSecret, &done)
-            .await
+            .with_address(SealedColumn::RunSecret, place, &done)
             .unwrap(),
         None
     );
+}
+
+#[tokio::test]
+async fn a_database_in_which_nothing_was_sealed_is_upgraded_once_the_nodes_of_the_version_before_are_gone() {
+    let rig = Rig::new().await;
+    rig.earlier_node().await;
+    let engine = rig.start().await;
+    let connections = &engine.0.connections;
+    let now = engine.0.identity.leases.now();
+    let definition =
+        put(r#"{"type":"http","url":"http://here.example/v1","auth":{"type":"bearer","token":"new"}}"#);
+    connections.put(&rig.caller, "c2", definition).await.unwrap();
+    let (_, text) = connections.key_check().await.unwrap().unwrap();
+    assert_eq!(text, INCOMPLETE);
+    rig.save(3, HERE).await;
+    assert_eq!(rig.token(&engine, 3).await.as_deref(), Ok("hush"));
+    rig.store.deregister_node(NodeId(7), BEGIN).await.unwrap();
+    // Even where the key check is gone meanwhile.
+    rig.sql("DELETE FROM seal_check");
+    assert_eq!(
+        connections.complete_upgrade(now).await.unwrap(),
+        Upgrade::Complete
+    );
+    assert_eq!(rig.token(&engine, 3).await.as_deref(), Ok("hush"));
+    let (_, text) = connections.key_check().await.unwrap().unwrap();
+    assert_eq!(text, COMPLETE);
+}
+
+#[tokio::test]
+async fn an_upgrade_that_cannot_seal_a_credential_this_time_is_not_complete() {
+    let rig = Rig::new().await;
+    rig.saved_before().await;
+    let refuses =
+        "CREATE TRIGGER refuses BEFORE INSERT ON seal_check BEGIN SELECT RAISE(ABORT, 'not now'); END";
+    rig.database().execute_batch(refuses).unwrap();
+    let engine = rig.start().await;
+    let connections = &engine.0.connections;
+    let now = engine.0.identity.leases.now();
+    assert!(connections.complete_upgrade(now).await.is_err());
+    assert_eq!(connections.unaddressed(), Unaddressed::Opens);
+    rig.database().execute_batch("DROP TRIGGER refuses").unwrap();
+    assert_eq!(
+        connections.complete_upgrade(now).await.unwrap(),
+        Upgrade::Complete
+    );
+    assert_eq!(rig.token(&engine, 1).await.as_deref(), Ok("hush"));
+}
+
+#[tokio::test]
+async fn tokens_without_an_address_are_authorized_again_once_the_upgrade_is_complete() {
+    let rig = Rig::new().await;
+    let engine = rig.start().await;
+    let (connections, org) = (&engine.0.connections, rig.caller.org);
+    let definition = || put(r#"{"type":"mcp","url":"http://here.example/v1","auth":{"type":"oauth"}}"#);
+    connections.put(&rig.caller, "c1", definition()).await.unwrap();
+    let row = rig.store.get_connection(org, "c1").await.unwrap();
+    let id = row.id.to_string();
+    let held = json!({"given_at": BEGIN, "grant": {
+        "access_token": "at", "expires_in_seconds": null, "refresh_token": null, "scope": null,
+        "issuer": "http://issuer.example", "token_url": "http://issuer.example/token", "resource": null,
+        "identity": {"client_id": "c", "client_secret": null, "method": "none"}}});
+    let store_tokens = |text: &Value| {
+        let tokens = crate::sealing::hex(&sealed(tokens_at(&id, org), text.to_string().as_bytes()));
+        rig.sql(&format!("UPDATE connection SET tokens = x'{tokens}'"));
+    };
+    let is_kept = async || {
+        connections.put(&rig.caller, "c1", definition()).await.unwrap();
+        let row = rig.store.get_connection(org, "c1").await.unwrap();
+        row.tokens.is_some()
+    };
+    store_tokens(&held);
+    let address = Address::of(&definition());
+    let tokens = ConnectionTokens::new(connections.clone(), (org, row.id), address.clone());
+    let refused = tokens.token(None).await;
+    assert!(
+        matches!(&refused, Err(TokenError::NeedsAuthorization(why)) if why.contains("authorize it again")),
+        "{refused:?}"
+    );
+    let row = rig.store.get_connection(org, "c1").await.unwrap();
+    assert_eq!(connections.first_issuer(org, &row).unwrap(), None);
+    assert!(!is_kept().await);
+    let mut addressed = held;
+    addressed["address"] = json!(address);
+    store_tokens(&addressed);
+    let row = rig.store.get_connection(org, "c1").await.unwrap();
+    let issuer = connections.first_issuer(org, &row).unwrap();
+    assert_eq!(issuer.as_deref(), Some("http://issuer.example"));
+    assert!(is_kept().await);
+}
+
+#[tokio::test]
+async fn tokens_that_nobody_has_confirmed_are_deleted_on_a_node_without_retention() {
+    let rig = Rig::new().await;
+    let connection = rig.saved_before().await;
+    let flow = OauthFlow {
+        state_hash: [1; 32],
+        org: rig.caller.org,
+        connection,
+        revision: 1,
+        pending: b"tokens".to_vec(),
+        expires_at: Timestamp::from_micros(BEGIN.as_micros() - 1),
+    };
+    let waits = rig
+        .store
+        .await_confirmation(flow, "waits".to_owned(), rig.audit());
+    assert!(waits.await.unwrap());
+    let _engine = rig.start().await;
+    let count = || {
+        let database = rig.database();
+        database.query_row("SELECT COUNT(*) FROM oauth_flow", (), |row| row.get::<_, i64>(0))
+    };
+    while count().unwrap() > 0 {
+        tokio::task::yield_now().await;
+    }
 }

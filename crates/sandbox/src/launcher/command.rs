@@ -42,12 +42,14 @@ pub(super) struct Ties<'a> {
     pub(super) id: u64,
     /// Standard input, output and error.
     pub(super) streams: [BorrowedFd<'a>; 3],
+    /// The most to which it may grow a file.
+    pub(super) file_bytes: u64,
 }
 
 /// Becomes the command. Runs in the forked child and never returns.
 pub(super) fn run(init: &Init<'_>, task: Task, ties: &Ties<'_>) -> ! {
     let id = ties.id;
-    let reply = match (confine(init, ties.streams), task) {
+    let reply = match (confine(init, ties), task) {
         (Err(Failure { step, errno }), _) => Reply::NotConfined {
             id,
             step,
@@ -63,15 +65,15 @@ pub(super) fn run(init: &Init<'_>, task: Task, ties: &Ties<'_>) -> ! {
     sys::exit_now(127)
 }
 
-fn confine(init: &Init<'_>, streams: [BorrowedFd<'_>; 3]) -> Result<(), Failure> {
+fn confine(init: &Init<'_>, ties: &Ties<'_>) -> Result<(), Failure> {
     // A session of its own: no terminal, and no group with ours.
     setsid().step("setsid")?;
-    for (number, stream) in (0..).zip(streams) {
+    for (number, stream) in (0..).zip(ties.streams) {
         sys::dup_onto(stream, number).step("dup2")?;
     }
     sys::reset_signals();
     umask(Mode::from_raw_mode(0o022));
-    limit(init).step("limits")?;
+    limit(init, ties.file_bytes).step("limits")?;
     if init.open.level == Level::Landlock {
         set_no_new_privs(true).step("no_new_privs")?;
         let writable: Vec<_> = std::iter::once(init.work.as_fd())
@@ -88,14 +90,14 @@ fn confine(init: &Init<'_>, streams: [BorrowedFd<'_>; 3]) -> Result<(), Failure>
     sys::close_on_exec_from(3).step("close_range")
 }
 
-fn limit(init: &Init<'_>) -> Result<(), Errno> {
+fn limit(init: &Init<'_>, file_bytes: u64) -> Result<(), Errno> {
     let limits = &init.open.limits;
     sys::limit(
         Resource::Processes,
         u64::from(limits.processes) + processes_outside(init.open.level, init.open.uid.is_some()),
     )?;
     sys::limit(Resource::OpenFiles, u64::from(limits.open_files))?;
-    sys::limit(Resource::FileBytes, limits.file_bytes)?;
+    sys::limit(Resource::FileBytes, file_bytes)?;
     // Not 0: a host that pipes its crash dumps into a program ignores 0, and stops at 1.
     sys::limit(Resource::CoreBytes, 1)?;
     sys::limit(Resource::LockedBytes, 8 << 20)?;

@@ -42,8 +42,11 @@ const UNSETTLED: u32 = 8;
 const STOP_INTERVALS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(50));
 /// Part of the limit that the file system may lose beyond what the run has left: others write, too.
 const TOLERANCE: u64 = 16;
-/// Looks in a row that did not see everything although nothing moved: then the limit counts as broken.
+/// Suspicious looks in a row that did not see everything although nothing moved: then what may be hidden counts.
 const BLIND: u32 = 2;
+/// Part of the limit by which a run may be over it and still write. Nothing is killed for bytes that were there before
+/// a command, and each command may add some before it is killed: without a bound they add up.
+const OVERSHOOT: u64 = 4;
 
 /// The run's use of the disk, and when to look next.
 pub(super) struct DiskWatch {
@@ -51,8 +54,10 @@ pub(super) struct DiskWatch {
     scratch: Option<OwnedFd>,
     device: u64,
     limit: Total,
-    /// Use when the command started: a run over its limit may still run a command that deletes.
+    /// Use after the limit was broken and all was dead: a run over its limit may still run a command that deletes.
     baseline: Total,
+    /// The most that a file can be grown to.
+    file_bytes: u64,
     /// The last use that is known.
     used: Total,
     /// The file system's free space at the last look.
@@ -61,8 +66,6 @@ pub(super) struct DiskWatch {
     settled: (Total, Total),
     /// Bytes in deleted files that are open, with the time and the free space when they were read.
     held: Option<(u64, Instant, Total)>,
-    /// True until a complete look has measured what the next command starts with.
-    rebase: bool,
     /// Whether the folders were measured since the sandbox was opened.
     begun: bool,
     unsettled: u32,
@@ -92,11 +95,11 @@ impl DiskWatch {
                 entries: limits.disk_entries,
             },
             baseline: Total::default(),
+            file_bytes: limits.file_bytes,
             used: Total::default(),
             free,
             settled: (Total::default(), free),
             held: None,
-            rebase: false,
             begun: false,
             unsettled: 0,
             blind: 0,
@@ -137,10 +140,33 @@ impl DiskWatch {
         }
         self.free = free_of(&self.work);
         self.look_now(|watch| {
-            let found = watch.walk();
+            let found = watch.walk(watch.most_entries(), &mut |_inode| {});
             watch.note(found);
+            // Space that was freed may not be filled again.
+            watch.baseline = watch.baseline.min(watch.used);
             watch.is_over(watch.used) && watch.judge_standing_still()
         })
+    }
+
+    /// Measures what is left after the limit was broken and everything was killed: the next command starts from that.
+    pub(super) fn start_over(&mut self) {
+        let found = self.walk(u64::MAX, &mut |_inode| {});
+        self.free = free_of(&self.work);
+        self.baseline = found.total;
+        self.used = found.total;
+        self.settled = (found.total, self.free);
+        self.held = None;
+        (self.unsettled, self.blind) = (0, 0);
+    }
+
+    /// Whether the next command may write. One of a run that is far over its limit may only delete.
+    pub(super) fn allows_writing(&mut self) -> bool {
+        let most = self.limit.bytes.saturating_add(self.limit.bytes / OVERSHOOT);
+        if self.used.bytes > most {
+            let found = self.measure();
+            self.note(found);
+        }
+        self.used.bytes <= most
     }
 
     /// Reads the free space, and reckons when that is to be read again: sooner, the less may be left.
@@ -163,8 +189,6 @@ impl DiskWatch {
     fn look_now(&mut self, judge: impl Fn(&mut Self) -> bool) -> Option<Broken> {
         let began = processor_time();
         let broken = judge(self).then_some(Broken::Disk);
-        // Everything is killed now. The next command starts from what is then there.
-        self.rebase = broken.is_some();
         self.looked = Instant::now();
         self.cost = processor_time().saturating_sub(began);
         broken
@@ -185,6 +209,9 @@ impl DiskWatch {
             STOP_INTERVALS.1.max(self.stop_cost)
         };
         let suspect = self.hides(self.free) || self.unsettled >= UNSETTLED;
+        if !suspect {
+            self.blind = 0;
+        }
         let rested = self.stopped.is_none_or(|then| then.elapsed() >= interval);
         suspect && rested && self.judge_standing_still()
     }
@@ -199,11 +226,6 @@ impl DiskWatch {
         }
         self.unsettled = 0;
         self.used = found.total;
-        if self.rebase {
-            self.baseline = found.total;
-        }
-        // Space that was freed may not be filled again.
-        self.baseline = self.baseline.min(found.total);
         if !self.begun {
             // The rest was there before the first process.
             self.begun = true;
@@ -215,11 +237,9 @@ impl DiskWatch {
     fn hides(&self, free: Total) -> bool {
         let (used, free_then) = self.settled;
         let left = self.left(used);
+        // Entries are left out: some file systems make them of free space.
         let lost = free_then.less(free);
-        lost.passes(Total {
-            bytes: left.bytes.saturating_add(self.limit.bytes / TOLERANCE),
-            entries: left.entries.saturating_add(self.limit.entries / TOLERANCE),
-        })
+        lost.bytes > left.bytes.saturating_add(self.limit.bytes / TOLERANCE)
     }
 
     /// Stops the run's processes, measures, and says whether the limit is broken.
@@ -227,20 +247,29 @@ impl DiskWatch {
         let began = Instant::now();
         let standing = Stopped::stop(procs::ours);
         self.free = free_of(&self.work);
-        let mut found = self.walk();
-        let held = self.read_held(Thoroughness::Everything);
+        let mut held = self.read_held(Thoroughness::Everything);
+        let mut found = self.walk(self.most_entries(), &mut |inode| {
+            // It has a name: another one, or one that looks like that of a deleted file.
+            held.mapped.remove(&inode);
+        });
         found.total.bytes = found.total.bytes.saturating_add(held.bytes);
-        let clear = found.complete && standing.all && held.all_seen;
+        let all_seen = found.complete && standing.all && held.all_seen;
         drop(standing);
         self.stopped = Some(Instant::now());
         self.stop_cost = began.elapsed();
-        if clear {
+        let files = u64::try_from(held.mapped.len()).unwrap_or(u64::MAX);
+        let mut at_most = found.total;
+        at_most.bytes = at_most
+            .bytes
+            .saturating_add(files.saturating_mul(self.file_bytes));
+        if all_seen && (files == 0 || !self.is_over(at_most)) {
             self.used = found.total;
-            self.settled = (found.total, self.free);
+            self.settled = (at_most, self.free);
             (self.unsettled, self.blind) = (0, 0);
         } else {
             self.used = self.used.max(found.total);
-            self.blind += 1;
+            // What others write looks like what is hidden. Where nothing is missing, nothing is.
+            self.blind += u32::from(self.hides(self.free));
         }
         self.is_over(self.used) || self.blind >= BLIND
     }
@@ -256,7 +285,7 @@ impl DiskWatch {
 
     /// Measures the folders and the deleted files.
     fn measure(&mut self) -> Survey {
-        let mut found = self.walk();
+        let mut found = self.walk(self.most_entries(), &mut |_inode| {});
         let known = self.held.filter(|(_, read, free_then)| {
             // A deleted file only grows by space that the file system loses.
             let lost = free_then.less(self.free).bytes;
@@ -276,11 +305,15 @@ impl DiskWatch {
         held
     }
 
-    fn walk(&self) -> Survey {
-        let stop_at = self.limit.max(self.baseline).entries;
+    /// Entries after which a walk may stop.
+    fn most_entries(&self) -> u64 {
+        self.limit.max(self.baseline).entries
+    }
+
+    fn walk(&self, stop_at: u64, met: &mut dyn FnMut(u64)) -> Survey {
         let mut found = Survey::default();
         for folder in std::iter::once(&self.work).chain(&self.scratch) {
-            found.add(survey(folder.as_fd(), stop_at));
+            found.add(survey(folder.as_fd(), stop_at, met));
         }
         found
     }

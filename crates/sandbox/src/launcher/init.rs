@@ -263,12 +263,14 @@ impl Init<'_> {
         let [stdout, stderr] = streams else {
             return Err(Errno::PROTO).step("streams");
         };
+        let file_bytes = self.watch.file_bytes();
         match sys::fork() {
             Ok(None) => {
                 let ties = Ties {
                     engine: self.socket.as_fd(),
                     id,
                     streams: [self.null.as_fd(), stdout.as_fd(), stderr.as_fd()],
+                    file_bytes,
                 };
                 command::run(self, task, &ties)
             }
@@ -313,6 +315,7 @@ impl Init<'_> {
                     engine: engine.as_fd(),
                     id: 0,
                     streams: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+                    file_bytes: self.open.limits.file_bytes,
                 };
                 command::run(self, Task::Program(argv), &ties)
             }
@@ -407,6 +410,7 @@ impl Init<'_> {
             if let Some(broken) = current.broken {
                 self.piped.note_broken(broken);
                 self.end_everything();
+                self.watch.start_over(broken);
             }
         }
         self.send(&Reply::Exited {
@@ -422,6 +426,7 @@ impl Init<'_> {
         }
         self.piped.note_broken(broken);
         self.end_everything();
+        self.watch.start_over(broken);
         self.finish();
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, statat},
+    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, stat, statat, statfs},
     io::Errno,
     process::Pid,
 };
@@ -21,7 +21,7 @@ use super::procs::Process;
 pub(super) enum Thoroughness {
     /// The descriptors.
     Descriptors,
-    /// Also its mappings, and whether descriptors are under way in its sockets.
+    /// Also its program, its mappings, and whether descriptors are under way in its sockets.
     Everything,
 }
 
@@ -29,10 +29,19 @@ pub(super) enum Thoroughness {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) bytes: u64,
-    /// Whether no process and no socket hid descriptors.
+    /// Files that mappings alone show, by inode. Their size cannot be seen, nor whether they have another name.
+    pub(super) mapped: HashSet<u64>,
+    /// Whether no process and no socket hid descriptors or mappings.
     pub(super) all_seen: bool,
 }
 
+/// Paths in `maps` that are memory, or that a run cannot write to. The host may replace its libraries at any time.
+const NOT_OF_A_RUN: [&str; 5] = ["/dev/zero", "/memfd:", "/SYSV", "/usr/lib", "/lib"];
+/// Folders that are in memory at some levels.
+const IN_MEMORY: [&str; 2] = ["/tmp", "/dev/shm"];
+
+/// The type of a memory file system.
+const TMPFS: i128 = 0x0102_1994;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Adds up the deleted files of a device that the processes hold open, each once.
@@ -40,16 +49,30 @@ pub(super) fn deleted(processes: &[Process], device: u64, thoroughness: Thorough
     let mut search = Search {
         device,
         thoroughness,
+        in_memory: in_memory(),
         known: HashSet::new(),
         held: Held {
             bytes: 0,
+            mapped: HashSet::new(),
             all_seen: true,
         },
     };
     for process in processes {
         search.process(process.pid);
     }
-    search.held
+    let Search { mut held, known, .. } = search;
+    held.mapped.retain(|inode| !known.contains(inode));
+    held
+}
+
+/// The devices of the memory file systems that a run writes to.
+fn in_memory() -> Vec<u64> {
+    IN_MEMORY
+        .into_iter()
+        .filter(|folder| statfs(*folder).is_ok_and(|system| i128::from(system.f_type) == TMPFS))
+        .filter_map(|folder| stat(folder).ok())
+        .map(|stat| device_of(&stat))
+        .collect()
 }
 
 /// The device of a file, by its number.
@@ -64,6 +87,7 @@ pub(super) fn device_of(stat: &Stat) -> u64 {
 struct Search {
     device: u64,
     thoroughness: Thoroughness,
+    in_memory: Vec<u64>,
     known: HashSet<u64>,
     held: Held,
 }
@@ -84,8 +108,29 @@ impl Search {
             }
         }
         if self.thoroughness == Thoroughness::Everything {
-            self.mappings(&of_process);
+            self.memory(&of_process);
         }
+    }
+
+    /// Looks at the program and the mappings. A thread that has ended shows none, also where it was the first one.
+    fn memory(&mut self, process: &str) {
+        let Ok(tasks) = fs::read_dir(format!("{process}/task")) else {
+            return;
+        };
+        let mut seen = false;
+        for task in tasks.flatten() {
+            let maps = fs::read_to_string(task.path().join("maps")).unwrap_or_default();
+            if !maps.is_empty() {
+                self.mappings(&maps);
+                if let Ok(stat) = stat(task.path().join("exe")) {
+                    self.count(&stat);
+                }
+                seen = true;
+                break;
+            }
+        }
+        // A process that ended meanwhile hides nothing.
+        self.held.all_seen &= seen || !Path::new(process).exists();
     }
 
     /// Looks at the descriptors of one task, and returns how many there are.
@@ -123,39 +168,39 @@ impl Search {
             }
             return;
         }
-        if stat.st_nlink == 0 && device_of(&stat) == self.device && self.known.insert(stat.st_ino) {
+        self.count(&stat);
+    }
+
+    fn count(&mut self, stat: &Stat) {
+        if stat.st_nlink == 0 && device_of(stat) == self.device && self.known.insert(stat.st_ino) {
             let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
             self.held.bytes = self.held.bytes.saturating_add(bytes);
         }
     }
 
-    /// Adds what is mapped of deleted files that no descriptor shows. How large such a file is cannot be seen.
-    fn mappings(&mut self, process: &str) {
-        let Ok(maps) = fs::read_to_string(format!("{process}/maps")) else {
-            return;
-        };
-        for (inode, bytes) in maps.lines().filter_map(|line| mapped_deleted(line, self.device)) {
-            if self.known.insert(inode) {
-                self.held.bytes = self.held.bytes.saturating_add(bytes);
-                self.held.all_seen = false;
+    /// Notes mapped files without the name by which they were opened.
+    fn mappings(&mut self, maps: &str) {
+        for (device, inode) in maps.lines().filter_map(mapped_deleted) {
+            // Some disk file systems tell another device here than for the file itself.
+            if !self.in_memory.contains(&device) {
+                self.held.mapped.insert(inode);
             }
         }
     }
 }
 
-/// The inode and length of a mapping of a deleted file of this device, by its line in `maps`.
-fn mapped_deleted(line: &str, device: u64) -> Option<(u64, u64)> {
+/// The device and the inode of a mapping of a deleted file, by its line in `maps`.
+fn mapped_deleted(line: &str) -> Option<(u64, u64)> {
     let line = line.strip_suffix(" (deleted)")?;
     let mut fields = line.split_ascii_whitespace();
-    let (first, last) = fields.next()?.split_once('-')?;
-    let (major, minor) = fields.nth(2)?.split_once(':')?;
+    let (major, minor) = fields.nth(3)?.split_once(':')?;
     let inode = fields.next()?.parse().ok()?;
-    let number = |text| u32::from_str_radix(text, 16).ok();
-    if rustix::fs::makedev(number(major)?, number(minor)?) != device {
+    let path = fields.next()?;
+    if NOT_OF_A_RUN.iter().any(|start| path.starts_with(start)) {
         return None;
     }
-    let address = |text| u64::from_str_radix(text, 16).ok();
-    Some((inode, address(last)?.saturating_sub(address(first)?)))
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    Some((rustix::fs::makedev(number(major)?, number(minor)?), inode))
 }
 
 /// Whether descriptors are under way in a socket, by its `fdinfo`.
@@ -172,12 +217,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapping_counts_if_its_file_is_deleted_and_of_the_device() {
+    fn a_mapping_counts_if_its_file_is_deleted_and_on_a_disk() {
+        let line = "7f00-8f00 r--p 00002000 fe:10 4242                     /work/a b (deleted)";
         let device = rustix::fs::makedev(0xfe, 0x10);
-        let line = "7f00-8f00 r--p 00000000 fe:10 4242                     /work/a b (deleted)";
-        assert_eq!(mapped_deleted(line, device), Some((4_242, 0x1000)));
-        assert_eq!(mapped_deleted(line, device + 1), None);
-        assert_eq!(mapped_deleted(line.trim_end_matches(" (deleted)"), device), None);
+        assert_eq!(mapped_deleted(line), Some((device, 4_242)));
+        assert_eq!(mapped_deleted(line.trim_end_matches(" (deleted)")), None);
+        for path in ["/dev/zero", "/memfd:x", "/SYSV00000000", "/usr/lib/libc.so.6"] {
+            assert_eq!(mapped_deleted(&line.replace("/work/a b", path)), None, "{path}");
+        }
     }
 
     #[test]
@@ -190,7 +237,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_line_confuses_the_reader(line in "\\PC{0,80}") {
-            let _any_answer_will_do = mapped_deleted(&format!("{line} (deleted)"), 0);
+            let _any_answer_will_do = mapped_deleted(&format!("{line} (deleted)"));
             let _any_answer_will_do = carries_descriptors(&line);
         }
     }

@@ -54,6 +54,23 @@ impl Watch {
         self.disk.look_at_end()
     }
 
+    /// Notes that everything was killed because this limit was broken.
+    pub(super) fn start_over(&mut self, broken: Broken) {
+        match broken {
+            Broken::Disk => self.disk.start_over(),
+            Broken::Memory => {}
+        }
+    }
+
+    /// The most to which the next command may grow a file.
+    pub(super) fn file_bytes(&mut self) -> u64 {
+        if self.disk.allows_writing() {
+            self.limits.file_bytes
+        } else {
+            0
+        }
+    }
+
     /// Whether a process that had so much memory at its peak passed the limit, unless the kernel keeps it.
     pub(super) fn was_passed_by(&self, peak_bytes: u64) -> bool {
         self.keeper != MemoryKeeper::Kernel && peak_bytes > self.limits.memory_bytes

@@ -74,8 +74,16 @@ pub(super) fn sweep(root: BorrowedFd<'_>, mut is_live: impl FnMut(&str) -> bool)
     failed.map_or(Ok(removed), Err)
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Folders that this thread has read to delete what is in them.
+    pub(super) static FOLDERS_READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Removes what can be removed here; returns the folders that are not empty, some of them if there are very many.
 pub(super) fn empty_out(dir: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
+    #[cfg(test)]
+    FOLDERS_READ.set(FOLDERS_READ.get() + 1);
     let mut full = Vec::new();
     for entry in Dir::read_from(dir)? {
         let entry = entry?;

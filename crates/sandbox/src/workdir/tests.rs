@@ -472,6 +472,10 @@ fn a_folder_is_read_once_for_all_full_folders_in_it() {
         fs::create_dir_all(root.path().join(format!("run_1/d{number}/inner"))).unwrap();
     }
     assert_eq!(delete::empty_out(workdir.fd()).unwrap().len(), 4_096);
+    let before = delete::FOLDERS_READ.get();
     workdir.delete().unwrap();
+    let read = delete::FOLDERS_READ.get() - before;
+    // Each of the folders once, and the one above them for each 4,096 of them and for the last look.
+    assert!((4_200..=4_204).contains(&read), "{read} folders read");
     assert!(!root.path().join("run_1").exists());
 }

@@ -79,9 +79,11 @@ impl Survey {
 /// Adds up everything below `dir`, stopping soon after `max_entries`. What vanishes meanwhile is not counted, and a
 /// folder without rights is given them: nothing may hide behind a mode. A folder that is moved while the walk is in it, or
 /// that cannot be entered, makes the result incomplete; the walk goes on elsewhere.
-pub(crate) fn survey(dir: BorrowedFd<'_>, max_entries: u64) -> Survey {
+///
+/// `met` is told the number of each inode.
+pub(crate) fn survey(dir: BorrowedFd<'_>, max_entries: u64, met: &mut dyn FnMut(u64)) -> Survey {
     let mut survey = Survey::default();
-    if walk(dir, max_entries, &mut survey).is_err() {
+    if walk(dir, max_entries, &mut survey, met).is_err() {
         survey.complete = false;
     }
     survey
@@ -93,13 +95,18 @@ pub(crate) fn survey(dir: BorrowedFd<'_>, max_entries: u64) -> Survey {
 /// When the directory itself cannot be read.
 pub(crate) fn measure(dir: BorrowedFd<'_>, max_entries: u64) -> io::Result<Total> {
     let mut survey = Survey::default();
-    walk(dir, max_entries, &mut survey)?;
+    walk(dir, max_entries, &mut survey, &mut |_inode| {})?;
     Ok(survey.total)
 }
 
-fn walk(dir: BorrowedFd<'_>, max_entries: u64, survey: &mut Survey) -> io::Result<()> {
+fn walk(
+    dir: BorrowedFd<'_>,
+    max_entries: u64,
+    survey: &mut Survey,
+    met: &mut dyn FnMut(u64),
+) -> io::Result<()> {
     let mut at = Cursor::at(dir)?;
-    let mut pending = vec![count_here(&at, survey)?];
+    let mut pending = vec![count_here(&at, survey, met)?];
     while let Some(folders) = pending.last_mut() {
         if survey.total.entries > max_entries {
             break;
@@ -125,7 +132,7 @@ fn walk(dir: BorrowedFd<'_>, max_entries: u64, survey: &mut Survey) -> io::Resul
             survey.complete = false;
             continue;
         }
-        let folders = count_here(&at, survey).unwrap_or_else(|_unreadable| {
+        let folders = count_here(&at, survey, met).unwrap_or_else(|_unreadable| {
             survey.complete = false;
             Vec::new()
         });
@@ -135,7 +142,7 @@ fn walk(dir: BorrowedFd<'_>, max_entries: u64, survey: &mut Survey) -> io::Resul
 }
 
 /// Counts the entries of one folder and returns its folders.
-fn count_here(at: &Cursor, survey: &mut Survey) -> io::Result<Vec<CString>> {
+fn count_here(at: &Cursor, survey: &mut Survey, met: &mut dyn FnMut(u64)) -> io::Result<Vec<CString>> {
     let mut folders = Vec::new();
     for entry in with_rights(at, || Dir::read_from(at.fd()))? {
         let entry = entry?;
@@ -150,6 +157,7 @@ fn count_here(at: &Cursor, survey: &mut Survey) -> io::Result<Vec<CString>> {
                 continue;
             }
         };
+        met(stat.st_ino);
         let mut bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             folders.push(name.to_owned());

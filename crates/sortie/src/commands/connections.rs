@@ -24,6 +24,9 @@ use crate::{
 /// The largest definition that is read: every field at its limit fits.
 const DEFINITION_BYTES: u64 = 1 << 20;
 
+/// Number of codes that `authorize` asks for: the engine takes no more for one authorization.
+const CODE_TRIES: u32 = 5;
+
 pub(super) async fn execute(context: &Context, command: ConnectionsCommand) -> Result<Exit> {
     match command {
         ConnectionsCommand::List(args) => list(context, &args).await,
@@ -334,15 +337,27 @@ async fn begin(client: &Client, name: &Name, args: &ListArgs) -> Result<Exit> {
         "open it in a browser until {}; the page that it comes back to shows a code",
         begun.expires_at
     ));
-    match prompt::line("code: ")? {
-        Some(code) if !code.is_empty() => present(client, name, &code, args).await,
-        Some(_) | None => {
-            terminal::note(&format!(
-                "confirm it with: sortie connections confirm {name} CODE"
-            ));
-            Ok(Exit::Success)
+    let by_hand = format!("confirm it with: sortie connections confirm {name} CODE");
+    let mut tries = 1;
+    loop {
+        let Some(code) = prompt::line("code: ")?.filter(|code| !code.is_empty()) else {
+            terminal::note(&by_hand);
+            return Ok(Exit::Success);
+        };
+        match present(client, name, &code, args).await {
+            Err(failure) if is_mistyped(&failure) && tries < CODE_TRIES => {
+                terminal::note(&harmless(&failure.to_string()));
+                tries += 1;
+            }
+            Err(failure) => return Err(Failure::new(failure.exit, format!("{failure}; {by_hand}"))),
+            Ok(exit) => return Ok(exit),
         }
     }
+}
+
+/// Whether the engine refused the code itself, and takes another one.
+fn is_mistyped(failure: &Failure) -> bool {
+    failure.exit == Exit::Usage && failure.to_string().starts_with("code: ")
 }
 
 async fn confirm(context: &Context, name: &Name, code: &str, args: &ListArgs) -> Result<Exit> {
@@ -461,6 +476,30 @@ mod tests {
                 defined(&["crm", url, wrong[0], wrong[1]], "").is_err(),
                 "{wrong:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_code_is_asked_for_again_where_the_engine_refuses_the_code_itself() {
+        for (exit, message, again) in [
+            (
+                Exit::Usage,
+                "code: must be the eight letters that the page shows",
+                true,
+            ),
+            (
+                Exit::Usage,
+                "code: is not the one that the page shows; after five tries",
+                true,
+            ),
+            (
+                Exit::Usage,
+                "no authorization waits for its confirmation: start one",
+                false,
+            ),
+            (Exit::Unavailable, "code: unknown", false),
+        ] {
+            assert_eq!(is_mistyped(&Failure::new(exit, message)), again, "{message}");
         }
     }
 

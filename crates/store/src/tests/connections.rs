@@ -4,8 +4,8 @@ use sortie_api::{ConnectionId, ConnectionStatus, OrgId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Confirmed, Created, Error, InlineCredentials, OauthFlow, OldTokens, RefreshHolder, SaveConnection,
-    SeenTokens, db::Dialect,
+    AWAITING, Confirmed, Created, Error, InlineCredentials, OauthFlow, OldTokens, RefreshHolder,
+    SaveConnection, SeenTokens, db::Dialect,
 };
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -244,6 +244,31 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 1);
         assert_eq!(store.forget_flows(new.at).await.unwrap(), 0);
         assert_eq!(store.forget_flows(over + MINUTE).await.unwrap(), 1);
+    }
+
+    async fn the_note_of_a_waiting_confirmation_goes_with_the_last_one_that_waits(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let [timed, tried, other] = [fixture.connection(org, "a").await, fixture.connection(org, "b").await, fixture.connection(org, "c").await];
+        let store = &fixture.store;
+        let error = async |name| store.get_connection(org, name).await.unwrap().error.unwrap_or_default();
+        let note = format!("{AWAITING} until noon");
+        let later = |of, number| OauthFlow { expires_at: Fixture::flow(of, number).expires_at + MINUTE, ..Fixture::flow(of, number) };
+        for flow in [Fixture::flow(&timed, 1), later(&timed, 2), Fixture::flow(&tried, 3)] {
+            assert!(store.await_confirmation(flow, note.clone(), fixture.audit(org)).await.unwrap());
+        }
+        // Another reason than the note stays.
+        fixture.consented(&other, 4).await;
+        for _ in 0..5 {
+            assert_eq!(error("b").await, note);
+            store.try_confirmation(org, tried.id, tried.at).await.unwrap();
+            store.refuse_confirmation(org, tried.id, fixture.audit(org)).await.unwrap();
+        }
+        assert!(error("b").await.contains("five wrong codes"));
+        let over = Fixture::flow(&timed, 1).expires_at + Duration::from_secs(1);
+        assert_eq!(store.forget_flows(over).await.unwrap(), 2);
+        assert_eq!((error("a").await, &*error("c").await), (note, "waits"));
+        assert_eq!(store.forget_flows(over + MINUTE).await.unwrap(), 1);
+        assert!(error("a").await.contains("in time"));
     }
 
     async fn one_at_a_time_renews_tokens(fixture: &Fixture) {

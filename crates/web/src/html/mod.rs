@@ -9,7 +9,7 @@ mod bare;
 mod growth;
 mod links;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
@@ -18,6 +18,7 @@ use html5ever::{
     tendril::{StrTendril, TendrilSink},
     tree_builder::TreeBuilderOpts,
 };
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -28,7 +29,7 @@ use crate::text::one_line;
 const DEPTH: usize = 256;
 /// Most nodes that are laid out.
 const NODES: usize = 250_000;
-/// Longest that parsing may take.
+/// Processor time for parsing. A busy machine takes none of it away.
 const PARSING: Duration = Duration::from_secs(3);
 /// How much is parsed between two looks at the limits, in bytes.
 const PIECE_BYTES: usize = 2048;
@@ -72,7 +73,7 @@ pub(crate) fn read(html: &str, url: &Url) -> Page {
     read_within(PARSING, html, url)
 }
 
-/// The same with so much time for parsing.
+/// Reads the page with so much processor time for parsing.
 fn read_within(limit: Duration, html: &str, url: &Url) -> Page {
     laid_out(limit, html, url).unwrap_or_else(|| Page {
         title: String::new(),
@@ -112,9 +113,9 @@ fn laid_out(limit: Duration, html: &str, url: &Url) -> Option<Page> {
     (page.markdown.len() <= growth::MARKDOWN * most).then_some(page)
 }
 
-/// The document, unless it is beyond the limits or takes longer to parse than `limit`.
+/// The document, unless it is beyond the limits or takes more processor time to parse than `limit`.
 fn parse(html: &str, limit: Duration) -> Option<Document> {
-    let began = Instant::now();
+    let began = processor_time();
     let options = ParseOpts {
         tree_builder: TreeBuilderOpts {
             scripting_enabled: false,
@@ -133,12 +134,21 @@ fn parse(html: &str, limit: Duration) -> Option<Document> {
         document.errors.borrow_mut().clear();
         // The parser adds at the end: what it is in now is the deepest last child.
         let open = std::iter::successors(Some(document.root()), NodeRef::last_child);
-        if document.tree.len() > NODES || open.take(DEPTH + 1).count() > DEPTH || began.elapsed() > limit {
+        if document.tree.len() > NODES
+            || open.take(DEPTH + 1).count() > DEPTH
+            || processor_time().saturating_sub(began) > limit
+        {
             return None;
         }
     }
     let document = parser.finish();
     (document.tree.len() <= NODES && !is_deep(&document)).then_some(document)
+}
+
+/// Time that this thread has had on a processor.
+fn processor_time() -> Duration {
+    // The clock only runs forward from zero.
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// Whether any node is nested deeper than the limit.
@@ -177,7 +187,7 @@ mod tests {
         "https://site.example/dir/page.html".parse().unwrap()
     }
 
-    /// The page, also where the machine has other things to do than to parse it.
+    /// The page, also where the parser is compiled without optimization.
     fn page(html: &str) -> Page {
         read_within(Duration::from_mins(1), html, &url())
     }
@@ -264,6 +274,18 @@ mod tests {
             assert_eq!(page.layout, Layout::Bare, "{}", &html[..40]);
             assert!(page.markdown.trim().ends_with("text"), "{}", &html[..40]);
         }
+    }
+
+    #[test]
+    fn time_counts_against_parsing_only_on_a_processor() {
+        let began = processor_time();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(processor_time().saturating_sub(began) < Duration::from_millis(150));
+        while processor_time() == began {}
+        assert_eq!(
+            read_within(Duration::ZERO, &article_page(), &url()).layout,
+            Layout::Bare
+        );
     }
 
     #[test]
