@@ -2,7 +2,7 @@
 //! with their runs: an engine that has none left can take no more connections. The memory of each counts for nobody.
 //!
 //! A filter asks here before each further one. Those that are allowed add up; only where they reach the limit is it counted
-//! how many there still are. Until a count is due again, further questions wait for their answers.
+//! how many there still are. Where the last count found room, further questions wait for the next one.
 
 use std::{
     cell::Cell,
@@ -39,6 +39,8 @@ pub(super) struct Watches {
     known: u64,
     counted: Option<Instant>,
     cost: Duration,
+    /// Whether the last count found no room. Until the next one, questions are then refused at once.
+    full: bool,
     /// Questions that wait for the next count. Each thread of the run has at most one.
     waiting: VecDeque<u64>,
 }
@@ -57,6 +59,7 @@ impl Watches {
             known: 0,
             counted: None,
             cost: Duration::ZERO,
+            full: false,
             waiting: VecDeque::new(),
         })
     }
@@ -75,11 +78,12 @@ impl Watches {
         self.take_questions();
         while !self.waiting.is_empty() {
             if self.known >= self.most {
-                if !self.count_due_in().is_zero() {
+                if self.count_due_in().is_zero() {
+                    self.count_again();
+                } else if !self.full {
                     return;
                 }
-                self.count_again();
-                if self.known >= self.most {
+                if self.full {
                     return self.answer_all(Err(Errno::NOSPC));
                 }
             }
@@ -130,6 +134,7 @@ impl Watches {
         let began = processor_time();
         // None are taken for gone unless all can be seen.
         self.known = count(self.most).unwrap_or(self.most);
+        self.full = self.known >= self.most;
         self.counted = Some(Instant::now());
         self.cost = processor_time().saturating_sub(began);
     }

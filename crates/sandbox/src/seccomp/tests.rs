@@ -435,6 +435,9 @@ fn what_the_watch_would_not_see_is_refused_where_it_keeps_the_limit() {
         }
         let other = option(libc::SO_REUSEADDR);
         assert_eq!(answer(level, watch, libc::SYS_setsockopt, other), ALLOW);
+        let given = answer(level, watch, libc::SYS_vmsplice, [0; 6]);
+        assert_eq!(given, error(Errno::NOSYS));
+        assert_eq!(answer(level, kernel, libc::SYS_vmsplice, [0; 6]), ALLOW);
     }
     for (call, errno) in [
         (libc::SYS_sendmsg, Errno::PERM),

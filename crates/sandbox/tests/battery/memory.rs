@@ -162,7 +162,9 @@ pub(crate) fn watched_descriptors_are_bounded(bed: &Bed) -> Section<'_> {
                 let Taken::Held(watched) = taken else {
                     panic!("{probe}: {taken:?}");
                 };
-                assert!((1..=65_536).contains(&watched), "{probe}: {watched}");
+                // Descriptors cannot be sent everywhere, and right after the first probe there may be no room yet.
+                assert!(watched <= 65_536, "{probe}: {watched}");
+                assert!(watched > 0 || probe != "watches 4", "{probe} watched nothing");
             }
             // Once they are gone there is room again. A count that does not see everything is repeated later.
             let began = Instant::now();
