@@ -81,7 +81,7 @@ impl Connections {
                 Ok(0) => {}
                 Ok(flows) => tracing::info!(flows, "deleted authorizations that nobody has ended in time"),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot delete authorizations that nobody has ended in time")
+                    tracing::warn!(%error, "cannot delete authorizations that nobody has ended in time");
                 }
             }
         }
