@@ -300,7 +300,10 @@ impl DiskWatch {
     }
 
     fn read_held(&mut self, thoroughness: Thoroughness) -> Held {
-        let held = open_files::deleted(&procs::ours(), self.device, thoroughness);
+        let processes = procs::living();
+        let all_listed = processes.is_ok();
+        let mut held = open_files::deleted(&processes.unwrap_or_default(), self.device, thoroughness);
+        held.all_seen &= all_listed;
         self.held = Some((held.bytes, Instant::now(), self.free));
         held
     }

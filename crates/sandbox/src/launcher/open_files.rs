@@ -14,7 +14,7 @@ use rustix::{
     process::Pid,
 };
 
-use super::procs::Process;
+use super::procs::{self, Process};
 
 /// Parts of a process that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,8 @@ impl Search {
         };
         let mut seen = false;
         for task in tasks.flatten() {
-            let maps = fs::read_to_string(task.path().join("maps")).unwrap_or_default();
+            // A path may be any bytes.
+            let maps = procs::read_text(task.path().join("maps")).unwrap_or_default();
             if !maps.is_empty() {
                 self.mappings(&maps);
                 if let Ok(stat) = stat(task.path().join("exe")) {

@@ -93,11 +93,6 @@ impl Process {
     }
 }
 
-/// The living processes of this sandbox, without this one, as far as they can be seen.
-pub(super) fn ours() -> Vec<Process> {
-    living().unwrap_or_default()
-}
-
 /// The living processes of this sandbox, without this one.
 pub(super) fn living() -> io::Result<Vec<Process>> {
     let mut found = descendants(&all()?, getpid());
