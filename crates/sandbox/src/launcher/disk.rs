@@ -245,7 +245,7 @@ impl DiskWatch {
     /// Stops the run's processes, measures, and says whether the limit is broken.
     fn judge_standing_still(&mut self) -> bool {
         let began = Instant::now();
-        let standing = Stopped::stop(procs::ours);
+        let standing = Stopped::stop(procs::living);
         self.free = free_of(&self.work);
         let mut held = self.read_held(Thoroughness::Everything);
         let mut found = self.walk(self.most_entries(), &mut |inode| {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    fs, thread,
+    fs, io, thread,
     time::{Duration, Instant},
 };
 
@@ -23,16 +23,19 @@ pub(super) struct Stopped {
 }
 
 impl Stopped {
-    /// Stops the processes that `find` finds, until it finds none that runs.
-    pub(super) fn stop(find: impl Fn() -> Vec<Process>) -> Self {
+    /// Stops the processes that `find` finds, until it finds none that runs. A list that cannot be read is asked for again.
+    pub(super) fn stop(find: impl Fn() -> io::Result<Vec<Process>>) -> Self {
         let mut stopped = Self {
             ours: HashSet::new(),
             all: false,
         };
         let began = Instant::now();
         while began.elapsed() < LIMIT {
-            let running: Vec<_> = find().into_iter().filter(|process| runs(process.pid)).collect();
-            if running.is_empty() {
+            let found = find();
+            let is_listed = found.is_ok();
+            let found = found.unwrap_or_default().into_iter();
+            let running: Vec<_> = found.filter(|process| runs(process.pid)).collect();
+            if is_listed && running.is_empty() {
                 stopped.all = true;
                 break;
             }

@@ -5,7 +5,6 @@
 //! how many there still are. Where the last count found room, further questions wait for the next one.
 
 use std::{
-    cell::Cell,
     collections::VecDeque,
     fs,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -144,14 +143,8 @@ impl Watches {
 /// descriptors are in flight between sockets, as instances may be, or a process does not stop or does not let us see.
 fn count(most: u64) -> Option<u64> {
     // Descriptors that are moved from process to process would be missed.
-    let unseen = Cell::new(false);
-    let stopped = Stopped::stop(|| {
-        procs::living().unwrap_or_else(|_| {
-            unseen.set(true);
-            Vec::new()
-        })
-    });
-    if !stopped.all || unseen.get() {
+    let stopped = Stopped::stop(procs::living);
+    if !stopped.all {
         return None;
     }
     let mut watched = 0;
