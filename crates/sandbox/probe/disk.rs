@@ -1,6 +1,6 @@
 //! Programs that take more of the disk than they are allowed, each in a way that a walk of the folders does not show.
 //!
-//! Each says after every mebibyte how many it holds.
+//! Each says after every mebibyte how many it holds, and takes at least the time that it is told for each.
 
 use std::{
     ffi::CString,
@@ -11,20 +11,25 @@ use std::{
         unix::fs::{OpenOptionsExt, PermissionsExt},
     },
     path::Path,
-    ptr, thread,
+    ptr,
+    sync::OnceLock,
+    thread,
     time::{Duration, Instant},
 };
 
 use crate::raw::{Outcome, call, fork, say, text};
 
 const MEBIBYTE: usize = 1 << 20;
+/// Start, and the time that a mebibyte takes at least.
+static PACE: OnceLock<(Instant, Duration)> = OnceLock::new();
 
-/// Arguments: a way, and how many mebibytes.
+/// Arguments: a way, how many mebibytes, and the milliseconds that each takes at least.
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
-    let (way, mebibytes) = match arguments {
-        [way, mebibytes] => (*way, mebibytes.parse::<usize>()?),
-        _ => return Err("disk WAY MEBIBYTES".into()),
+    let (way, mebibytes, milliseconds) = match arguments {
+        [way, mebibytes, milliseconds] => (*way, mebibytes.parse::<usize>()?, milliseconds.parse()?),
+        _ => return Err("disk WAY MEBIBYTES MILLISECONDS".into()),
     };
+    PACE.get_or_init(|| (Instant::now(), Duration::from_millis(milliseconds)));
     match way {
         "allocate" => allocate(mebibytes),
         "reserve" => reserve(mebibytes)?,
@@ -49,6 +54,15 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         thread::sleep(Duration::from_secs(10));
     }
     Ok(())
+}
+
+/// Says how many mebibytes are held, and waits if that went faster than it may.
+fn tell(mebibytes: usize) {
+    say(&format!("{mebibytes}\n"));
+    if let Some((start, each)) = PACE.get() {
+        let due = each.saturating_mul(u32::try_from(mebibytes).unwrap_or(u32::MAX));
+        thread::sleep(due.saturating_sub(start.elapsed()));
+    }
 }
 
 /// Has the file system set space aside; says how many mebibytes, and how it was refused.
@@ -113,7 +127,7 @@ fn fill(mebibytes: usize) -> Outcome {
     let content = vec![7; MEBIBYTE];
     for number in 0..mebibytes {
         File::create(format!("m{number}"))?.write_all(&content)?;
-        say(&format!("{}\n", number + 1));
+        tell(number + 1);
     }
     Ok(())
 }
@@ -195,7 +209,7 @@ fn unlinked(mebibytes: usize) -> io::Result<Vec<File>> {
         let mut file = deleted_file(&format!("u{number}"))?;
         for piece in 0..8 {
             file.write_all(&content)?;
-            say(&format!("{}\n", number * 8 + piece + 1));
+            tell(number * 8 + piece + 1);
         }
         held.push(file);
     }
@@ -263,7 +277,7 @@ fn in_flight(mebibytes: usize) -> Outcome {
         let mut file = deleted_file("f")?;
         for piece in 0..8 {
             file.write_all(&content)?;
-            say(&format!("{}\n", number * 8 + piece + 1));
+            tell(number * 8 + piece + 1);
         }
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
@@ -288,7 +302,7 @@ fn mapped(mebibytes: usize) -> Outcome {
         let mut file = deleted_file("f")?;
         for piece in 0..8 {
             file.write_all(&content)?;
-            say(&format!("{}\n", number * 8 + piece + 1));
+            tell(number * 8 + piece + 1);
         }
         // SAFETY: a new mapping, which nobody reads.
         let page = unsafe {
@@ -322,10 +336,10 @@ fn program(mebibytes: usize) -> Outcome {
         drop(file);
         #[expect(clippy::disallowed_methods, reason = "this is the program that is confined")]
         let _lives_on = std::process::Command::new("./copy")
-            .args(["disk", "wait", "0"])
+            .args(["disk", "wait", "0", "0"])
             .spawn()?;
         fs::remove_file("copy")?;
-        say(&format!("{held}\n"));
+        tell(held);
     }
     Ok(())
 }

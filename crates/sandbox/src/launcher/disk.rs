@@ -44,6 +44,9 @@ const STOP_INTERVALS: (Duration, Duration) = (Duration::from_millis(500), Durati
 const TOLERANCE: u64 = 16;
 /// Suspicious looks in a row that did not see everything although nothing moved: then what may be hidden counts.
 const BLIND: u32 = 2;
+/// Walks in a row while the processes stand still. One that was inside of a system call finishes that call first, and
+/// may remove or move what a walk is about to enter. It does so once.
+const STANDING_WALKS: u32 = 8;
 /// Part of the limit by which a run may be over it and still write. Nothing is killed for bytes that were there before
 /// a command, and each command may add some before it is killed: without a bound they add up.
 const OVERSHOOT: u64 = 4;
@@ -248,10 +251,19 @@ impl DiskWatch {
         let standing = Stopped::stop(procs::living);
         self.free = free_of(&self.work);
         let mut held = self.read_held(Thoroughness::Everything);
-        let mut found = self.walk(self.most_entries(), &mut |inode| {
-            // It has a name: another one, or one that looks like that of a deleted file.
-            held.mapped.remove(&inode);
-        });
+        let mut walk = || {
+            self.walk(self.most_entries(), &mut |inode| {
+                // It has a name: another one, or one that looks like that of a deleted file.
+                held.mapped.remove(&inode);
+            })
+        };
+        let mut found = walk();
+        for _ in 1..STANDING_WALKS {
+            if found.complete {
+                break;
+            }
+            found = walk();
+        }
         found.total.bytes = found.total.bytes.saturating_add(held.bytes);
         let all_seen = found.complete && standing.all && held.all_seen;
         drop(standing);

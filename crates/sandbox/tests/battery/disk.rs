@@ -19,6 +19,10 @@ fn limits() -> Limits {
 /// The limit of runs whose files lie in folders. What is written between two looks is a smaller part of it.
 const LARGER_LIMIT: u64 = 512;
 
+/// Milliseconds that a mebibyte takes a helper at least. At full speed it would write past any bound while the watch waits
+/// for its turn on a busy machine.
+const PACE: u32 = 3;
+
 /// Tries to hold four times the limit, and says how much it came to. That has to be less than `times` the limit: on a
 /// quiet machine it is a tenth more than the limit at most.
 async fn takes(bed: &Bed, way: &str, (limit, times): (u64, u64)) {
@@ -27,7 +31,7 @@ async fn takes(bed: &Bed, way: &str, (limit, times): (u64, u64)) {
         ..limits()
     };
     let mut run = bed.open("run_1", limits).await;
-    let finished = run.sh(&format!("./probe disk {way} {}", 4 * limit)).await;
+    let finished = run.sh(&format!("./probe disk {way} {} {PACE}", 4 * limit)).await;
     let held = mebibytes(&finished);
     tell(&format!(
         "{}: {way}: {held} MiB of {limit}, {:?} attempts held\n",
@@ -55,7 +59,7 @@ fn mebibytes(finished: &Finished) -> u64 {
 pub(crate) fn space_is_not_set_aside(bed: &Bed) -> Section<'_> {
     Box::pin(async {
         let mut run = bed.open("run_1", limits()).await;
-        let finished = run.sh("./probe disk allocate 1000").await;
+        let finished = run.sh("./probe disk allocate 1000 0").await;
         let refused = [libc::EOPNOTSUPP; 5];
         assert_eq!(
             out(&finished).lines().take(2).collect::<Vec<_>>(),
@@ -63,7 +67,7 @@ pub(crate) fn space_is_not_set_aside(bed: &Bed) -> Section<'_> {
             "{finished:?}"
         );
         // The C library writes zeroes instead, and holes can be punched.
-        let finished = run.sh("./probe disk reserve 16").await;
+        let finished = run.sh("./probe disk reserve 16 0").await;
         assert_eq!(out(&finished), "16\nheld\n", "{finished:?}");
         run.end().await;
     })
@@ -92,7 +96,7 @@ pub(crate) fn deleted_files_are_counted(bed: &Bed) -> Section<'_> {
             if way == "in-flight" && !bed.has_namespaces() && !bed.hard_memory() {
                 // Descriptors cannot be sent there.
                 let mut run = bed.open("run_1", limits()).await;
-                let finished = run.sh("./probe disk in-flight 1").await;
+                let finished = run.sh("./probe disk in-flight 1 0").await;
                 assert_eq!(finished.exit, ExitKind::Code(1), "{finished:?}");
                 run.end().await;
                 continue;
@@ -107,7 +111,7 @@ pub(crate) fn deleted_files_are_counted(bed: &Bed) -> Section<'_> {
 pub(crate) fn what_moves_within_the_limit_goes_on(bed: &Bed) -> Section<'_> {
     Box::pin(async {
         let mut run = bed.open("run_1", limits()).await;
-        let finished = run.sh(&format!("./probe disk churn {}", LIMIT - 32)).await;
+        let finished = run.sh(&format!("./probe disk churn {} 0", LIMIT - 32)).await;
         assert_eq!(finished.exit, ExitKind::Code(0), "{finished:?}");
         run.end().await;
     })
@@ -123,7 +127,10 @@ pub(crate) fn commands_after_the_limit_do_not_add_up(bed: &Bed) -> Section<'_> {
         let mut before = 0;
         let mut largest_step = 0;
         for number in 0..20 {
-            let script = format!("mkdir d{number}; cd d{number}; ../probe disk plain {}", 4 * LIMIT);
+            let script = format!(
+                "mkdir d{number}; cd d{number}; ../probe disk plain {} 0",
+                4 * LIMIT
+            );
             let finished = run.sh(&script).await;
             assert_ne!(finished.exit, ExitKind::Code(0), "{finished:?}");
             let bytes = run.sandbox.usage().await.unwrap().disk_bytes;
