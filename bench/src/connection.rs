@@ -19,6 +19,8 @@ use tokio::{net::TcpStream, task::JoinSet};
 pub(crate) struct Connection {
     address: SocketAddr,
     authorization: String,
+    /// `Idempotency-Key` of the next request.
+    name: Option<String>,
     sender: Option<SendRequest<Full<Bytes>>>,
     driver: JoinSet<()>,
 }
@@ -34,9 +36,15 @@ impl Connection {
         Self {
             address,
             authorization: format!("Bearer {key}"),
+            name: None,
             sender: None,
             driver: JoinSet::new(),
         }
+    }
+
+    /// Sets the `Idempotency-Key` of the next request.
+    pub(crate) fn name_next(&mut self, name: String) {
+        self.name = Some(name);
     }
 
     /// Sends a request; the answer's body is still to be read.
@@ -61,13 +69,16 @@ impl Connection {
             });
             self.sender = Some(sender);
         }
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, "localhost")
             .header(header::AUTHORIZATION, &self.authorization)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(body))?;
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(name) = self.name.take() {
+            request = request.header("idempotency-key", name);
+        }
+        let request = request.body(Full::new(body))?;
         let sender = self.sender.as_mut().context("no connection")?;
         Ok(sender.send_request(request).await?)
     }

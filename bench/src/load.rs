@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Not measured: connections open, caches fill.
-const WARM_UP: Duration = Duration::from_secs(1);
+pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
 /// What a create writes: the run, its definition, its place in the queue, its first event.
 const ROWS_OF_A_CREATE: f64 = 4.0;

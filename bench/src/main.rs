@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
 
 mod bars;
+mod budgets;
 mod callbacks;
 mod cancel;
 mod chart;
@@ -163,6 +164,7 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     limits::of_the_database(bench, report).await?;
     memory::start(bench, report).await?;
     load::creates(bench, report).await?;
+    budgets::measure(bench, report).await?;
     for concurrency in [1, 16, 64, 256] {
         load::runs(bench, report, concurrency).await?;
     }

@@ -1,5 +1,5 @@
-//! How many runs a second the store takes, on its own: creates, and complete cycles (create, claim, start, finish). On
-//! PostgreSQL also with the hints of a busy node beside them, and without.
+//! Runs per second of the store alone: creates without and with budgets and idempotency keys, and complete cycles (create,
+//! claim, start, finish). On PostgreSQL also with the hints of a busy node beside them, and without.
 //!
 //! `cargo run --release -p sortie-store --example throughput -- sqlite:/var/tmp/bench.db` or the same with the
 //! address of an empty PostgreSQL database, behind `scripts/test-postgres --durable`.
@@ -17,7 +17,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use sortie_api::{AuditId, Micros, OrgId, Role, RunId, RunStatus, Timestamp, event::EventType, id::KeyId};
+use sortie_api::{
+    AuditId, BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, Role, RunId, RunStatus, Timestamp,
+    event::EventType, id::KeyId,
+};
 use sortie_store::{
     Actor, Audit, Brought, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId,
     Receiver, Store,
@@ -30,12 +33,28 @@ const RUNS: usize = 20_000;
 /// Clients at once.
 const CLIENTS: usize = 64;
 
+/// The workflow that has a budget, and the number of keys that have one.
+const BUDGETED: &str = "budgeted";
+const KEYS: u8 = 64;
+
 /// What a node tells others at its limit: about a hundred runs, at most so often.
 const HINTS: Duration = Duration::from_millis(20);
 const HINT_BYTES: usize = 4_000;
 
 /// Runs of one claim.
 const CLAIM: u32 = 64;
+
+/// Kinds of creates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    /// One budget for all.
+    Budgeted,
+    /// One of 64 budgets, each of a key.
+    BudgetOfKey,
+    /// With an idempotency key.
+    Named,
+}
 
 struct Bench {
     store: Store,
@@ -56,18 +75,28 @@ impl Bench {
         )
     }
 
-    async fn create(&self) -> Result<()> {
+    async fn create(&self, kind: Kind) -> Result<()> {
         let (at, random) = self.tick();
+        let number = u8::try_from(at.as_micros() / 10 % i64::from(KEYS))?;
+        let (workflow, key) = match kind {
+            Kind::Plain | Kind::Named => (None, None),
+            Kind::Budgeted => (Some(BUDGETED.to_owned()), None),
+            Kind::BudgetOfKey => (None, Some(numbered_key(number))),
+        };
         let run = NewRun {
             id: RunId::new(at, random),
             org: self.org,
-            idempotency_key: None,
+            idempotency_key: (kind == Kind::Named).then(|| at.as_micros().to_string()),
             definition: format!(r#"{{"prompt":"{}"}}"#, "x".repeat(200)).into(),
             inline: None,
             callback: None,
             max_cost: Micros::new(1_000_000)?,
             timeout_seconds: 300,
-            labels: sortie_store::Labels::default(),
+            labels: sortie_store::Labels {
+                key,
+                workflow,
+                ..sortie_store::Labels::default()
+            },
             created_at: at,
             trace: None,
         };
@@ -116,15 +145,58 @@ impl Bench {
     }
 }
 
-/// Does `what` so many times by [`CLIENTS`] clients; how long each took, sorted.
-async fn repeat<F>(times: usize, what: impl Fn() -> F) -> Result<Vec<Duration>>
+/// A key that has a budget.
+fn numbered_key(number: u8) -> KeyId {
+    KeyId::new(Timestamp::from_micros(1_700_000_000_000_000), [number; 10])
+}
+
+/// Sets a budget that every run fits in.
+async fn set_budget(store: &Store, org: OrgId, scope: BudgetScope, number: u8) -> Result<()> {
+    let at = Timestamp::from_micros(1_700_000_000_000_000);
+    let put = PutBudget {
+        limit_micros: Micros::new(1_000_000_000_000_000)?,
+        period: BudgetPeriod::Month,
+    };
+    let audit = Audit {
+        id: AuditId::new(at, [number; 10]),
+        org,
+        at,
+        actor: Actor::default(),
+        action: "budget.put",
+        target: scope.to_string(),
+    };
+    store.put_budget(scope, put, 100, audit).await?;
+    Ok(())
+}
+
+/// Creates of each kind by 1, 16 and 64 clients, in turn, as the machine is not the same from minute to minute.
+async fn creates(bench: &Arc<Bench>) -> Result<()> {
+    for (clients, runs) in [(1, 500), (16, RUNS / 2), (64, RUNS)] {
+        for pass in 1..=2 {
+            for kind in [Kind::Plain, Kind::Budgeted, Kind::BudgetOfKey, Kind::Named] {
+                let started = Instant::now();
+                let took = repeat(clients, runs, || {
+                    let bench = Arc::clone(bench);
+                    async move { bench.create(kind).await }
+                })
+                .await?;
+                let name = format!("creates {clients} {kind:?} {pass}");
+                report(&name, runs, started.elapsed(), &took);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Does `what` so many times by so many clients. Returns the time that each took, sorted.
+async fn repeat<F>(clients: usize, times: usize, what: impl Fn() -> F) -> Result<Vec<Duration>>
 where
     F: Future<Output = Result<()>> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
     let mut took = Vec::with_capacity(times);
     for _ in 0..times {
-        if tasks.len() == CLIENTS
+        if tasks.len() == clients
             && let Some(done) = tasks.join_next().await
         {
             took.push(done??);
@@ -190,10 +262,10 @@ async fn cycles(bench: &Arc<Bench>, node: NodeId, what: &str) -> Result<()> {
     let started = Instant::now();
     let created = Notify::new();
     let feeding = async {
-        let took = repeat(RUNS, || {
+        let took = repeat(CLIENTS, RUNS, || {
             created.notify_one();
             let bench = Arc::clone(bench);
-            async move { bench.create().await }
+            async move { bench.create(Kind::Plain).await }
         })
         .await;
         created.notify_one();
@@ -258,6 +330,10 @@ async fn main() -> Result<()> {
         store.bootstrap("bench", key, audit).await?,
         "the database is not empty"
     );
+    set_budget(&store, org, BudgetScope::Workflow(BUDGETED.to_owned()), 100).await?;
+    for number in 0..KEYS {
+        set_budget(&store, org, BudgetScope::Key(numbered_key(number)), number + 2).await?;
+    }
     let node = NodeId(1);
     store
         .register_node(NewNode {
@@ -276,28 +352,12 @@ async fn main() -> Result<()> {
         org,
         ticks: AtomicI64::new(1),
     });
-    let create = |bench: &Arc<Bench>| {
-        let bench = Arc::clone(bench);
-        async move { bench.create().await }
-    };
-
-    let alone = Instant::now();
-    let mut took = Vec::new();
-    for _ in 0..500 {
-        let started = Instant::now();
-        bench.create().await?;
-        took.push(started.elapsed());
-    }
-    took.sort_unstable();
-    report("creates, one client", 500, alone.elapsed(), &took);
+    creates(&bench).await?;
 
     let started = Instant::now();
-    let took = repeat(RUNS, || create(&bench)).await?;
-    report("creates, 64 clients", RUNS, started.elapsed(), &took);
-
-    let started = Instant::now();
-    drain(&bench, node, RUNS + 500, &Notify::new()).await?;
-    report("claim, start, finish", RUNS + 500, started.elapsed(), &[]);
+    let waiting = usize::try_from(bench.ticks.load(Ordering::Relaxed))? - 1;
+    drain(&bench, node, waiting, &Notify::new()).await?;
+    report("claim, start, finish", waiting, started.elapsed(), &[]);
 
     cycles(&bench, node, "complete cycles").await?;
     with_hints(&bench, node, &url).await

@@ -1,22 +1,24 @@
 //! Budgets: what runs may cost in a day or a month. No number of runs that come together gets over a limit.
 //!
 //! A run that is created holds its whole `max_cost` in the window of every budget that applies to it, in the transaction
-//! that makes it: one conditional update for each, so that the last one that fits decides under the lock of the row. Its
-//! holds say which windows they were taken from. The transaction that settles the run gives them back there and adds what
-//! it cost, also when the period is over by then, or the budget has been changed or deleted.
+//! that makes it: one conditional update for each, so that the last one that fits decides under the lock of the row. The
+//! transaction that settles the run gives its holds back and adds what it cost.
 //!
-//! Windows are what many runs of an organization meet at, so they come last in each transaction, in the order of their
-//! keys. Runs without a budget only look for one, at their creation.
-
-use std::collections::BTreeMap;
+//! Windows are what many runs of an organization meet at, so they are written in the tail of each transaction. Runs
+//! without a budget only look for one, at their creation.
 
 use sortie_api::{Budget, BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, RunId, Timestamp};
 
 use crate::{
     Store,
     audit::{self, Audit},
-    db::{Row, Stmt, Tx, batch, vals},
-    types::{Error, NewRun, OverBudget, Result},
+    db::{
+        Row, Stmt, Tx, batch,
+        tail::{Tail, WindowChange, WindowKey},
+        vals,
+    },
+    money::holds::{start, window},
+    types::{Error, Result},
 };
 
 impl Store {
@@ -47,8 +49,8 @@ impl Store {
                     concat!(select_budgets!(), "b.org_id = $1 ORDER BY b.org_id, b.scope"),
                     vals![
                         org,
-                        starts(BudgetPeriod::Day, at)?,
-                        starts(BudgetPeriod::Month, at)?
+                        start(BudgetPeriod::Day, at)?,
+                        start(BudgetPeriod::Month, at)?
                     ],
                 )?
                 .iter()
@@ -82,8 +84,8 @@ fn get(tx: &mut dyn Tx, org: OrgId, scope: &BudgetScope, at: Timestamp) -> Resul
         concat!(select_budgets!(), "b.org_id = $1 AND b.scope = $4"),
         vals![
             org,
-            starts(BudgetPeriod::Day, at)?,
-            starts(BudgetPeriod::Month, at)?,
+            start(BudgetPeriod::Day, at)?,
+            start(BudgetPeriod::Month, at)?,
             scope.to_string()
         ],
     )?;
@@ -143,133 +145,6 @@ fn delete(tx: &mut dyn Tx, scope: &BudgetScope, audit: &Audit) -> Result<()> {
     .map(drop)
 }
 
-/// A limit that applies to a run.
-struct Limit {
-    scope: BudgetScope,
-    micros: Micros,
-    period: BudgetPeriod,
-    since: i64,
-    /// The window that the run is in, and when the next one begins.
-    window: (Timestamp, Timestamp),
-}
-
-/// Finds the budgets that apply to a run, for [`hold`].
-pub(crate) fn applying(run: &NewRun) -> Stmt<'_> {
-    let labels = &run.labels;
-    let everyone = BudgetScope::Organization.to_string();
-    let of = |scope: Option<BudgetScope>| scope.map_or_else(|| everyone.clone(), |scope| scope.to_string());
-    Stmt::new(
-        "SELECT scope, limit_micros, period, since FROM budget WHERE org_id = $1 AND scope IN ($2, $3, $4, $5)",
-        vals![
-            run.org,
-            everyone.clone(),
-            of(labels.workflow.clone().map(BudgetScope::Workflow)),
-            of(labels.schedule.map(BudgetScope::Schedule)),
-            of(labels.key.map(BudgetScope::Key))
-        ],
-    )
-}
-
-/// Holds the whole budget of a new run in each of the budgets that [`applying`] has found. [`Error::OverBudget`] where
-/// one of them has too little left.
-pub(crate) fn hold(tx: &mut dyn Tx, run: &NewRun, found: &[Row]) -> Result<()> {
-    if found.is_empty() {
-        return Ok(());
-    }
-    tx.contend();
-    let mut limits = found
-        .iter()
-        .map(|row| limit_from(row, run.created_at))
-        .collect::<Result<Vec<_>>>()?;
-    limits.sort_by_key(|limit| limit.scope.to_string());
-    let mut statements = vec![Stmt::new(
-        "UPDATE run SET budgeted = 1 WHERE id = $1",
-        vals![run.id],
-    )];
-    statements.extend(limits.iter().map(|limit| note(run, limit)));
-    let notes = statements.len();
-    statements.extend(limits.iter().map(|limit| take(run, limit)));
-    let answers = tx.batch(&statements)?;
-    let mut begun = Vec::new();
-    for (limit, taken) in limits.iter().zip(answers.iter().skip(notes)) {
-        match taken.rows.first() {
-            None => return Err(refusal(tx, run, limit)?),
-            // The first run of a window.
-            Some(row) if row.micros(0)? == run.max_cost && row.int(1)? == 0 => {
-                begun.push(forget(run, limit)?);
-            }
-            Some(_) => {}
-        }
-    }
-    if !begun.is_empty() {
-        tx.batch(&begun)?;
-    }
-    Ok(())
-}
-
-fn note<'a>(run: &NewRun, limit: &Limit) -> Stmt<'a> {
-    Stmt::new(
-        "INSERT INTO budget_hold (run_id, org_id, scope, since, starts_at, held_micros) VALUES ($1, $2, $3, $4, $5, $6)",
-        vals![
-            run.id,
-            run.org,
-            limit.scope.to_string(),
-            limit.since,
-            limit.window.0,
-            run.max_cost
-        ],
-    )
-}
-
-/// Takes what the run may cost from a window, if it fits.
-fn take<'a>(run: &NewRun, limit: &Limit) -> Stmt<'a> {
-    Stmt::new(
-        "INSERT INTO budget_window (org_id, scope, since, starts_at, held_micros, spent_micros) \
-         SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT), 0 \
-         WHERE CAST($5 AS BIGINT) <= CAST($6 AS BIGINT) \
-         ON CONFLICT (org_id, scope, since, starts_at) DO UPDATE \
-         SET held_micros = budget_window.held_micros + excluded.held_micros \
-         WHERE budget_window.held_micros + budget_window.spent_micros + excluded.held_micros <= CAST($6 AS BIGINT) \
-         RETURNING held_micros, spent_micros",
-        vals![
-            run.org,
-            limit.scope.to_string(),
-            limit.since,
-            limit.window.0,
-            run.max_cost,
-            limit.micros
-        ],
-    )
-}
-
-/// Forgets what is before the window before this one: a node whose clock is behind may still count in that one.
-fn forget<'a>(run: &NewRun, limit: &Limit) -> Result<Stmt<'a>> {
-    // By the calendar: months are of different lengths.
-    let end = Timestamp::from_micros(limit.window.0.as_micros().saturating_sub(1));
-    let before = starts(limit.period, end)?;
-    Ok(Stmt::new(
-        "DELETE FROM budget_window WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at < $4 \
-         AND held_micros = 0",
-        vals![run.org, limit.scope.to_string(), limit.since, before],
-    ))
-}
-
-/// What a run hears that does not fit.
-fn refusal(tx: &mut dyn Tx, run: &NewRun, limit: &Limit) -> Result<Error> {
-    let used = tx.query_opt(
-        "SELECT held_micros + spent_micros FROM budget_window \
-         WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4",
-        vals![run.org, limit.scope.to_string(), limit.since, limit.window.0],
-    )?;
-    let used = used.map_or(Ok(Micros::ZERO), |row| row.micros(0))?;
-    Ok(Error::OverBudget(Box::new(OverBudget {
-        scope: limit.scope.clone(),
-        max_cost: run.max_cost,
-        available: limit.micros.saturating_sub(used),
-        resets_at: limit.window.1,
-    })))
-}
-
 /// What [`settle`] needs of a hold, and what its run cost, which is final by then.
 macro_rules! released {
     ($which:literal) => {
@@ -305,53 +180,19 @@ pub(crate) fn release_all(ids: &str) -> Stmt<'_> {
     )
 }
 
-/// Gives back what was held to the windows it was taken from, and adds what the runs have cost: the last write of the
+/// Gives back what was held to the windows it was taken from, and adds what the runs have cost, at the end of the
 /// transaction that settles them.
 pub(crate) fn settle(tx: &mut dyn Tx, released: &[Row]) -> Result<()> {
-    let mut windows: BTreeMap<(&str, &str, i64, i64), (i64, i64)> = BTreeMap::new();
     for row in released {
-        let key = (row.text(0)?, row.text(1)?, row.int(2)?, row.int(3)?);
-        let (held, cost) = windows.entry(key).or_default();
-        *held = held.saturating_add(row.int(4)?);
-        *cost = cost.saturating_add(row.int(5)?);
+        let key = WindowKey {
+            org: row.parse(0)?,
+            scope: row.text(1)?.to_owned(),
+            since: row.int(2)?,
+            starts_at: row.time(3)?,
+        };
+        tx.tail(Tail::Window(key, WindowChange::settle(row.int(4)?, row.int(5)?)));
     }
-    if windows.is_empty() {
-        return Ok(());
-    }
-    let statements: Vec<Stmt<'_>> = windows
-        .into_iter()
-        .map(|((org, scope, since, starts_at), (held, cost))| {
-            Stmt::new(
-                "UPDATE budget_window SET held_micros = held_micros - $5, spent_micros = spent_micros + $6 \
-                 WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4",
-                vals![org, scope, since, starts_at, held, cost],
-            )
-            .exactly(1, Error::Corrupt("the window of a hold is gone".to_owned()))
-        })
-        .collect();
-    tx.batch(&statements).map(drop)
-}
-
-/// The window of a period that `at` is in.
-fn window(period: BudgetPeriod, at: Timestamp) -> Result<(Timestamp, Timestamp)> {
-    period
-        .window(at)
-        .ok_or_else(|| Error::Corrupt("a time that is in no calendar".to_owned()))
-}
-
-fn starts(period: BudgetPeriod, at: Timestamp) -> Result<Timestamp> {
-    window(period, at).map(|(start, _)| start)
-}
-
-fn limit_from(row: &Row, at: Timestamp) -> Result<Limit> {
-    let period = row.parse(2)?;
-    Ok(Limit {
-        scope: row.parse(0)?,
-        micros: row.micros(1)?,
-        period,
-        since: row.int(3)?,
-        window: window(period, at)?,
-    })
+    Ok(())
 }
 
 fn budget_from(row: &Row, at: Timestamp) -> Result<Budget> {

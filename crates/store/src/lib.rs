@@ -18,6 +18,7 @@ mod deliveries;
 mod files;
 mod keys;
 mod metrics;
+mod money;
 mod nodes;
 mod observe;
 mod rates;
@@ -59,7 +60,12 @@ pub use types::{
 pub use usage::{UsageDue, UsageQuery};
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
-use self::db::{Db, vals};
+use std::sync::Arc;
+
+use self::{
+    db::{Db, vals},
+    money::refusals::Refusals,
+};
 
 /// A database server in memory whose network, clock and faults a seed drives.
 #[cfg(feature = "simulation")]
@@ -76,6 +82,8 @@ pub const CONNECTIONS: u32 = 4;
 #[derive(Clone)]
 pub struct Store {
     db: Db,
+    /// Budgets that have refused a run a moment ago.
+    refusals: Arc<Refusals>,
 }
 
 impl Store {
@@ -90,16 +98,19 @@ impl Store {
 
     /// As [`open`](Self::open), with so many connections for commands on `PostgreSQL`; there are up to three more of other kinds.
     pub async fn open_with(url: &str, connections: u32) -> Result<Self> {
-        Ok(Self {
-            db: Db::open(url, connections).await?,
-        })
+        Ok(Self::over(Db::open(url, connections).await?))
     }
 
     /// A simulated server behind `link`, with so many connections for commands.
     #[cfg(feature = "simulation")]
     pub fn simulated(link: &simulation::SimulatedLink, connections: u32) -> Self {
+        Self::over(Db::simulated(link, connections))
+    }
+
+    fn over(db: Db) -> Self {
         Self {
-            db: Db::simulated(link, connections),
+            db,
+            refusals: Arc::default(),
         }
     }
 

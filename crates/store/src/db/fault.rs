@@ -15,7 +15,10 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    db::tx::{Answer, Stmt, Tx},
+    db::{
+        tail::Tail,
+        tx::{Answer, Stmt, Tx},
+    },
     types::{Error, Result},
 };
 
@@ -139,6 +142,10 @@ impl Tx for FaultyTx<'_> {
     fn contend(&mut self) {
         self.faults.contended.store(true, Ordering::SeqCst);
         self.inner.contend();
+    }
+
+    fn tail(&mut self, tail: Tail) {
+        self.inner.tail(tail);
     }
 
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {

@@ -15,6 +15,7 @@ mod sessions;
 #[cfg(feature = "simulation")]
 pub(crate) mod simulated;
 mod sqlite;
+pub(crate) mod tail;
 mod tx;
 mod value;
 
@@ -148,9 +149,9 @@ impl Db {
         self.write_as(Access::Write, bytes, work).await
     }
 
-    /// As [`write_of`](Self::write_of) for a command that writes only rows that hardly any other wants, as those of a new run or of
-    /// one that its worker holds, until it says otherwise by [`Tx::contend`]: under load several share a transaction. Where one
-    /// fails, the others are run again.
+    /// As [`write_of`](Self::write_of) for a command whose own statements write only rows that hardly any other command wants,
+    /// as those of a new run. Amounts for rows that many want go into its tail ([`Tx::tail`]). Under load several such commands
+    /// share a transaction; where one fails, the others are run again.
     pub(crate) async fn write_own<T, F>(&self, bytes: usize, work: F) -> Result<T>
     where
         T: Send + 'static,

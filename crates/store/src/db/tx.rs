@@ -4,7 +4,10 @@
 //! prepared form by address; parameters are bound by number, so `$1` may stand anywhere and twice.
 
 use crate::{
-    db::value::{Row, Val},
+    db::{
+        tail::Tail,
+        value::{Row, Val},
+    },
     types::{Error, Result},
 };
 
@@ -59,6 +62,10 @@ pub(crate) trait Tx {
     /// Says, before it does, that the command takes locks that others often want. Where commands share a transaction, it is
     /// the last of it: whoever has such a lock does not go on to the rows of another command.
     fn contend(&mut self) {}
+
+    /// Adds an amount to a row that many commands share. The amounts are written after everything else of the transaction,
+    /// just before its commit. The command fails where one does not fit.
+    fn tail(&mut self, tail: Tail);
 
     /// Runs one statement; how many rows it changed.
     fn exec(&mut self, sql: &'static str, params: Vec<Val<'_>>) -> Result<u64> {

@@ -1,13 +1,16 @@
 //! `create_run`: the run, its definition, its place in the queue, its first event and what it must keep to itself, or the run that already
 //! has the idempotency key.
 
+use std::sync::Arc;
+
 use sortie_api::{Micros, Run, RunStatus, TraceContext};
 
 use super::{OF_ITS_NODE, run_columns, run_with_output, select_runs, status_event};
 use crate::{
-    Store, budgets,
+    Store,
     db::{Stmt, Tx, vals},
     deliveries::insert_delivery,
+    money::holds,
     types::{Created, Definition, Error, NewEvent, NewRun, Result, Unretained},
 };
 
@@ -16,9 +19,21 @@ impl Store {
     /// What it may cost is held in every budget that applies; [`Error::OverBudget`] where it does not fit in one.
     pub async fn create_run(&self, run: NewRun) -> Result<Created> {
         let event = status_event(RunStatus::Queued, None, run.created_at)?;
-        self.db
-            .write_own(run.definition.bytes(), move |tx| create(tx, &run, &event))
-            .await
+        let (org, at, bytes) = (run.org, run.created_at, run.definition.bytes());
+        let created = if self.refusals.concern(&run) {
+            let run = Arc::new(run);
+            let looked = Arc::clone(&run);
+            match self.db.read(move |tx| holds::look(tx, &looked)).await {
+                Ok(()) => self.db.write_of(bytes, move |tx| create(tx, &run, &event)).await,
+                Err(error) => Err(error),
+            }
+        } else {
+            self.db.write_own(bytes, move |tx| create(tx, &run, &event)).await
+        };
+        if let Err(Error::OverBudget(refused)) = &created {
+            self.refusals.add(org, refused, at);
+        }
+        created
     }
 }
 
@@ -30,24 +45,23 @@ pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
     }
 }
 
-// All in one batch, but what only runs under a budget need. After the first statement the run exists under its new id exactly if this command made it:
-// the others hang on that.
+// All in one batch. After the second statement the run exists under its new id exactly if this command has created it: the
+// statements behind it depend on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     let (key, labels) = (run.idempotency_key.as_deref(), &run.labels);
-    if key.is_some() {
-        tx.contend();
-    }
     let unretained = run.definition.unretained();
     let tags = (!labels.tags.is_empty())
         .then(|| serde_json::to_string(&labels.tags))
         .transpose()
         .map_err(|error| Error::Corrupt(error.to_string()))?;
     let mut statements = vec![
+        holds::insert(run)?,
         Stmt::new(
             "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
              cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
-             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate) \
-             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
+             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, budgeted) \
+             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, \
+             CASE WHEN (SELECT h.scope FROM budget_hold h WHERE h.run_id = $1 LIMIT 1) IS NULL THEN 0 ELSE 1 END) \
              ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
             vals![
                 run.id,
@@ -69,7 +83,6 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
                 run.trace.as_ref().and_then(TraceContext::tracestate)
             ],
         ),
-        budgets::applying(run),
         Stmt::new(
             "INSERT INTO queue (run_id, org_id, enqueued_at, node_id) \
              SELECT id, org_id, created_at, CAST($2 AS BIGINT) FROM run WHERE id = $1",
@@ -97,11 +110,13 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
         ));
     }
     let answers = tx.batch(&statements)?;
-    if answers.first().is_some_and(|inserted| inserted.affected == 1) {
-        if let Some(found) = answers.get(1) {
-            budgets::hold(tx, run, &found.rows)?;
-        }
+    let held = answers.first().map_or(&[][..], |inserted| &inserted.rows);
+    if answers.get(1).is_some_and(|inserted| inserted.affected == 1) {
+        holds::take(tx, run, held)?;
         return Ok(Created::New(new_run(run)));
+    }
+    if !held.is_empty() {
+        tx.batch(&[holds::forget(run.id)])?;
     }
     let row = answers
         .last()

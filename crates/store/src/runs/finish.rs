@@ -149,12 +149,11 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     })
 }
 
-/// Gives back what a run held of budgets, by the row of [`End::statement`]: the last write of the transaction.
+/// Gives back what a run held of budgets, by the row of [`End::statement`].
 pub(super) fn release_budgets(tx: &mut dyn Tx, run: RunId, row: &Row) -> Result<()> {
     if row.int(BUDGETED)? == 0 {
         return Ok(());
     }
-    tx.contend();
     let [released] = batch(tx, &[budgets::release(run)])?;
     budgets::settle(tx, &released.rows)
 }

@@ -335,7 +335,7 @@ both! {
         fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         assert_eq!(fixture.standing(org, &ORG).await, (0, 0, 1));
         let seen = fixture.store.db.faults().statements();
-        let of_holds = |sql: &&&str| sql.contains("budget_hold");
+        let of_holds = |sql: &&&str| sql.starts_with("DELETE FROM budget_hold");
         assert_eq!(seen.iter().filter(of_holds).count(), 0, "{seen:?}");
     }
 

@@ -40,8 +40,8 @@ pub(super) trait Session {
     /// Whether the connection still stands, as far as is known without a round trip.
     fn is_open(&mut self) -> bool;
 
-    /// Sends `begin` and `statements` in one round trip and returns the answer to each statement. An error is the failure
-    /// of `begin`, or of the session.
+    /// Sends `begin` and `statements` in one round trip and returns the answer to each statement. `begin` begins a transaction,
+    /// or changes settings of the open one. An error is the failure of `begin`, or of the session.
     fn send(&mut self, begin: Option<&'static str>, statements: &[Stmt<'_>]) -> Sent;
 
     /// Runs `COMMIT` or `ROLLBACK`.

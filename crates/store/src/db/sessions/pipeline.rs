@@ -2,7 +2,10 @@
 
 use super::{Failure, Session};
 use crate::{
-    db::tx::{Answer, Stmt, Tx},
+    db::{
+        tail::Tail,
+        tx::{Answer, Stmt, Tx},
+    },
     types::{Error, Result},
 };
 
@@ -13,6 +16,10 @@ const BEGIN: &str = "BEGIN READ WRITE";
 /// Begins a transaction of several commands. It waits for a lock as long as for another's commit, and then fails.
 const BEGIN_GROUP: &str = "BEGIN READ WRITE; SET LOCAL lock_timeout = '50ms'";
 
+/// Goes before the tails of several commands. Transactions lock the rows of their tails in one order and behind all others, so a
+/// wait for one is no circle: it is as long as that of a lone command, the `lock_timeout` of a session.
+const BEGIN_TAILS: &str = "SET LOCAL lock_timeout = '4s'";
+
 /// Statements of one or several jobs on a session. `BEGIN` is sent with the first of them.
 pub(crate) struct Pipeline<'a, S> {
     session: &'a mut S,
@@ -22,6 +29,8 @@ pub(crate) struct Pipeline<'a, S> {
     pub(super) open: bool,
     /// Whether the transaction takes locks that others wait for.
     pub(super) contends: bool,
+    /// Tails of the jobs so far.
+    pub(super) tails: Vec<Tail>,
     /// The first failure of the database, as opposed to a refusal by the command itself.
     pub(super) failure: Option<Failure>,
 }
@@ -48,8 +57,14 @@ impl<'a, S: Session> Pipeline<'a, S> {
             begin,
             open: false,
             contends: false,
+            tails: Vec::new(),
             failure: None,
         }
+    }
+
+    /// Prepares for the tails of several jobs.
+    pub(super) fn begin_tails(&mut self) {
+        self.begin = Some(BEGIN_TAILS);
     }
 
     fn failed(&mut self, failure: Failure) -> Error {
@@ -62,6 +77,10 @@ impl<'a, S: Session> Pipeline<'a, S> {
 impl<S: Session> Tx for Pipeline<'_, S> {
     fn contend(&mut self) {
         self.contends = true;
+    }
+
+    fn tail(&mut self, tail: Tail) {
+        self.tails.push(tail);
     }
 
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {

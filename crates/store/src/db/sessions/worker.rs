@@ -4,6 +4,9 @@
 //! refused is answered. A job that the database fails is run by itself later, and the others are run again. No answer is
 //! sent before the commit. A transaction of several jobs does not wait long for a lock: its rows are in no order, so it
 //! may be in a circle with a command that locks many, and others are not to wait for the rows that it has locked.
+//!
+//! Tails are written last, added up over all jobs of the transaction. Where a row has no room for the sum, the transaction is
+//! rolled back: the jobs that want that row are run one by one, and the others share a transaction again.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -14,8 +17,12 @@ use std::{
 
 use super::{Failure, FailureKind, Pipeline, Pool, Server, Session};
 use crate::{
-    db::job::{Access, Job, Next, Queue},
+    db::{
+        job::{Access, Job, Next, Queue},
+        tail::{Sums, Tail, WindowKey},
+    },
     metrics::Metrics,
+    money::windows,
     types::{Error, Result},
 };
 
@@ -23,7 +30,7 @@ use crate::{
 const TRIES: u32 = 5;
 
 /// Jobs of one commit.
-const GROUP: usize = 16;
+const GROUP: usize = 64;
 
 /// Limit of the bytes that a group writes, so that a small job does not wait for many large ones.
 const GROUP_BYTES: usize = 1 << 20;
@@ -36,12 +43,21 @@ enum Ran {
     Done,
     /// Rolled back, because the last job refused with this error.
     Refused(Error),
+    /// Rolled back, because a shared row has no room for what these jobs add to it together.
+    Crowded(Vec<usize>),
     /// Rolled back, because the database failed the last job.
     Failed(Failure),
     /// No session could be opened.
     Away(Error),
     /// The answer to COMMIT was lost: whether it took place is unknown.
     InDoubt(Error),
+}
+
+/// A job that is run by itself.
+struct Lone {
+    job: Box<dyn Job>,
+    /// Times that it has failed.
+    tries: u32,
 }
 
 /// An open session, counted in its pool.
@@ -101,20 +117,20 @@ impl<S: Server> Worker<S> {
     pub(crate) fn serve(&mut self, mut jobs: Vec<Box<dyn Job>>, queue: &Queue) {
         let metrics = self.metrics.clone();
         let _busy = metrics.took(&jobs);
-        let mut failed = Vec::new();
+        let mut lone = Vec::new();
         while !jobs.is_empty() {
-            self.some(&mut jobs, &mut failed, queue);
+            self.some(&mut jobs, &mut lone, queue);
         }
         // After all others, as it may wait for a lock.
-        for mut job in failed {
-            let outcome = self.one(&mut job, queue);
+        for Lone { mut job, tries } in lone {
+            let outcome = self.one(&mut job, tries, queue);
             job.answer(outcome);
         }
     }
 
-    /// Runs the first of the jobs, or several in one transaction. Removes the jobs that are answered, or one that is to be
-    /// tried again by itself; the others go on without it.
-    fn some(&mut self, jobs: &mut Vec<Box<dyn Job>>, failed: &mut Vec<Box<dyn Job>>, queue: &Queue) {
+    /// Runs the first of the jobs, or several in one transaction. Removes the jobs that are answered, or those that are to be
+    /// run by themselves; the others go on without them.
+    fn some(&mut self, jobs: &mut Vec<Box<dyn Job>>, lone: &mut Vec<Lone>, queue: &Queue) {
         // The first of several has not had the patience of a lone command either.
         let was_group = jobs.len() > 1;
         let (count, ran) = self.once(jobs);
@@ -126,7 +142,16 @@ impl<S: Server> Worker<S> {
                 Err(error)
             }
             Ran::Failed(failure) if was_group || failure.may_pass() => {
-                failed.push(jobs.remove(count - 1));
+                let job = jobs.remove(count - 1);
+                lone.push(Lone { job, tries: 1 });
+                return;
+            }
+            Ran::Crowded(crowd) => {
+                let first = lone.len();
+                for at in crowd.into_iter().rev() {
+                    let job = jobs.remove(at);
+                    lone.insert(first, Lone { job, tries: 0 });
+                }
                 return;
             }
             Ran::Refused(error) | Ran::Failed(Failure { error, .. }) => {
@@ -139,13 +164,14 @@ impl<S: Server> Worker<S> {
         }
     }
 
-    /// Runs a job again by itself, until it is done or another try cannot help.
-    fn one(&mut self, job: &mut Box<dyn Job>, queue: &Queue) -> Result<()> {
-        let mut tries = 1;
+    /// Runs a job by itself that has failed so many times, until it is done or another try cannot help.
+    fn one(&mut self, job: &mut Box<dyn Job>, mut tries: u32, queue: &Queue) -> Result<()> {
         loop {
-            tries += 1;
             self.metrics.retried();
-            self.server.pause(pause(tries));
+            tries += 1;
+            if tries > 1 {
+                self.server.pause(pause(tries));
+            }
             match self.once(slice::from_mut(job)).1 {
                 Ran::Done => return Ok(()),
                 Ran::Failed(failure) if tries < TRIES && failure.may_pass() => {}
@@ -153,6 +179,8 @@ impl<S: Server> Worker<S> {
                     self.refuse_waiting(queue, &error);
                     return Err(error);
                 }
+                // The tail of a lone job is refused with an error.
+                Ran::Crowded(_) => return Err(Error::Database("a lone command is crowded".to_owned())),
                 Ran::Refused(error) | Ran::InDoubt(error) | Ran::Failed(Failure { error, .. }) => {
                     return Err(error);
                 }
@@ -173,17 +201,30 @@ impl<S: Server> Worker<S> {
             Ok(open) => open,
             Err(error) => return (jobs.len(), Ran::Away(error)),
         };
+        let is_group = jobs.len() > 1;
         let mut pipeline = match jobs.first().map(|job| job.access()) {
-            Some(Access::Write | Access::Own) if jobs.len() > 1 => Pipeline::group(&mut open.session),
+            Some(Access::Write | Access::Own) if is_group => Pipeline::group(&mut open.session),
             Some(Access::Write | Access::Own) => Pipeline::writer(&mut open.session),
             Some(Access::Read) | None => Pipeline::reader(&mut open.session),
         };
-        let (mut count, mut outcome) = (0, Ok(()));
+        let (mut ends, mut outcome) = (Vec::with_capacity(jobs.len()), Ok(()));
         for job in jobs {
-            count += 1;
             outcome = job.run(&mut pipeline);
+            ends.push(pipeline.tails.len());
             if outcome.is_err() || pipeline.failure.is_some() || pipeline.contends {
                 break;
+            }
+        }
+        let mut crowd = Vec::new();
+        if outcome.is_ok() && pipeline.failure.is_none() {
+            let tails = std::mem::take(&mut pipeline.tails);
+            #[cfg(test)]
+            let written = write_tails(&mut pipeline, &tails, is_group, &self.faults);
+            #[cfg(not(test))]
+            let written = write_tails(&mut pipeline, &tails, is_group);
+            match written {
+                Ok(missed) => crowd = jobs_of(&missed, &tails, &ends),
+                Err(error) => outcome = Err(error),
             }
         }
         let (is_begun, failure) = (pipeline.open, pipeline.failure.take());
@@ -193,7 +234,11 @@ impl<S: Server> Worker<S> {
                 self.give_up(open, is_begun, &failure);
                 Ran::Failed(failure)
             }
-            (None, Ok(())) if is_begun => self.commit(open, count),
+            (None, Ok(())) if !crowd.is_empty() => {
+                self.roll_back(open, is_begun);
+                Ran::Crowded(crowd)
+            }
+            (None, Ok(())) if is_begun => self.commit(open, ends.len()),
             (None, Ok(())) => {
                 self.session = Some(open);
                 Ran::Done
@@ -203,7 +248,7 @@ impl<S: Server> Worker<S> {
                 Ran::Refused(error)
             }
         };
-        (count, ran)
+        (ends.len(), ran)
     }
 
     /// The session at hand, or a new one.
@@ -278,6 +323,40 @@ impl<S: Server> Worker<S> {
             }
         }
     }
+}
+
+/// Writes the tails of the jobs of a transaction, behind everything else. Returns the windows that have no room for the jobs
+/// of a group together; a lone job is refused.
+fn write_tails<S: Session>(
+    pipeline: &mut Pipeline<'_, S>,
+    tails: &[Tail],
+    is_group: bool,
+    #[cfg(test)] faults: &crate::db::fault::Faults,
+) -> Result<Vec<WindowKey>> {
+    if tails.is_empty() {
+        return Ok(Vec::new());
+    }
+    if is_group {
+        pipeline.begin_tails();
+    }
+    #[cfg(test)]
+    let pipeline = &mut crate::db::fault::FaultyTx::new(pipeline, faults);
+    if is_group {
+        windows::write(pipeline, &Sums::of(tails))
+    } else {
+        windows::write_of_one(pipeline, tails).map(|()| Vec::new())
+    }
+}
+
+/// Places of the jobs that have a tail for one of these windows. The tails of each job end where `ends` says.
+fn jobs_of(missed: &[WindowKey], tails: &[Tail], ends: &[usize]) -> Vec<usize> {
+    let mut crowd: Vec<usize> = (0..)
+        .zip(tails)
+        .filter(|(_, tail)| tail.is_for(missed))
+        .map(|(at, _)| ends.partition_point(|end| *end <= at))
+        .collect();
+    crowd.dedup();
+    crowd
 }
 
 /// Pause before try number `tries`: longer each time, and different on two threads.

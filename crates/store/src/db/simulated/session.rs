@@ -235,7 +235,11 @@ impl Session for SimulatedSession {
         if fate == Fate::Cut {
             return Err(self.lose());
         }
-        let opened = begin.map_or(Ok(()), |begin| self.begin(&server, begin, fate));
+        let opened = match begin {
+            Some(begin) if self.transaction.is_none() => self.begin(&server, begin, fate),
+            // There are no settings to change.
+            Some(_) | None => Ok(()),
+        };
         if begin.is_none() && self.transaction.is_none() {
             let clock = server.clock();
             server

@@ -10,6 +10,7 @@ use rusqlite::{
 use crate::{
     db::{
         Dialect,
+        tail::Tail,
         tx::{Answer, Stmt, Tx},
         value::{Row, Val},
     },
@@ -30,6 +31,8 @@ pub(in crate::db) struct Connection {
     translate: fn(&str) -> String,
     /// Translated texts by the address and length of the original.
     texts: HashMap<(usize, usize), String>,
+    /// Tails of the job under way.
+    tails: Vec<Tail>,
 }
 
 impl Connection {
@@ -76,6 +79,7 @@ impl Connection {
             inner,
             translate,
             texts: HashMap::new(),
+            tails: Vec::new(),
         }
     }
 
@@ -100,6 +104,11 @@ impl Connection {
             .and_then(|mut statement| statement.raw_execute())
             .map(drop)
             .map_err(failure)
+    }
+
+    /// Takes the tails that were handed over since this was called last.
+    pub(super) fn take_tails(&mut self) -> Vec<Tail> {
+        std::mem::take(&mut self.tails)
     }
 
     /// True when no transaction is open.
@@ -143,6 +152,10 @@ impl Connection {
 }
 
 impl Tx for Connection {
+    fn tail(&mut self, tail: Tail) {
+        self.tails.push(tail);
+    }
+
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
         statements
             .iter()

@@ -1,7 +1,7 @@
 //! The writing thread: it takes what waits, runs each job in a savepoint, commits once, then answers.
 //!
-//! A lone job is committed at once; under load up to 64 share one wait for the disk. A job that fails or panics
-//! is rolled back alone. No answer goes out before the commit, and where the commit fails every answer of the
+//! A lone job is committed at once; under load up to 64 share one wait for the disk. The tail of a job is the last that is
+//! written in its savepoint. A job that fails or panics is rolled back alone. No answer goes out before the commit, and where the commit fails every answer of the
 //! group is that error.
 
 use std::{
@@ -11,9 +11,12 @@ use std::{
 };
 
 use super::connection::Connection;
+#[cfg(test)]
+use crate::db::fault::FaultyTx;
 use crate::{
     db::job::{Job, Next, Queue},
     metrics::Metrics,
+    money::windows,
     types::{Error, Result},
 };
 
@@ -124,7 +127,9 @@ impl Writer {
         if let Err(error) = self.connection.control("SAVEPOINT job") {
             return Ran::GroupLost(error);
         }
-        let outcome = job.run(&mut self.connection);
+        let outcome = job.run(&mut self.connection).and_then(|()| self.write_tail());
+        // Those of a job that has failed are of no use.
+        self.connection.take_tails();
         if self.connection.is_idle() {
             return Ran::GroupLost(
                 outcome.err().unwrap_or_else(|| {
@@ -140,6 +145,16 @@ impl Writer {
             Ok(()) => Ran::Settled(outcome),
             Err(error) => Ran::GroupLost(error),
         }
+    }
+
+    /// Writes the tail of the job that has just run.
+    fn write_tail(&mut self) -> Result<()> {
+        let tails = self.connection.take_tails();
+        #[cfg(test)]
+        let tx = &mut FaultyTx::new(&mut self.connection, &self.faults);
+        #[cfg(not(test))]
+        let tx = &mut self.connection;
+        windows::write_of_one(tx, &tails)
     }
 
     fn commit(&mut self) -> Result<()> {

@@ -1,0 +1,200 @@
+//! Creates under budgets and with idempotency keys, beside creates without.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use bytes::Bytes;
+use http::Method;
+use http_body_util::BodyExt;
+use serde_json::json;
+use sortie_api::{Budget, Run, key::CreatedKey};
+use sortie_testkit::{Node, NodeOptions};
+use tokio::task::JoinSet;
+
+use crate::{
+    Bench,
+    connection::Connection,
+    load::{WARM_UP, per_second, request},
+    report::Report,
+};
+
+/// Keys with a budget of their own.
+const KEYS: usize = 64;
+
+/// A limit that is never reached.
+const AMPLE: u64 = 1_000_000_000_000_000;
+
+const ORGANIZATION: &str = "/v1/budgets/organization";
+
+/// Numbers of clients.
+const CLIENTS: [usize; 3] = [1, 16, 64];
+
+/// Kinds of creates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Named,
+    Organization,
+    Keys,
+    BesideRefused,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [
+        Self::Plain,
+        Self::Named,
+        Self::Organization,
+        Self::Keys,
+        Self::BesideRefused,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "without a budget",
+            Self::Named => "with an Idempotency-Key",
+            Self::Organization => "one budget on the organization",
+            Self::Keys => "64 budgets on 64 keys",
+            Self::BesideRefused => "beside a client that is refused in a loop",
+        }
+    }
+}
+
+/// A node, and clients whose keys have budgets.
+struct Rig {
+    node: Node,
+    /// Keys with an ample budget.
+    keys: Vec<String>,
+    /// A key with a budget of zero.
+    refused: String,
+    names: Arc<AtomicU64>,
+}
+
+/// Creates per second of each kind by 1, 16 and 64 clients. Runs stay queued.
+pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("creates under budgets") {
+        return Ok(());
+    }
+    let rig = Rig::new(bench).await?;
+    for clients in CLIENTS {
+        let mut plain = None;
+        for kind in Kind::ALL {
+            let rate = rig.measure(kind, clients, bench.seconds).await?;
+            let name = format!("creates under budgets: {}, {clients} at once", kind.name());
+            match plain {
+                None => report.add(name, format!("{rate:.0}/s")),
+                Some(plain) => report.add(name, format!("{rate:.0}/s, {:.2} of those without", rate / plain)),
+            }
+            plain.get_or_insert(rate);
+        }
+    }
+    Ok(())
+}
+
+impl Rig {
+    async fn new(bench: &Bench) -> Result<Self> {
+        let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
+        let node = bench.node_with(options).await?;
+        let mut admin = Connection::to(&node)?;
+        let _: Run = admin
+            .call(Method::POST, "/v1/runs", request("```wait 3000000\n```\n"), 202)
+            .await?;
+        let mut keys = Vec::with_capacity(KEYS);
+        for _ in 0..KEYS {
+            keys.push(key_with_budget(&mut admin, AMPLE).await?);
+        }
+        let refused = key_with_budget(&mut admin, 0).await?;
+        Ok(Self {
+            node,
+            keys,
+            refused,
+            names: Arc::default(),
+        })
+    }
+
+    async fn measure(&self, kind: Kind, clients: usize, seconds: u64) -> Result<f64> {
+        let mut admin = Connection::to(&self.node)?;
+        if kind == Kind::Organization {
+            let _: Budget = admin.call(Method::PUT, ORGANIZATION, budget(AMPLE), 201).await?;
+        }
+        let from = Instant::now() + WARM_UP;
+        let to = from + Duration::from_secs(seconds);
+        let mut tasks = JoinSet::new();
+        if kind == Kind::BesideRefused {
+            let connection = Connection::at(self.node.address()?, &self.refused);
+            tasks.spawn(refused_until(connection, to));
+        }
+        for key in self.keys.iter().cycle().take(clients) {
+            let connection = match kind {
+                Kind::Keys => Connection::at(self.node.address()?, key),
+                Kind::Plain | Kind::Named | Kind::Organization | Kind::BesideRefused => {
+                    Connection::to(&self.node)?
+                }
+            };
+            let names = (kind == Kind::Named).then(|| Arc::clone(&self.names));
+            tasks.spawn(create_until(connection, names, from, to));
+        }
+        let mut count = 0;
+        while let Some(done) = tasks.join_next().await {
+            count += done??;
+        }
+        if kind == Kind::Organization {
+            admin.send(Method::DELETE, ORGANIZATION, Bytes::new()).await?;
+        }
+        per_second(count, seconds)
+    }
+}
+
+fn budget(limit: u64) -> Bytes {
+    json!({"limit_micros": limit, "period": "month"})
+        .to_string()
+        .into()
+}
+
+/// Creates a key with a budget. Returns its secret.
+async fn key_with_budget(admin: &mut Connection, limit: u64) -> Result<String> {
+    let body = json!({"name": "bench"}).to_string().into();
+    let created: CreatedKey = admin.call(Method::POST, "/v1/keys", body, 201).await?;
+    let path = format!("/v1/budgets/key:{}", created.id);
+    let _: Budget = admin.call(Method::PUT, &path, budget(limit), 201).await?;
+    Ok(created.key)
+}
+
+/// Posts one run after another until `to`. Returns the number of those begun since `from`.
+async fn create_until(
+    mut connection: Connection,
+    names: Option<Arc<AtomicU64>>,
+    from: Instant,
+    to: Instant,
+) -> Result<usize> {
+    let request = request("hello");
+    let mut count = 0;
+    while Instant::now() < to {
+        let begun = Instant::now();
+        if let Some(names) = &names {
+            let name = names.fetch_add(1, Ordering::Relaxed);
+            connection.name_next(format!("create {name}"));
+        }
+        let _: Run = connection
+            .call(Method::POST, "/v1/runs", request.clone(), 202)
+            .await?;
+        count += usize::from(begun >= from);
+    }
+    Ok(count)
+}
+
+/// Posts one run after another until `to`, all of which are refused.
+async fn refused_until(mut connection: Connection, to: Instant) -> Result<usize> {
+    let request = request("hello");
+    while Instant::now() < to {
+        let response = connection.send(Method::POST, "/v1/runs", request.clone()).await?;
+        anyhow::ensure!(response.status() == 402, "{}", response.status());
+        response.into_body().collect().await?;
+    }
+    Ok(0)
+}

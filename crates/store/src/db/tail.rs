@@ -1,0 +1,116 @@
+//! Amounts for rows that many commands share.
+//!
+//! A command hands these amounts over by [`Tx::tail`](super::Tx::tail) and does not write them itself. The thread that runs
+//! the command writes them last before the commit. Commands that share a transaction share one write of each row: their
+//! amounts are added up. Rows are written in the order of their keys, so transactions cannot wait for each other in a circle.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use sortie_api::{OrgId, Timestamp};
+
+/// An amount for one shared row. A further kind of row is a further variant, and locked after those before it.
+#[derive(Clone, Debug)]
+pub(crate) enum Tail {
+    /// A window of a budget.
+    Window(WindowKey, WindowChange),
+}
+
+/// Primary key of a window of a budget. The order of keys is the order of locks, in this version and in earlier ones.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WindowKey {
+    pub(crate) org: OrgId,
+    /// Text of the scope.
+    pub(crate) scope: String,
+    pub(crate) since: i64,
+    pub(crate) starts_at: Timestamp,
+}
+
+/// Change of a window. The amounts of several commands add up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WindowChange {
+    /// Micros to hold; negative where more is given back.
+    pub(crate) held: i64,
+    /// Micros that were spent.
+    pub(crate) spent: i64,
+    /// Limit of the window, where something is to be held.
+    pub(crate) room: Option<Room>,
+    /// Whether something is given back, so that the window must exist.
+    pub(crate) gives_back: bool,
+}
+
+/// Limit of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Maximum of what is held and spent, in micros.
+    pub(crate) limit: i64,
+    /// Start of the window before this one. Earlier windows are deleted when this one begins.
+    pub(crate) previous: Timestamp,
+    /// Start of the next window.
+    pub(crate) resets_at: Timestamp,
+}
+
+impl WindowChange {
+    /// Holds an amount within a limit.
+    pub(crate) fn hold(amount: i64, room: Room) -> Self {
+        Self {
+            held: amount,
+            room: Some(room),
+            ..Self::default()
+        }
+    }
+
+    /// Gives back what was held and adds what was spent.
+    pub(crate) fn settle(held: i64, spent: i64) -> Self {
+        Self {
+            held: held.saturating_neg(),
+            spent,
+            room: None,
+            gives_back: true,
+        }
+    }
+
+    /// Adds the change of another command. The lower limit holds for both.
+    fn add(&mut self, other: &Self) {
+        self.held = self.held.saturating_add(other.held);
+        self.spent = self.spent.saturating_add(other.spent);
+        self.gives_back |= other.gives_back;
+        self.room = match (self.room, other.room) {
+            (Some(room), Some(other)) if other.limit < room.limit => Some(other),
+            (room, other) => room.or(other),
+        };
+    }
+}
+
+/// Sums of the tails of one transaction by row, in the order of locks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sums {
+    windows: BTreeMap<WindowKey, WindowChange>,
+}
+
+impl Sums {
+    /// Adds up these tails.
+    pub(crate) fn of<'a>(tails: impl IntoIterator<Item = &'a Tail>) -> Self {
+        let mut sums = Self::default();
+        for tail in tails {
+            let Tail::Window(key, change) = tail;
+            match sums.windows.entry(key.clone()) {
+                Entry::Vacant(entry) => drop(entry.insert(change.clone())),
+                Entry::Occupied(mut entry) => entry.get_mut().add(change),
+            }
+        }
+        sums
+    }
+
+    /// Changes of windows.
+    pub(crate) fn windows(&self) -> &BTreeMap<WindowKey, WindowChange> {
+        &self.windows
+    }
+}
+
+impl Tail {
+    /// Whether this is for one of these windows.
+    pub(crate) fn is_for(&self, windows: &[WindowKey]) -> bool {
+        let Self::Window(key, _) = self;
+        windows.contains(key)
+    }
+}

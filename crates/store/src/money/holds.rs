@@ -1,0 +1,146 @@
+//! Holds: what runs may cost, kept free in the windows of their budgets until the runs are settled.
+//!
+//! The transaction that creates a run holds its whole `max_cost` in the window of every budget that applies. A hold names
+//! its window, so the transaction that settles the run gives it back there, also after the period has ended or the budget
+//! was changed or deleted.
+
+use sortie_api::{BudgetPeriod, BudgetScope, RunId, Timestamp};
+
+use super::windows::over_budget;
+use crate::{
+    db::{
+        Row, Stmt, Tx,
+        tail::{Room, Tail, WindowChange, WindowKey},
+        vals,
+    },
+    types::{Error, NewRun, Result},
+};
+
+/// Scopes of the budgets that may apply to a run.
+pub(crate) fn scopes(run: &NewRun) -> [Option<BudgetScope>; 4] {
+    let labels = &run.labels;
+    [
+        Some(BudgetScope::Organization),
+        labels.workflow.clone().map(BudgetScope::Workflow),
+        labels.schedule.map(BudgetScope::Schedule),
+        labels.key.map(BudgetScope::Key),
+    ]
+}
+
+/// Texts of the scopes, always four: that of the organization stands where there is no other.
+fn scope_texts(run: &NewRun) -> [String; 4] {
+    scopes(run).map(|scope| scope.unwrap_or(BudgetScope::Organization).to_string())
+}
+
+/// Adds a hold for every budget that applies to a new run, for [`take`]. Goes before the run, whose row says whether it has
+/// holds.
+pub(crate) fn insert(run: &NewRun) -> Result<Stmt<'_>> {
+    let [all, workflow, schedule, key] = scope_texts(run);
+    Ok(Stmt::new(
+        "INSERT INTO budget_hold (run_id, org_id, scope, since, starts_at, held_micros) \
+         SELECT $1, b.org_id, b.scope, b.since, \
+         CASE b.period WHEN 'day' THEN CAST($3 AS BIGINT) ELSE CAST($4 AS BIGINT) END, CAST($5 AS BIGINT) \
+         FROM budget b WHERE b.org_id = $2 AND b.scope IN ($6, $7, $8, $9) \
+         RETURNING scope, since, \
+         (SELECT b.limit_micros FROM budget b WHERE b.org_id = budget_hold.org_id AND b.scope = budget_hold.scope), \
+         (SELECT b.period FROM budget b WHERE b.org_id = budget_hold.org_id AND b.scope = budget_hold.scope)",
+        vals![
+            run.id,
+            run.org,
+            start(BudgetPeriod::Day, run.created_at)?,
+            start(BudgetPeriod::Month, run.created_at)?,
+            run.max_cost,
+            all,
+            workflow,
+            schedule,
+            key
+        ],
+    ))
+}
+
+/// Takes the holds that [`insert`] has added from their windows, at the end of the transaction.
+pub(crate) fn take(tx: &mut dyn Tx, run: &NewRun, holds: &[Row]) -> Result<()> {
+    for row in holds {
+        let (key, room) = window_of(row, run)?;
+        tx.tail(Tail::Window(key, WindowChange::hold(run.max_cost.get(), room)));
+    }
+    Ok(())
+}
+
+/// Removes the holds of a run that was not created.
+pub(crate) fn forget(run: RunId) -> Stmt<'static> {
+    Stmt::new("DELETE FROM budget_hold WHERE run_id = $1", vals![run])
+}
+
+/// Refuses a run that does not fit in its budgets as they stand, from a read. A run whose idempotency key exists is not
+/// refused.
+pub(crate) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
+    let [all, workflow, schedule, key] = scope_texts(run);
+    let rows = tx.query_all(
+        "SELECT b.scope, b.since, b.limit_micros, b.period, \
+         COALESCE((SELECT w.held_micros + w.spent_micros FROM budget_window w \
+           WHERE w.org_id = b.org_id AND w.scope = b.scope AND w.since = b.since AND w.starts_at = \
+           CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END), 0) \
+         FROM budget b WHERE b.org_id = $1 AND b.scope IN ($4, $5, $6, $7)",
+        vals![
+            run.org,
+            start(BudgetPeriod::Day, run.created_at)?,
+            start(BudgetPeriod::Month, run.created_at)?,
+            all,
+            workflow,
+            schedule,
+            key
+        ],
+    )?;
+    let mut refused = Vec::new();
+    for row in &rows {
+        let ((key, room), used) = (window_of(row, run)?, row.int(4)?);
+        if used.saturating_add(run.max_cost.get()) > room.limit {
+            refused.push((key, room, used));
+        }
+    }
+    refused.sort_by(|(key, ..), (other, ..)| key.cmp(other));
+    let Some((key, room, used)) = refused.first() else {
+        return Ok(());
+    };
+    let named = run.idempotency_key.as_deref().map(|name| {
+        let sql = "SELECT 1 FROM run WHERE org_id = $1 AND idempotency_key = $2";
+        tx.query_opt(sql, vals![run.org, name])
+    });
+    match named.transpose()?.flatten() {
+        Some(_) => Ok(()),
+        None => Err(over_budget(key, run.max_cost.get(), *used, *room)?),
+    }
+}
+
+/// The window of a budget in which a run counts, and its limit.
+fn window_of(row: &Row, run: &NewRun) -> Result<(WindowKey, Room)> {
+    let period = row.parse(3)?;
+    let (starts_at, resets_at) = window(period, run.created_at)?;
+    // By the calendar: months are of different lengths.
+    let before = Timestamp::from_micros(starts_at.as_micros().saturating_sub(1));
+    let room = Room {
+        limit: row.int(2)?,
+        previous: start(period, before)?,
+        resets_at,
+    };
+    let key = WindowKey {
+        org: run.org,
+        scope: row.text(0)?.to_owned(),
+        since: row.int(1)?,
+        starts_at,
+    };
+    Ok((key, room))
+}
+
+/// The window of a period that contains `at`.
+pub(crate) fn window(period: BudgetPeriod, at: Timestamp) -> Result<(Timestamp, Timestamp)> {
+    period
+        .window(at)
+        .ok_or_else(|| Error::Corrupt("a time that is in no calendar".to_owned()))
+}
+
+/// Start of that window.
+pub(crate) fn start(period: BudgetPeriod, at: Timestamp) -> Result<Timestamp> {
+    window(period, at).map(|(start, _)| start)
+}

@@ -1,0 +1,132 @@
+//! Writes of the windows of budgets, the rows that many runs share.
+
+use sortie_api::Micros;
+
+use crate::{
+    db::{
+        Row, Stmt, Tx,
+        tail::{Room, Sums, Tail, WindowChange, WindowKey},
+        vals,
+    },
+    types::{Error, OverBudget, Result},
+};
+
+/// Writes the sums of a transaction's tails, in the order of locks. Returns the windows where a limit is reached or the row
+/// is missing: the transaction must be rolled back then.
+pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<WindowKey>> {
+    let changes = sums.windows();
+    let statements: Vec<Stmt<'_>> = changes
+        .iter()
+        .map(|(key, change)| statement(key, change))
+        .collect();
+    if statements.is_empty() {
+        return Ok(Vec::new());
+    }
+    let answers = tx.batch(&statements)?;
+    let (mut missed, mut begun) = (Vec::new(), Vec::new());
+    for ((key, change), answer) in changes.iter().zip(answers) {
+        match (answer.rows.first(), change.room) {
+            (None, _) => missed.push(key.clone()),
+            (Some(row), Some(room)) if is_first(row, change)? => begun.push(delete_earlier(key, room)),
+            (Some(_), _) => {}
+        }
+    }
+    if missed.is_empty() && !begun.is_empty() {
+        tx.batch(&begun)?;
+    }
+    Ok(missed)
+}
+
+/// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`] with figures where a limit is
+/// reached.
+pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<()> {
+    let sums = Sums::of(tails);
+    match write(tx, &sums)?.first() {
+        None => Ok(()),
+        Some(missed) => Err(refusal(tx, missed, &sums)?),
+    }
+}
+
+/// The update of one window. It returns one row, or none where the window has no room or is missing.
+fn statement<'a>(key: &'a WindowKey, change: &WindowChange) -> Stmt<'a> {
+    let mut params = vals![
+        key.org,
+        key.scope.as_str(),
+        key.since,
+        key.starts_at,
+        change.held,
+        change.spent
+    ];
+    let sql = match (change.room, change.gives_back) {
+        (None, _) => {
+            "UPDATE budget_window SET held_micros = held_micros + $5, spent_micros = spent_micros + $6 \
+             WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4 \
+             RETURNING held_micros, spent_micros"
+        }
+        (Some(_), true) => {
+            "UPDATE budget_window SET held_micros = held_micros + $5, spent_micros = spent_micros + $6 \
+             WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4 \
+             AND held_micros + spent_micros + CAST($5 AS BIGINT) + CAST($6 AS BIGINT) <= CAST($7 AS BIGINT) \
+             RETURNING held_micros, spent_micros"
+        }
+        (Some(_), false) => {
+            "INSERT INTO budget_window (org_id, scope, since, starts_at, held_micros, spent_micros) \
+             SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT), CAST($6 AS BIGINT) \
+             WHERE CAST($5 AS BIGINT) <= CAST($7 AS BIGINT) \
+             ON CONFLICT (org_id, scope, since, starts_at) DO UPDATE \
+             SET held_micros = budget_window.held_micros + excluded.held_micros \
+             WHERE budget_window.held_micros + budget_window.spent_micros + excluded.held_micros <= CAST($7 AS BIGINT) \
+             RETURNING held_micros, spent_micros"
+        }
+    };
+    params.extend(change.room.map(|room| room.limit.into()));
+    Stmt::new(sql, params)
+}
+
+/// Whether a window holds nothing but this change: it has just begun.
+fn is_first(row: &Row, change: &WindowChange) -> Result<bool> {
+    Ok(!change.gives_back && row.int(0)? == change.held && row.int(1)? == 0)
+}
+
+/// Deletes windows before the previous one. A node whose clock is behind may still count in the previous one.
+fn delete_earlier(key: &WindowKey, room: Room) -> Stmt<'_> {
+    Stmt::new(
+        "DELETE FROM budget_window WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at < $4 \
+         AND held_micros = 0",
+        vals![key.org, key.scope.as_str(), key.since, room.previous],
+    )
+}
+
+/// The error of a command whose change of this window was refused.
+fn refusal(tx: &mut dyn Tx, key: &WindowKey, sums: &Sums) -> Result<Error> {
+    let change = sums.windows().get(key);
+    let Some((change, room)) = change.and_then(|change| Some((change, change.room?))) else {
+        return Ok(Error::Corrupt("the window of a hold is gone".to_owned()));
+    };
+    let used = tx.query_opt(
+        "SELECT held_micros + spent_micros FROM budget_window \
+         WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4",
+        vals![key.org, key.scope.as_str(), key.since, key.starts_at],
+    )?;
+    let used = used.map_or(Ok(0), |row| row.int(0))?;
+    over_budget(key, change.held, used, room)
+}
+
+/// The refusal of a run that does not fit in a window of which so much is used.
+pub(super) fn over_budget(key: &WindowKey, wanted: i64, used: i64, room: Room) -> Result<Error> {
+    let micros = |amount: i64| {
+        u64::try_from(amount.max(0))
+            .ok()
+            .and_then(|amount| Micros::new(amount).ok())
+            .ok_or_else(|| Error::Corrupt(format!("{amount} micros")))
+    };
+    Ok(Error::OverBudget(Box::new(OverBudget {
+        scope: key
+            .scope
+            .parse()
+            .map_err(|_| Error::Corrupt(format!("{:?} is not the scope of a budget", key.scope)))?,
+        max_cost: micros(wanted)?,
+        available: micros(room.limit.saturating_sub(used))?,
+        resets_at: room.resets_at,
+    })))
+}

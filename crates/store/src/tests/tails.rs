@@ -1,0 +1,305 @@
+//! Tails of commands: amounts for rows that many commands share, written last in each transaction.
+
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use sortie_api::{BudgetScope, OrgId, Timestamp};
+
+use super::{
+    backend::hold_up,
+    both,
+    budgets::{labels, micros, workflow},
+    fixture::Fixture,
+};
+use crate::{
+    Created, Error, Labels, NewRun, Result, Store,
+    db::{
+        Answer, Stmt, Tx,
+        tail::{Room, Sums, Tail, WindowChange, WindowKey},
+    },
+    money::windows,
+};
+
+const ORG: BudgetScope = BudgetScope::Organization;
+const THREADS: usize = crate::CONNECTIONS as usize;
+const TRANSACTIONS: &str = "SELECT COUNT(DISTINCT CAST(xmin AS TEXT)) FROM run";
+const HELD: &str = "SELECT CAST(COALESCE(SUM(held_micros), 0) AS BIGINT) FROM budget_window";
+
+fn costing(fixture: &Fixture, org: OrgId, max_cost: u64) -> NewRun {
+    NewRun {
+        max_cost: micros(max_cost),
+        ..fixture.new_run(org)
+    }
+}
+
+/// Creates these runs. All of them come while no thread is free.
+async fn create_at_once(store: &Store, runs: Vec<NewRun>) -> Vec<Result<Created>> {
+    let (release, held_up) = hold_up(store, THREADS).await;
+    let creates = join_all(runs.into_iter().map(|run| store.create_run(run)));
+    let (created, _) = join(creates, join(async { drop(release) }, join_all(held_up))).await;
+    created
+}
+
+fn is_made(created: &Result<Created>) -> bool {
+    matches!(created, Ok(Created::New(_)))
+}
+
+#[tokio::test]
+async fn tails_of_commands_that_share_a_transaction_are_added_up() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.org().await;
+    fixture.budget(org, &ORG, 1_000_000).await;
+    fixture.budget(org, &workflow(), 1_000_000).await;
+    let run = |number: u64| NewRun {
+        labels: if number.is_multiple_of(2) {
+            labels()
+        } else {
+            Labels::default()
+        },
+        ..costing(&fixture, org, number)
+    };
+    let created = create_at_once(&fixture.store, (1..=64).map(run).collect()).await;
+    assert!(created.iter().all(is_made), "{created:?}");
+    let transactions = fixture.count(TRANSACTIONS).await;
+    assert!(transactions <= 32, "{transactions}");
+    let held = async |scope: BudgetScope| {
+        let budget = fixture.store.get_budget(org, scope, fixture.now()).await.unwrap();
+        budget.held_micros.get()
+    };
+    assert_eq!((held(ORG).await, held(workflow()).await), (64 * 65 / 2, 32 * 33));
+}
+
+#[tokio::test]
+async fn a_refused_command_gets_its_figures_and_the_others_of_its_transaction_are_committed() {
+    let fixture = Fixture::postgres().await;
+    let (org, full) = (fixture.org().await, fixture.org().await);
+    fixture.budget(org, &ORG, 1_000_000).await;
+    fixture.budget(full, &ORG, 10).await;
+    let runs = (0..64).map(|number| match number {
+        20 => costing(&fixture, full, 8),
+        21 => costing(&fixture, full, 3),
+        22 => costing(&fixture, full, 2),
+        _ => costing(&fixture, org, 5),
+    });
+    let created = create_at_once(&fixture.store, runs.collect()).await;
+    for (number, created) in created.iter().enumerate() {
+        match created {
+            Err(Error::OverBudget(refusal)) if number == 21 => {
+                assert_eq!((refusal.max_cost, refusal.available), (micros(3), micros(2)));
+            }
+            created => assert!(number != 21 && is_made(created), "{number}: {created:?}"),
+        }
+    }
+    let transactions = fixture.count(TRANSACTIONS).await;
+    assert!(transactions <= 40, "{transactions}");
+    assert_eq!(fixture.count(HELD).await, 61 * 5 + 10);
+}
+
+#[tokio::test]
+async fn creates_with_an_idempotency_key_share_a_transaction() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.org().await;
+    let run = |number: u32| NewRun {
+        // Each key comes twice.
+        idempotency_key: Some(format!("key {}", number / 2)),
+        ..fixture.new_run(org)
+    };
+    let created = create_at_once(&fixture.store, (0..64).map(run).collect()).await;
+    for pair in created.chunks(2) {
+        let [
+            Ok(Created::New(one) | Created::Existing(one)),
+            Ok(Created::New(two) | Created::Existing(two)),
+        ] = pair
+        else {
+            panic!("{pair:?}");
+        };
+        assert_eq!(one.id, two.id);
+    }
+    assert_eq!(created.iter().filter(|created| is_made(created)).count(), 32);
+    let transactions = fixture.count(TRANSACTIONS).await;
+    assert!(transactions <= 16, "{transactions}");
+}
+
+#[tokio::test]
+async fn groups_of_two_nodes_whose_commands_want_the_same_rows_in_opposite_orders_all_commit() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.org().await;
+    let other = Store::open(fixture.url()).await.unwrap();
+    let scopes = [ORG, workflow(), BudgetScope::Workflow("another".to_owned())];
+    for scope in &scopes {
+        fixture.budget(org, scope, 1_000_000).await;
+    }
+    let named = |name: &str| NewRun {
+        labels: Labels {
+            workflow: Some(name.to_owned()),
+            ..Labels::default()
+        },
+        ..costing(&fixture, org, 1)
+    };
+    let mut held = 0;
+    for _ in 0..5 {
+        let first = (0..32).map(|number| named(if number < 16 { "report" } else { "another" }));
+        let second = (0..32).map(|number| named(if number < 16 { "another" } else { "report" }));
+        let (one, two) = join(
+            create_at_once(&fixture.store, first.collect()),
+            create_at_once(&other, second.collect()),
+        )
+        .await;
+        assert!(one.iter().chain(&two).all(is_made), "{one:?} {two:?}");
+        held += 2 * 64;
+    }
+    assert_eq!(fixture.count(HELD).await, held);
+}
+
+#[tokio::test]
+async fn a_fault_anywhere_in_a_group_and_in_its_tail_loses_nothing_and_keeps_the_sums_exact() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.org().await;
+    fixture.budget(org, &ORG, 1_000_000).await;
+    fixture.budget(org, &workflow(), 1_000_000).await;
+    let (mut made, mut failed) = (0, 0);
+    // Eight creates have five statements each, and two more in the tails.
+    for statement in 1..=44 {
+        fixture.store.db.faults().fail_statement(statement);
+        let run = || NewRun {
+            labels: labels(),
+            ..costing(&fixture, org, 7)
+        };
+        for created in create_at_once(&fixture.store, (0..8).map(|_| run()).collect()).await {
+            match created {
+                Ok(_) => made += 1,
+                Err(error) => {
+                    assert!(matches!(error, Error::Unavailable(_)), "{error}");
+                    failed += 1;
+                }
+            }
+        }
+        fixture.store.db.faults().disarm();
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, made);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 2 * made);
+        assert_eq!(fixture.count(HELD).await, 2 * 7 * made);
+    }
+    assert!(failed >= 42, "{failed}");
+    assert_eq!(made + failed, 44 * 8);
+}
+
+both! {
+    async fn a_budget_that_has_refused_a_run_is_read_first_for_five_seconds(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        fixture.budget(org, &ORG, 10).await;
+        let at = fixture.now();
+        let run = |max_cost, after: u64| NewRun {
+            created_at: at + Duration::from_millis(after),
+            ..costing(fixture, org, max_cost)
+        };
+        let named = NewRun { idempotency_key: Some("once".to_owned()), ..run(4, 0) };
+        let first = store.create_run(named.clone()).await.unwrap();
+        let Created::New(first) = first else { panic!("{first:?}") };
+        let refused = store.create_run(run(7, 0)).await.unwrap_err();
+        // The second statement of a create fails: one that is refused by a read has only one.
+        let second_fails = async |run| {
+            store.db.faults().fail_statement(2);
+            let created = store.create_run(run).await;
+            store.db.faults().disarm();
+            created.unwrap_err()
+        };
+        assert_eq!(second_fails(run(7, 4_999)).await, refused);
+        assert_eq!(second_fails(run(7, 9_998)).await, refused, "a refusal by a read counts");
+        assert!(matches!(second_fails(run(7, 14_999)).await, Error::Unavailable(_)));
+        // What fits is created, and a key that has its run is answered with it.
+        assert_eq!(store.create_run(run(7, 15_000)).await.unwrap_err(), refused);
+        let again = NewRun { id: fixture.run_id(), max_cost: micros(7), created_at: run(0, 15_001).created_at, ..named };
+        let again = store.create_run(again).await.unwrap();
+        assert!(matches!(again, Created::Existing(run) if run.id == first.id));
+        assert!(is_made(&store.create_run(run(6, 15_002)).await));
+        store.cancel_run(org, first.id, at).await.unwrap();
+        assert!(is_made(&store.create_run(run(4, 15_003)).await));
+        assert_eq!(fixture.count(HELD).await, 10);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 2);
+    }
+
+    async fn a_repeated_key_leaves_no_hold_behind(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        fixture.budget(org, &ORG, 100).await;
+        let named = NewRun { idempotency_key: Some("once".to_owned()), ..costing(fixture, org, 60) };
+        store.create_run(named.clone()).await.unwrap();
+        for _ in 0..2 {
+            let again = NewRun { id: fixture.run_id(), ..named.clone() };
+            assert!(matches!(store.create_run(again).await, Ok(Created::Existing(_))));
+        }
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 1);
+        assert_eq!(fixture.count(HELD).await, 60);
+    }
+}
+
+/// Notes the scopes that are written, in order. No statement hits a row.
+#[derive(Default)]
+struct Noted(Vec<String>);
+
+impl Tx for Noted {
+    fn tail(&mut self, _: Tail) {}
+
+    fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
+        for statement in statements {
+            let text = format!("{statement:?}");
+            let scope = text.split("workflow:").nth(1).unwrap();
+            self.0.push(scope.split('"').next().unwrap().to_owned());
+        }
+        Ok(vec![Answer::default(); statements.len()])
+    }
+}
+
+#[test]
+fn shared_rows_are_written_in_the_order_of_their_keys_whoever_asks_first() {
+    let at = Timestamp::from_micros(1);
+    let tail = |scope: &str, amount| {
+        let key = WindowKey {
+            org: OrgId::new(at, [1; 10]),
+            scope: format!("workflow:{scope}"),
+            since: 1,
+            starts_at: at,
+        };
+        let room = Room {
+            limit: 100,
+            previous: at,
+            resets_at: at,
+        };
+        Tail::Window(key, WindowChange::hold(amount, room))
+    };
+    for order in [["b", "a", "c"], ["c", "b", "a"], ["a", "c", "b"]] {
+        let mut noted = Noted::default();
+        let tails: Vec<Tail> = order.iter().map(|scope| tail(scope, 1)).collect();
+        windows::write(&mut noted, &Sums::of(&tails)).unwrap();
+        assert_eq!(noted.0, ["a", "b", "c"]);
+    }
+}
+
+#[test]
+fn the_lowest_limit_holds_for_a_sum() {
+    let at = Timestamp::from_micros(1);
+    let key = WindowKey {
+        org: OrgId::new(at, [1; 10]),
+        scope: "organization".to_owned(),
+        since: 1,
+        starts_at: at,
+    };
+    let room = |limit| Room {
+        limit,
+        previous: at,
+        resets_at: at,
+    };
+    let changes = [
+        WindowChange::hold(5, room(30)),
+        WindowChange::settle(20, 9),
+        WindowChange::hold(6, room(20)),
+    ];
+    let tails = changes.map(|change| Tail::Window(key.clone(), change));
+    let sums = Sums::of(&tails);
+    let expected = WindowChange {
+        held: -9,
+        spent: 9,
+        room: Some(room(20)),
+        gives_back: true,
+    };
+    assert_eq!(sums.windows().values().collect::<Vec<_>>(), [&expected]);
+}
