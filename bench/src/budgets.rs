@@ -159,7 +159,7 @@ fn budget(limit: u64) -> Bytes {
 /// Creates a key with a budget. Returns its secret.
 async fn key_with_budget(admin: &mut Connection, limit: u64) -> Result<String> {
     let body = json!({"name": "bench"}).to_string().into();
-    let created: CreatedKey = admin.call(Method::POST, "/v1/keys", body, 201).await?;
+    let created: CreatedKey = admin.call(Method::POST, "/v1/admin/keys", body, 201).await?;
     let path = format!("/v1/budgets/key:{}", created.id);
     let _: Budget = admin.call(Method::PUT, &path, budget(limit), 201).await?;
     Ok(created.key)

@@ -9,7 +9,6 @@ mod audit;
 mod authorizations;
 mod backup;
 mod blobs;
-mod budgets;
 mod channel;
 mod checks;
 mod connections;
@@ -29,7 +28,6 @@ mod sealed;
 #[cfg(test)]
 mod tests;
 mod types;
-mod usage;
 mod workflows;
 
 pub use audit::Audit;
@@ -41,6 +39,7 @@ pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
+pub use money::usage::{UsageDue, UsageQuery};
 pub use observe::{MOST_COUNTED, Observed};
 pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use reseal::{CredentialRow, NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
@@ -57,7 +56,6 @@ pub use types::{
     NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver,
     Result, Retention, Rotation, RunFilter, SeenLease, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
-pub use usage::{UsageDue, UsageQuery};
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
 use std::sync::Arc;

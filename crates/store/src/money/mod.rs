@@ -1,5 +1,11 @@
-//! Money: budgets, and what runs hold of them until they are settled.
+//! Money: budgets, the holds of runs, settlement, and usage.
+//!
+//! A create holds money in budgets ([`holds`]), [`settle`] gives it back and books the cost, and both reach the shared rows
+//! through [`windows`].
 
+mod budgets;
 pub(crate) mod holds;
 pub(crate) mod refusals;
+pub(crate) mod settle;
+pub(crate) mod usage;
 pub(crate) mod windows;

@@ -8,9 +8,10 @@ use super::{
     run_columns, run_with_output, select_runs, status_event, surcharge, usage_params,
 };
 use crate::{
-    Store, budgets,
-    db::{Stmt, Tx, batch, vals},
+    Store,
+    db::{Stmt, Tx, vals},
     deliveries::delivery_of_org_is_due,
+    money::settle::{Settled, settle, settled, settled_unless},
     sealed::delete_run_secrets,
     types::{Cancelled, Error, NewEvent, Result},
 };
@@ -27,7 +28,7 @@ impl Store {
     /// where it is not cancelled, settled already, or not in this attempt.
     pub async fn settle_run(&self, run: RunId, attempt: i64, cost: Micros, usage: RunUsage) -> Result<()> {
         self.db
-            .write(move |tx| settle(tx, (run, attempt), cost, &usage))
+            .write(move |tx| report(tx, (run, attempt), cost, &usage))
             .await
     }
 }
@@ -37,9 +38,10 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     let mut change = vals![org, id, RunStatus::Cancelled, event.at];
     change.extend([a, b, c, d]);
     change.extend(held()?);
-    let [_, _, changed, _, _, _, released, found] = batch(
+    let answers = settle(
         tx,
-        &[
+        Settled::Unqueued(org, id),
+        vec![
             // Nobody can claim it any more, so it stays as free or as held as this statement finds it. Said in this
             // way, the index of the waiting runs cannot serve it, which would walk those of the organization.
             Stmt::new(
@@ -52,11 +54,13 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                 vals![org, id],
             ),
             Stmt::new(
-                "UPDATE run SET status = $3, outcome = $3, finished_at = $4, \
-                 clock_cancelled_at = COALESCE({NOW}, $4), \
-                 billing_pending = CASE WHEN status IN ($9, $10, $11, $12) THEN 1 ELSE 0 END, \
-                 last_event = last_event + 1 \
-                 WHERE id = $2 AND org_id = $1 AND status IN ($5, $6, $7, $8)",
+                concat!(
+                    "UPDATE run SET status = $3, outcome = $3, finished_at = $4, \
+                     clock_cancelled_at = COALESCE({NOW}, $4), ",
+                    settled_unless!("$9, $10, $11, $12"),
+                    ", last_event = last_event + 1 \
+                     WHERE id = $2 AND org_id = $1 AND status IN ($5, $6, $7, $8)"
+                ),
                 change,
             ),
             // Only the update above leaves a run whose last event is not recorded.
@@ -75,7 +79,6 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                 vals![org, id],
             ),
             delivery_of_org_is_due(org, id, event.at),
-            budgets::release_unqueued(org, id),
             Stmt::new(
                 concat!(select_runs!(), "r.id = $2 AND r.org_id = $1"),
                 vals![org, id],
@@ -83,22 +86,22 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
             .exactly(1, Error::NotFound),
         ],
     )?;
-    budgets::settle(tx, &released.rows)?;
-    let row = found.rows.first().ok_or(Error::NotFound)?;
-    let run = run_with_output(row)?;
-    Ok(if changed.affected == 1 {
+    let row = answers.last().and_then(|found| found.rows.first());
+    let run = run_with_output(row.ok_or(Error::NotFound)?)?;
+    Ok(if answers.get(2).is_some_and(|changed| changed.affected == 1) {
         Cancelled::Now(run)
     } else {
         Cancelled::AlreadyFinal(run)
     })
 }
 
-fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &RunUsage) -> Result<()> {
+fn report(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &RunUsage) -> Result<()> {
     let mut change = vals![run, attempt, RunStatus::Cancelled, cost];
     change.extend(usage_params(usage));
-    let [_, _, _, _, released] = batch(
+    settle(
         tx,
-        &[
+        Settled::One(run),
+        vec![
             Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
             Stmt::new(
                 concat!(
@@ -106,7 +109,9 @@ fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &R
                     surcharge!("CAST($4 AS BIGINT)"),
                     ", surcharge_micros = ",
                     surcharge!("CAST($4 AS BIGINT)"),
-                    ", billing_pending = 0, input_tokens = $5, output_tokens = $6, \
+                    ", ",
+                    settled!(),
+                    ", input_tokens = $5, output_tokens = $6, \
                      cache_read_tokens = $7, cache_write_tokens = $8, model_calls = $9, tool_calls = $10 \
                      WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1"
                 ),
@@ -115,8 +120,7 @@ fn settle(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &R
             .exactly(1, Error::Fenced),
             delete_journal(run),
             delete_run_secrets(run),
-            budgets::release(run),
         ],
-    )?;
-    budgets::settle(tx, &released.rows)
+    )
+    .map(drop)
 }

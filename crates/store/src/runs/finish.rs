@@ -7,9 +7,10 @@ use super::{
     usage_params, work::count,
 };
 use crate::{
-    Store, budgets,
-    db::{Row, Stmt, Tx, batch, vals},
+    Store,
+    db::{Answer, Row, Stmt, Tx, vals},
     deliveries::delivery_is_due,
+    money::settle::{settle_one, settled},
     sealed::delete_run_secrets,
     types::{Brought, Error, Fence, Finish, Journal, Receiver, Result},
 };
@@ -76,7 +77,9 @@ impl<'a> End<'a> {
                 surcharge!("CAST($6 AS BIGINT)"),
                 ", surcharge_micros = ",
                 surcharge!("CAST($6 AS BIGINT)"),
-                ", billing_pending = 0, error = $7, last_event = last_event + $8, \
+                ", ",
+                settled!(),
+                ", error = $7, last_event = last_event + $8, \
                  input_tokens = $13, output_tokens = $14, cache_read_tokens = $15, cache_write_tokens = $16, \
                  model_calls = $17, tool_calls = $18, output_expires_at = $19, artifact_count = $20 \
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
@@ -137,23 +140,23 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     if finish.receiver == Receiver::Waits {
         statements.push(delivery_is_due(fence.run, finish.at));
     }
-    let answers = tx.batch(&statements)?;
-    let row = answers
-        .get(1)
-        .and_then(|answer| answer.rows.first())
-        .ok_or(Error::Fenced)?;
-    release_budgets(tx, fence.run, row)?;
+    let answers = settle_one(tx, fence.run, &statements, has_holds)?;
+    let row = ended(&answers)?;
     Ok(Run {
         artifacts: kept.iter().map(|kept| kept.artifact.clone()).collect(),
         ..run_from(row, finish.output.clone())?
     })
 }
 
-/// Gives back what a run held of budgets, by the row of [`End::statement`].
-pub(super) fn release_budgets(tx: &mut dyn Tx, run: RunId, row: &Row) -> Result<()> {
-    if row.int(BUDGETED)? == 0 {
-        return Ok(());
-    }
-    let [released] = batch(tx, &[budgets::release(run)])?;
-    budgets::settle(tx, &released.rows)
+/// The row of [`End::statement`], from a batch that begins with [`leave_queue`] and this statement.
+pub(super) fn ended(answers: &[Answer]) -> Result<&Row> {
+    answers
+        .get(1)
+        .and_then(|answer| answer.rows.first())
+        .ok_or(Error::Fenced)
+}
+
+/// Whether the run that has ended holds something in budgets, from the same batch.
+pub(super) fn has_holds(answers: &[Answer]) -> Result<bool> {
+    Ok(ended(answers)?.int(BUDGETED)? != 0)
 }

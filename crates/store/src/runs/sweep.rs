@@ -5,19 +5,19 @@
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp, event::EventType};
 
 use super::{
-    budget_without_surcharge, json_ids, moves::sources, status_event, stored, surcharge, takeover::take_over,
+    budget_without_surcharge, json_ids,
+    moves::sources,
+    status_event, stored, surcharge,
+    takeover::{MAX_TAKEOVERS, take_over},
 };
 use crate::{
-    Store, budgets,
+    Store,
     db::{Row, Stmt, Tx, Val, batch, vals},
     deliveries::deliveries_are_due,
+    money::settle::{Settled, settle, settled},
     nodes::{LOCK, micros},
     types::{Error, Held, NewEvent, NodeId, Result, Sweep, Swept},
 };
-
-/// How many times a run is taken over: one that brings down whoever works on it comes to an end. The last time is for a
-/// worker to end it, who can tell from its journal whether a call was under way.
-pub(super) const MAX_TAKEOVERS: i64 = 4;
 
 /// What a client reads in `error`.
 const REASON: &str = "the worker that ran it was lost, and it had been resumed 3 times";
@@ -393,15 +393,17 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     change.extend(sources(RunStatus::Interrupted)?);
     change.extend(ending.price());
     change.push(UNRETAINED_REASON.into());
-    let mut settle = vals![ids.as_str(), RunStatus::Cancelled];
-    settle.extend(ending.price());
-    let [changed, _, _, _, _, _, _, released] = batch(
+    let mut cancelled = vals![ids.as_str(), RunStatus::Cancelled];
+    cancelled.extend(ending.price());
+    let answers = settle(
         tx,
-        &[
+        Settled::All(&ids),
+        vec![
             Stmt::new(
                 concat!(
-                    "UPDATE run SET status = $2, outcome = $2, finished_at = $3, billing_pending = 0, \
-                     error = CASE WHEN zero_data_retention = 1 THEN $11 ELSE $4 END, \
+                    "UPDATE run SET status = $2, outcome = $2, finished_at = $3, ",
+                    settled!(),
+                    ", error = CASE WHEN zero_data_retention = 1 THEN $11 ELSE $4 END, \
                      last_event = last_event + 2, ",
                     set_cost!(
                         "COALESCE(COALESCE({NOW}, $3) - clock_started_at, $3 - started_at, 0)",
@@ -416,7 +418,9 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
             // After the one above: a run that is cancelled between the two is met here, the other way round by neither.
             Stmt::new(
                 concat!(
-                    "UPDATE run SET billing_pending = 0, ",
+                    "UPDATE run SET ",
+                    settled!(),
+                    ", ",
                     set_cost!(
                         "COALESCE(clock_cancelled_at - clock_started_at, finished_at - started_at, 0)",
                         "$3",
@@ -424,7 +428,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                     ),
                     " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status = $2 AND billing_pending = 1"
                 ),
-                settle,
+                cancelled,
             ),
             record(&ids, -1, &ending.lost),
             record(&ids, 0, &ending.ended),
@@ -437,11 +441,10 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                 vals![ids.as_str()],
             ),
             deliveries_are_due(&ids, at),
-            budgets::release_all(&ids),
         ],
     )?;
-    budgets::settle(tx, &released.rows)?;
-    changed.rows.iter().map(ended_from).collect()
+    let changed = answers.first().map_or(&[][..], |changed| &changed.rows);
+    changed.iter().map(ended_from).collect()
 }
 
 /// Records an event of those of the runs `ids` that were interrupted: just now, for they were in the queue.

@@ -7,13 +7,16 @@ use super::{
     claim::{claim_from, claims},
     json_ids,
     moves::held,
-    sweep::MAX_TAKEOVERS,
     usage_from,
 };
 use crate::{
     db::{Stmt, Tx, batch, vals},
     types::{Claim, Error, NodeId, Origin, Result},
 };
+
+/// Times that a run is taken over: one that brings down whoever works on it comes to an end. The last time is for a worker to
+/// end it, which can tell from its journal whether a call was under way.
+pub(super) const MAX_TAKEOVERS: i64 = 4;
 
 /// Gives the held runs `ids` to `node`, under the lock of all that hands out runs. Those that were cancelled meanwhile
 /// are held and not handed out: the node settles them as what it has no task for. `Fenced` where the node was declared

@@ -7,7 +7,7 @@ use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
     OF_ITS_NODE,
-    finish::{End, leave_queue, release_budgets},
+    finish::{End, ended, has_holds, leave_queue},
     json_ids, run_from,
     sweep::{Answers, Ending, give_up},
     work::{progressed, running},
@@ -16,6 +16,7 @@ use crate::{
     Store,
     db::{Stmt, Tx, vals},
     deliveries::delivery_is_due,
+    money::settle::settle_one,
     nodes::LOCK,
     types::{Error, Fence, NewNode, NodeId, Receiver, Result},
 };
@@ -306,11 +307,6 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &UnretainedFinish) -> Result<Run> 
     if finish.receiver == Receiver::Waits {
         statements.push(delivery_is_due(fence.run, finish.at));
     }
-    let answers = tx.batch(&statements)?;
-    let row = answers
-        .get(1)
-        .and_then(|answer| answer.rows.first())
-        .ok_or(Error::Fenced)?;
-    release_budgets(tx, fence.run, row)?;
-    run_from(row, None)
+    let answers = settle_one(tx, fence.run, &statements, has_holds)?;
+    run_from(ended(&answers)?, None)
 }

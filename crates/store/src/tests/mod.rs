@@ -28,6 +28,7 @@ mod read;
 mod reseal;
 mod retention;
 mod schedules;
+mod settlement;
 mod tails;
 mod takeover;
 mod unretained;

@@ -13,8 +13,8 @@ use super::{
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, OldTokens, RefreshHolder,
-    Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
+    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, NewRun, OldTokens,
+    RefreshHolder, Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -168,7 +168,33 @@ async fn use_budgets(fixture: &Fixture) {
         fixture.queued(org).await;
     }
     store.create_run(fixture.new_run(org)).await.unwrap_err();
+    // Refused by a read, which looks for the key too.
+    let named = NewRun {
+        idempotency_key: Some("twice".to_owned()),
+        ..fixture.new_run(org)
+    };
+    store.create_run(named).await.unwrap_err();
     let claims = fixture.claim(node, 2).await;
+    store
+        .cancel_run(org, claims[1].fence.run, fixture.now())
+        .await
+        .unwrap();
+    let named = NewRun {
+        idempotency_key: Some("twice".to_owned()),
+        ..fixture.new_run(org)
+    };
+    let usage = sortie_api::RunUsage::default();
+    store
+        .settle_run(claims[1].fence.run, claims[1].fence.attempt, Micros::ZERO, usage)
+        .await
+        .unwrap();
+    store.create_run(named.clone()).await.unwrap();
+    let again = NewRun {
+        id: fixture.run_id(),
+        ..named
+    };
+    // Its hold is taken back: the key has its run.
+    store.create_run(again).await.unwrap();
     let fence = fixture.start(claims[0].fence).await.unwrap();
     store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
     store.get_budget(org, scope.clone(), fixture.now()).await.unwrap();

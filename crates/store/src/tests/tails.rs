@@ -35,8 +35,8 @@ fn costing(fixture: &Fixture, org: OrgId, max_cost: u64) -> NewRun {
 /// Creates these runs. All of them come while no thread is free.
 async fn create_at_once(store: &Store, runs: Vec<NewRun>) -> Vec<Result<Created>> {
     let (release, held_up) = hold_up(store, THREADS).await;
-    let creates = join_all(runs.into_iter().map(|run| store.create_run(run)));
-    let (created, _) = join(creates, join(async { drop(release) }, join_all(held_up))).await;
+    let commands = join_all(runs.into_iter().map(|run| store.create_run(run)));
+    let (created, _) = join(commands, join(async { drop(release) }, join_all(held_up))).await;
     created
 }
 

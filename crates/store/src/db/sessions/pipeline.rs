@@ -62,9 +62,11 @@ impl<'a, S: Session> Pipeline<'a, S> {
         }
     }
 
-    /// Prepares for the tails of several jobs.
+    /// Prepares for the tails of several jobs, whose statements have begun the transaction.
     pub(super) fn begin_tails(&mut self) {
-        self.begin = Some(BEGIN_TAILS);
+        if self.open {
+            self.begin = Some(BEGIN_TAILS);
+        }
     }
 
     fn failed(&mut self, failure: Failure) -> Error {

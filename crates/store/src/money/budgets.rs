@@ -1,23 +1,14 @@
-//! Budgets: what runs may cost in a day or a month. No number of runs that come together gets over a limit.
+//! Budgets: limits on what runs may cost in a day or a month. No number of runs that come together exceeds a limit.
 //!
-//! A run that is created holds its whole `max_cost` in the window of every budget that applies to it, in the transaction
-//! that makes it: one conditional update for each, so that the last one that fits decides under the lock of the row. The
-//! transaction that settles the run gives its holds back and adds what it cost.
-//!
-//! Windows are what many runs of an organization meet at, so they are written in the tail of each transaction. Runs
-//! without a budget only look for one, at their creation.
+//! The commands here set, read and delete budgets. [`holds`](super::holds) says what a run under a budget does.
 
-use sortie_api::{Budget, BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, RunId, Timestamp};
+use sortie_api::{Budget, BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, Timestamp};
 
+use super::holds::{start, window};
 use crate::{
     Store,
     audit::{self, Audit},
-    db::{
-        Row, Stmt, Tx, batch,
-        tail::{Tail, WindowChange, WindowKey},
-        vals,
-    },
-    money::holds::{start, window},
+    db::{Row, Stmt, Tx, batch, vals},
     types::{Error, Result},
 };
 
@@ -143,56 +134,6 @@ fn delete(tx: &mut dyn Tx, scope: &BudgetScope, audit: &Audit) -> Result<()> {
         audit::record(audit),
     ])
     .map(drop)
-}
-
-/// What [`settle`] needs of a hold, and what its run cost, which is final by then.
-macro_rules! released {
-    ($which:literal) => {
-        concat!(
-            "DELETE FROM budget_hold WHERE ",
-            $which,
-            " RETURNING org_id, scope, since, starts_at, held_micros, \
-             (SELECT r.cost_micros FROM run r WHERE r.id = budget_hold.run_id)"
-        )
-    };
-}
-
-/// Releases the holds of a run that is settled in this transaction, for [`settle`].
-pub(crate) fn release(run: RunId) -> Stmt<'static> {
-    Stmt::new(released!("run_id = $1"), vals![run])
-}
-
-/// The same for a run of the organization that has left the queue, if it has.
-pub(crate) fn release_unqueued(org: OrgId, run: RunId) -> Stmt<'static> {
-    Stmt::new(
-        released!(
-            "run_id = $2 AND org_id = $1 AND (SELECT q.run_id FROM queue q WHERE q.run_id = $2) IS NULL"
-        ),
-        vals![org, run],
-    )
-}
-
-/// The same for the runs `ids`.
-pub(crate) fn release_all(ids: &str) -> Stmt<'_> {
-    Stmt::new(
-        released!("run_id {IN}SELECT value FROM {JSON_EACH}($1){END}"),
-        vals![ids],
-    )
-}
-
-/// Gives back what was held to the windows it was taken from, and adds what the runs have cost, at the end of the
-/// transaction that settles them.
-pub(crate) fn settle(tx: &mut dyn Tx, released: &[Row]) -> Result<()> {
-    for row in released {
-        let key = WindowKey {
-            org: row.parse(0)?,
-            scope: row.text(1)?.to_owned(),
-            since: row.int(2)?,
-            starts_at: row.time(3)?,
-        };
-        tx.tail(Tail::Window(key, WindowChange::settle(row.int(4)?, row.int(5)?)));
-    }
-    Ok(())
 }
 
 fn budget_from(row: &Row, at: Timestamp) -> Result<Budget> {
