@@ -85,6 +85,50 @@ impl Fixture {
             budget.available_micros.get(),
         )
     }
+
+    /// Runs every statement of budgets and holds.
+    pub(super) async fn use_budgets(&self) {
+        let (fixture, org, node, store) = (self, self.org().await, self.node().await, &self.store);
+        let scope = BudgetScope::Organization;
+        fixture.budget(org, &scope, 3_500_000).await;
+        for _ in 0..3 {
+            fixture.queued(org).await;
+        }
+        store.create_run(fixture.new_run(org)).await.unwrap_err();
+        // Refused by a read, which looks for the key too.
+        let named = NewRun {
+            idempotency_key: Some("twice".to_owned()),
+            ..fixture.new_run(org)
+        };
+        store.create_run(named).await.unwrap_err();
+        let claims = fixture.claim(node, 2).await;
+        store
+            .cancel_run(org, claims[1].fence.run, fixture.now())
+            .await
+            .unwrap();
+        let named = NewRun {
+            idempotency_key: Some("twice".to_owned()),
+            ..fixture.new_run(org)
+        };
+        let usage = sortie_api::RunUsage::default();
+        store
+            .settle_run(claims[1].fence.run, claims[1].fence.attempt, Micros::ZERO, usage)
+            .await
+            .unwrap();
+        store.create_run(named.clone()).await.unwrap();
+        let again = NewRun {
+            id: fixture.run_id(),
+            ..named
+        };
+        // Its hold is taken back: the key has its run.
+        store.create_run(again).await.unwrap();
+        let fence = fixture.start(claims[0].fence).await.unwrap();
+        store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        store.get_budget(org, scope.clone(), fixture.now()).await.unwrap();
+        store.list_budgets(org, fixture.now()).await.unwrap();
+        let audit = fixture.audit_at(org, "budget.delete", fixture.now());
+        store.delete_budget(scope, audit).await.unwrap();
+    }
 }
 
 const ORG: BudgetScope = BudgetScope::Organization;

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use sortie_api::{
-    BudgetScope, ConnectionStatus, Micros, OrgId, Role, RunStatus, Timestamp,
+    ConnectionStatus, Micros, OrgId, Role, RunStatus, Timestamp,
     schedule::FireOutcome,
     usage::{Day, UsageDimension},
 };
@@ -13,8 +13,8 @@ use super::{
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, NewRun, OldTokens,
-    RefreshHolder, Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
+    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, OldTokens, RefreshHolder,
+    Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -99,7 +99,7 @@ async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     use_connections(fixture, org).await;
     use_workflows(fixture, org).await;
     use_schedules(fixture, org).await;
-    use_budgets(fixture).await;
+    fixture.use_budgets().await;
     let wanted = vec![super::rates::wants("a", 10, 0)];
     fixture.store.lease_rates(wanted, 1, fixture.now()).await.unwrap();
     fixture.store.forget_rates(super::rates::MINUTE).await.unwrap();
@@ -158,49 +158,6 @@ async fn delete_expired(fixture: &Fixture, org: OrgId) {
     };
     let deleted = fixture.store.delete_expired_runs(expiry, batch).await.unwrap();
     assert!(deleted.runs > 1, "{deleted:?}");
-}
-
-async fn use_budgets(fixture: &Fixture) {
-    let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
-    let scope = BudgetScope::Organization;
-    fixture.budget(org, &scope, 3_500_000).await;
-    for _ in 0..3 {
-        fixture.queued(org).await;
-    }
-    store.create_run(fixture.new_run(org)).await.unwrap_err();
-    // Refused by a read, which looks for the key too.
-    let named = NewRun {
-        idempotency_key: Some("twice".to_owned()),
-        ..fixture.new_run(org)
-    };
-    store.create_run(named).await.unwrap_err();
-    let claims = fixture.claim(node, 2).await;
-    store
-        .cancel_run(org, claims[1].fence.run, fixture.now())
-        .await
-        .unwrap();
-    let named = NewRun {
-        idempotency_key: Some("twice".to_owned()),
-        ..fixture.new_run(org)
-    };
-    let usage = sortie_api::RunUsage::default();
-    store
-        .settle_run(claims[1].fence.run, claims[1].fence.attempt, Micros::ZERO, usage)
-        .await
-        .unwrap();
-    store.create_run(named.clone()).await.unwrap();
-    let again = NewRun {
-        id: fixture.run_id(),
-        ..named
-    };
-    // Its hold is taken back: the key has its run.
-    store.create_run(again).await.unwrap();
-    let fence = fixture.start(claims[0].fence).await.unwrap();
-    store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
-    store.get_budget(org, scope.clone(), fixture.now()).await.unwrap();
-    store.list_budgets(org, fixture.now()).await.unwrap();
-    let audit = fixture.audit_at(org, "budget.delete", fixture.now());
-    store.delete_budget(scope, audit).await.unwrap();
 }
 
 async fn use_deliveries(fixture: &Fixture, org: OrgId) {
