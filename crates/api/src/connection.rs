@@ -1,7 +1,8 @@
-//! Connections (decisions 4): what a client sends to save one, the record it gets back, and their small answers.
+//! Connections (`docs/CONNECTIONS.md`): what a client sends to save one, the record it gets back, and their small
+//! answers.
 //!
-//! What is secret is read and never written: serializing a definition leaves the kind of its `auth` and the names of its
-//! headers and variables, with nothing behind them. The engine checks everything beyond the form.
+//! What is secret is read and never written: serializing a definition leaves the kind of its `auth` and the names of
+//! its headers and variables, with nothing behind them. The engine checks everything beyond the form.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -135,8 +136,8 @@ pub struct ConnectionDefinition {
     /// What it leads to.
     #[serde(rename = "type")]
     pub kind: ConnectionType,
-    /// Base URL of the API, or the endpoint of the MCP server: http or https, without user info and fragment. A query in
-    /// it is kept secret and added to every request.
+    /// Base URL of the API, or the endpoint of the MCP server: http or https, without user info and fragment. A query
+    /// in it is kept secret and added to every request.
     #[serde(
         default,
         deserialize_with = "present",
@@ -243,7 +244,8 @@ pub struct ConnectionAuth {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub value: Option<Credential>,
-    /// `oauth`: the client that is registered for this engine. Default: the engine registers itself where the server lets it.
+    /// `oauth`: the client that is registered for this engine. Default: the engine registers itself where the server
+    /// lets it.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub client_id: Option<String>,
@@ -263,8 +265,8 @@ pub struct ConnectionAuth {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, max_items = 50)]
     pub scopes: Option<Vec<String>>,
-    /// `oauth`: issuer of the authorization server that `client_id` belongs to. The client and its secret go to no other.
-    /// Default: the server that authorized the connection first; beside `authorization_url`, any of its origin.
+    /// `oauth`: issuer of the authorization server that `client_id` belongs to. The client and its secret go to no
+    /// other. Default: the server that authorized the connection first; beside `authorization_url`, any of its origin.
     #[serde(default, deserialize_with = "present")]
     #[schema(
         nullable = false,

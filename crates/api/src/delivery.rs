@@ -1,4 +1,4 @@
-//! The log of a run's completion callback (contract 6.2).
+//! The log of a run's completion callback (`docs/CALLBACKS.md#what-became-of-it`).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! The error object and the codes of contract part 7.
+//! The error object and its codes (`docs/API.md#errors`).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! The recorded events of a run (contract part 6.1 and the decided rest): what is stored, streamed and replayed.
+//! The recorded events of a run (`docs/RUNS.md#events`): what is stored, streamed and replayed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

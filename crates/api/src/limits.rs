@@ -1,4 +1,4 @@
-//! The limits of contract part 8, and those that part leaves open, in one place.
+//! Limits of the API (`docs/API.md#limits`).
 
 /// `prompt`, in bytes of UTF-8.
 pub const PROMPT_BYTES: usize = 128 * 1024;

@@ -1,4 +1,4 @@
-//! The organization behind a credential (contract 2.6).
+//! The organization behind a credential (`docs/API.md#organizations`).
 
 use std::{fmt, str::FromStr};
 

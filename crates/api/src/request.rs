@@ -1,4 +1,5 @@
-//! The run request (contract 2.1): its form. What a field may hold beyond its form is checked by the engine's intake.
+//! The run request (`docs/RUNS.md#fields-of-a-request`): its form. What a field may hold beyond its form is checked by
+//! the engine's intake.
 
 use std::collections::BTreeMap;
 
@@ -264,8 +265,8 @@ pub struct RunConnection {
     )]
     #[schema(nullable = false)]
     pub kind: Option<ConnectionType>,
-    /// Base URL of an inline HTTP API, or the endpoint of an MCP server. User info and query are credentials: they are used
-    /// and not kept.
+    /// Base URL of an inline HTTP API, or the endpoint of an MCP server. User info and query are credentials: they are
+    /// used and not kept.
     #[serde(
         default,
         deserialize_with = "present",

@@ -1,4 +1,4 @@
-//! The run object, pages of it, and the definition a run used (contract 2.2, 2.3, 2.5).
+//! The run object, pages of it, and the definition a run used (`docs/RUNS.md#fields-of-a-run`).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,5 @@
-//! Schedules (decisions 4): what a client sends, the record it gets back, what became of each instant and what comes next.
+//! Schedules (`docs/SCHEDULES.md`): what a client sends, the record it gets back, what became of each instant and what
+//! comes next.
 //!
 //! The form only: times, names and limits are checked by the engine.
 
@@ -91,7 +92,8 @@ pub struct CreateSchedule {
     /// Name of the saved workflow that its runs start from.
     #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,99}$", example = "daily-report")]
     pub workflow: String,
-    /// When: minute, hour, day of month, month and day of week, or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
+    /// When: minute, hour, day of month, month and day of week, or `@hourly`, `@daily`, `@weekly`, `@monthly`,
+    /// `@yearly`.
     #[schema(min_length = 1, max_length = 200, example = "30 7 * * MON-FRI")]
     pub cron: String,
     /// The IANA time zone of `cron`. Default `UTC`.
@@ -126,7 +128,8 @@ pub struct CreateSchedule {
     )]
     #[schema(nullable = false)]
     pub overlap: Option<Overlap>,
-    /// How late an instant may still start a run, in seconds; the missed instants within it become one run. Default 3600; 0 is never.
+    /// How late an instant may still start a run, in seconds; the missed instants within it become one run. Default
+    /// 3600; 0 is never.
     #[serde(
         default,
         deserialize_with = "present",
@@ -450,8 +453,8 @@ pub struct Fire {
     pub trigger: FireTrigger,
     /// What became of it.
     pub outcome: FireOutcome,
-    /// Why it was skipped: `overlap`, `paused`, `missed`, `coalesced`, `failures`, `disabled`, `budget`, or `invalid: ` and the
-    /// rule that the request of its run broke.
+    /// Why it was skipped: `overlap`, `paused`, `missed`, `coalesced`, `failures`, `disabled`, `budget`, or `invalid: `
+    /// and the rule that the request of its run broke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "overlap")]
     pub reason: Option<String>,

@@ -1,4 +1,4 @@
-//! The status machine of a run: the statuses of contract 2.2 and the only table of the moves between them.
+//! The status machine of a run: its statuses (`docs/RUNS.md#statuses`) and the only table of the moves between them.
 
 use std::{fmt, str::FromStr};
 
@@ -73,7 +73,7 @@ impl RunStatus {
         )
     }
 
-    /// Whether a run may go from this status to `next` (contract part 3 and the decided rest). Every other move is a bug.
+    /// Whether a run may go from this status to `next` (`docs/RUNS.md#statuses`). Every other move is a bug.
     pub const fn may_become(self, next: Self) -> bool {
         match self {
             Self::Reserving => matches!(next, Self::Queued | Self::Failed | Self::Cancelled),

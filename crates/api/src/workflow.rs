@@ -1,4 +1,4 @@
-//! Saved workflows (contract 2.7): what is saved, how it is shown, and what a request that names one runs.
+//! Saved workflows (`docs/WORKFLOWS.md`): what is saved, how it is shown, and what a request that names one runs.
 //!
 //! A definition is a run request without the fields in [`NOT_SAVED`]. A field that a request sends beside `workflow`
 //! replaces the saved one whole; one that it does not send stays as saved.
@@ -57,8 +57,8 @@ pub struct WorkflowSummary {
 }
 
 impl RunRequest {
-    /// What a request runs that names a workflow: each field as sent, else as `saved`. What belongs to a single run comes
-    /// from the request alone.
+    /// What a request runs that names a workflow: each field as sent, else as `saved`. What belongs to a single run
+    /// comes from the request alone.
     #[must_use]
     pub fn over(self, saved: Self) -> Self {
         Self {

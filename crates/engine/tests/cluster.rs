@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the contract leaves a cancel to stop its run, and what a busy machine adds.
+/// Time within which a cancel stops its run (`docs/RUNS.md#cancel`), and what a busy machine adds.
 const A_SECOND: Duration = Duration::from_millis(1_500);
 
 struct Rig {

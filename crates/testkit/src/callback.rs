@@ -1,5 +1,5 @@
-//! A receiver of completion callbacks: checks the signature of contract 6.2 as a careful client would, counts the
-//! deliveries of each run, and answers as it is told.
+//! A receiver of completion callbacks: checks the signature (`docs/CALLBACKS.md#what-is-sent`) as a careful client
+//! would, counts the deliveries of each run, and answers as it is told.
 
 use std::{
     collections::VecDeque,
@@ -185,7 +185,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
         .to_str()?)
 }
 
-/// Checks a delivery as contract 6.2 asks its receiver to.
+/// Checks a delivery as `docs/CALLBACKS.md#what-is-sent` asks of a receiver.
 fn verify(secret: &str, headers: &HeaderMap, body: &[u8], now: u64) -> Result<()> {
     ensure!(
         text(headers, "content-type")?.starts_with("application/json"),

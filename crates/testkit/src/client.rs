@@ -64,7 +64,7 @@ impl Answer {
         Ok(self)
     }
 
-    /// The error body, if the answer is that failure in full: status, code and content type (contract part 7).
+    /// The error body, if the answer is that failure in full: status, code and content type (`docs/API.md#errors`).
     pub fn failure(&self, status: u16, code: &str) -> Result<ErrorBody> {
         ensure!(
             self.status == status,
@@ -167,8 +167,8 @@ impl Client {
         answer.expect(201)?.read()
     }
 
-    /// Sends a form to `/v1/files`: of each part the value of its `Content-Disposition`, with further head lines behind it
-    /// where there are any, and its content.
+    /// Sends a form to `/v1/files`: of each part the value of its `Content-Disposition`, with further head lines behind
+    /// it where there are any, and its content.
     pub async fn send_form(&self, parts: &[(&str, &[u8])]) -> Result<Answer> {
         let mut body = Vec::new();
         for (head, content) in parts {

@@ -1,4 +1,4 @@
-//! Completion callbacks (contract 6.2): the signed request that tells a receiver that its run is over.
+//! Completion callbacks (`docs/CALLBACKS.md`): the signed request that tells a receiver that its run is over.
 //!
 //! The store makes a delivery due in the transaction that ends its run; [`Courier`] is the task of a node that claims what
 //! is due and sends it, at least once, until a receiver has taken it or 72 hours are over. [`Hints`] wake it; what is true

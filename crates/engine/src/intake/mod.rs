@@ -1,7 +1,7 @@
 //! Intake: from a client's request to a definition that can be stored and run, or to the rule it breaks.
 //!
 //! Nothing is written here. The first rule that is broken is told with the name of its field; the order is that of the
-//! contract's table.
+//! table in `docs/RUNS.md#fields-of-a-request`.
 
 mod connections;
 mod files;

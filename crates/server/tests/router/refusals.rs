@@ -12,7 +12,7 @@ use crate::rig::{Rig, options, plain};
 
 const RUN: &str = "run_01hf7yat31e4ar9bcdefghjkmn";
 
-/// Every header the contract puts on every answer, consistent with each other.
+/// The headers of `docs/API.md#rate-limits` stand on every answer and are consistent with each other.
 fn check_headers(answer: &Answer, what: &str) {
     let text = |name: &str| {
         answer

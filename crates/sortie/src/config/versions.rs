@@ -1,4 +1,4 @@
-//! When a version of the API is deprecated and when it stops working (contract part 9).
+//! Dates at which a version of the API is deprecated and stops working (`docs/API.md#versions`).
 
 use jiff::{Span, civil::Date, tz::TimeZone};
 use sortie_api::Timestamp;

@@ -1,4 +1,5 @@
-//! `/v1/admin` (decisions 4): keys that end and rotate, the audit log, usage and the license, and their commands.
+//! `/v1/admin` (`docs/ADMINISTRATION.md`): keys that end and rotate, the audit log, usage and the license, and their
+//! commands.
 
 use std::{
     fs,

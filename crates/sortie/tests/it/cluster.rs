@@ -92,7 +92,7 @@ async fn a_read_that_waits_on_another_node_is_answered_at_the_end() -> Checked {
     Ok(())
 }
 
-/// Contract: through any node, within a second.
+/// `docs/RUNS.md#cancel`: through any node, within a second.
 #[tokio::test]
 async fn a_cancel_through_another_node_stops_the_worker_within_a_second() -> Checked {
     let first = node_with(Database::Postgres, NodeOptions::default()).await?;
@@ -115,8 +115,8 @@ async fn a_cancel_through_another_node_stops_the_worker_within_a_second() -> Che
         let (events, run) = here.finished(&id).await?;
         assert_eq!((run.status, finals(&events)), (RunStatus::Cancelled, 1));
     }
-    // A slower look would be late each time: the next cancel comes right behind the look that told of the last one. A busy
-    // machine may be late twice.
+    // A slower look would be late each time: the next cancel comes right behind the look that told of the last one. A
+    // busy machine may be late twice.
     let late = times.iter().filter(|took| **took >= Duration::from_secs(1));
     ensure!(late.count() <= 2, "{times:?}");
     Ok(())

@@ -1,4 +1,5 @@
-//! `/metrics` (decisions 1): figures that are true, in a form that is right, and nothing of an organization in them.
+//! `/metrics` (`docs/METRICS.md`): figures that are true, in a form that is right, and nothing of an organization in
+//! them.
 
 #![expect(
     clippy::float_cmp,
@@ -96,8 +97,8 @@ impl Reading {
     }
 }
 
-/// Readings until one is as it should be, in all that is asked of it: what has happened comes into them bit by bit. What is in
-/// the database is looked up at most once a second.
+/// Readings until one is as it should be, in all that is asked of it: what has happened comes into them bit by bit.
+/// What is in the database is looked up at most once a second.
 async fn until(client: &Client, wanted: impl Fn(&Reading) -> Result<()>) -> Result<Reading> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {

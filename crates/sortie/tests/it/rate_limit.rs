@@ -1,4 +1,4 @@
-//! Rate limits and their headers (contract part 8).
+//! Rate limits and their headers (`docs/API.md#rate-limits`).
 
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ async fn past_the_limit_a_credential_is_told_when_to_come_back() -> Checked {
     Ok(())
 }
 
-/// Contract part 8: 120 per minute per client address, also for those who guess at keys.
+/// `docs/API.md#rate-limits`: 120 per minute per client address, also for those who guess at keys.
 #[tokio::test]
 async fn without_a_credential_an_address_has_120_requests_a_minute() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -111,7 +111,7 @@ async fn without_a_credential_an_address_has_120_requests_a_minute() -> Checked 
     Ok(())
 }
 
-/// Contract part 8: a stream counts once, not per event.
+/// `docs/API.md#rate-limits`: a stream counts once, not per event.
 #[tokio::test]
 async fn an_event_stream_counts_once() -> Checked {
     let node = node_with(
@@ -178,8 +178,9 @@ async fn hammer(client: &Client, refusals: usize) -> Result<Tally> {
     Ok(tallies.iter().fold(Tally::default(), Tally::and))
 }
 
-/// What three nodes let through in one minute: with a credential by each of them, and without one by all. None where that does
-/// not tell: the minute was over, or a node may have gone on without the database, as it does when that takes a second.
+/// What three nodes let through in one minute: with a credential by each of them, and without one by all. None where
+/// that does not tell: the minute was over, or a node may have gone on without the database, as it does when that takes
+/// a second.
 async fn let_through() -> Result<Option<(Vec<u64>, u64)>> {
     let options = NodeOptions::default().env("SORTIE_RATE_LIMIT_PER_MINUTE", "600");
     let first = node_with(Database::Postgres, options).await?;
@@ -228,7 +229,8 @@ async fn let_through() -> Result<Option<(Vec<u64>, u64)>> {
     Ok(Some((admitted, anonymous.admitted)))
 }
 
-/// docs/API.md, "Rate limits on several nodes": never more than the quota, and two other nodes hold back at most a twelfth of it each.
+/// docs/API.md, "Rate limits on several nodes": never more than the quota, and two other nodes hold back at most a
+/// twelfth of it each.
 #[tokio::test]
 async fn three_nodes_share_the_quota_of_a_credential_and_of_an_address() -> Checked {
     for _ in 0..3 {

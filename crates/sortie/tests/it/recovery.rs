@@ -1,4 +1,4 @@
-//! What a node that is killed leaves behind, and what becomes of it (decisions 2; contract part 3).
+//! What a node that is killed leaves behind, and what becomes of it (`docs/RUNS.md#statuses`).
 
 mod calls;
 mod durability;
@@ -120,7 +120,7 @@ async fn a_run_is_resumed_three_times_and_then_ended(database: Database) -> Chec
     );
     assert_resumed(&events, 3);
     assert_eq!(data(of_kind(&events, "interrupted")[0])["reason"], "worker_lost");
-    // Contract part 3: cancel leaves an interrupted run as it is.
+    // Cancel leaves an interrupted run as it is.
     assert_eq!(client.cancel(&id).await?, run);
     Ok(())
 }
@@ -231,7 +231,7 @@ fn now() -> Timestamp {
     Timestamp::from_micros(i64::try_from(now.as_micros()).unwrap_or_default())
 }
 
-/// Decisions 2 and the lease: another node goes on with the runs of one that is gone within 15 seconds.
+/// `docs/RUNS.md#statuses`: another node goes on with the runs of one that is gone within 15 seconds.
 #[tokio::test]
 async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() -> Checked {
     const RUNS: usize = 4;

@@ -1,4 +1,4 @@
-//! `sortie runs replay`: a run again, with the definition that it used (contract 2.5, 4.1).
+//! `sortie runs replay`: a run again, with the definition that it used (`docs/RUNS.md#the-definition-and-once-more`).
 
 use std::{
     fs,

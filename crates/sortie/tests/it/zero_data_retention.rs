@@ -1,4 +1,4 @@
-//! Zero data retention (contract 2.1, 2.2, part 3 and 4.1): on one node. What is written down is in `nothing_is_stored`,
+//! Zero data retention (`docs/ZERO-DATA-RETENTION.md`): on one node. What is written down is in `nothing_is_stored`,
 //! what other nodes see in `nodes`.
 
 mod callbacks;
@@ -226,7 +226,7 @@ async fn a_stop_interrupts_those_that_outlive_the_grace(database: Database) -> C
     Ok(())
 }
 
-/// Contract 2.2 and decisions 2: the surcharge is a part of the cost and within the budget.
+/// `docs/ZERO-DATA-RETENTION.md#limits-and-cost`: the surcharge is a part of the cost and within the budget.
 #[tokio::test]
 async fn the_surcharge_is_part_of_the_cost_and_of_such_runs_alone() -> Checked {
     let options = NodeOptions::default()

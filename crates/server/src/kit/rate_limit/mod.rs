@@ -1,10 +1,10 @@
-//! Rate limits (contract part 8): a fixed window of one minute that restarts at the top of each minute.
+//! Rate limits (`docs/API.md#rate-limits`): a fixed window of one minute that restarts at the top of each minute.
 //!
 //! A valid credential is counted by its key, everything else by the client's network. In one window no key and no
-//! network is let through more often than its quota, by all nodes together: where others may work on the same database, a node
-//! leases blocks of the quota from it ([`leasing`]) and counts against them in memory ([`windows`]). Where there is one node,
-//! the whole quota is its block. Memory is bounded: counters live for one window, and networks
-//! beyond [`NETWORKS`] in a window share one counter. The time is an argument, so that tests move it.
+//! network is let through more often than its quota, by all nodes together: where others may work on the same database,
+//! a node leases blocks of the quota from it ([`leasing`]) and counts against them in memory ([`windows`]). Where there
+//! is one node, the whole quota is its block. Memory is bounded: counters live for one window, and networks beyond
+//! [`NETWORKS`] in a window share one counter. The time is an argument, so that tests move it.
 
 mod counter;
 mod leasing;
@@ -70,7 +70,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Writes the five headers of contract part 8.
+    /// Writes the five headers of `docs/API.md#rate-limits`.
     pub(crate) fn write(self, quota: &Quota, headers: &mut HeaderMap) {
         headers.insert(POLICY, quota.policy.clone());
         headers.insert(
@@ -124,8 +124,8 @@ impl RateLimits {
         }
     }
 
-    /// Counts a request with a valid credential. It waits, for a second at most, only where this node has nothing left of
-    /// the quota and has to ask for more.
+    /// Counts a request with a valid credential. It waits, for a second at most, only where this node has nothing left
+    /// of the quota and has to ask for more.
     pub(crate) async fn count_key(&self, key: KeyId, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
         self.keys.count(key, clock).await
     }
