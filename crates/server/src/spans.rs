@@ -1,6 +1,6 @@
-//! The spans around a request: one for the log, whose id is on every line of it, and the exported one, by OpenTelemetry's
-//! semantic conventions for HTTP servers. Neither says anything of the query, the headers or the body, and of the path no name
-//! of a file.
+//! The spans around a request: one for the log, whose id is on every line of it, and the exported one, by
+//! OpenTelemetry's semantic conventions for HTTP servers. Neither says anything of the query, the headers or the body,
+//! and of the path no name of a file.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::routes;
 pub(crate) struct Spans {
     pub(crate) exported: Span,
     pub(crate) log: Span,
-    /// What is handed on to what the request starts.
+    /// Trace context that is passed on to the work that the request starts.
     pub(crate) context: Option<TraceContext>,
 }
 
@@ -59,8 +59,8 @@ impl Spans {
     }
 }
 
-/// A path as spans and the log show it: it ends where the name of a file of an organization may stand. What an operator has
-/// named (workflows, connections) stays.
+/// A path as spans and the log show it: it ends where the name of a file of an organization may stand. What an operator
+/// has named (workflows, connections) stays.
 pub(crate) fn shown(path: &str) -> Cow<'_, str> {
     let end = ["/artifacts/", "/files/"]
         .iter()

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const METHODS: [&str; 7] = ["get", "post", "put", "patch", "delete", "head", "options"];
 
-/// Who reads a value that a schema describes.
+/// Reader of a value that a schema describes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     /// The engine: it must take whatever it took.

@@ -111,7 +111,7 @@ impl HttpBody for EventStream {
             Ok(chunk) => chunk,
             Err(error) => {
                 // The connection is broken off, so that the client comes back for the rest.
-                tracing::error!(%error, "an event stream broke off");
+                tracing::error!(%error, "event stream aborted");
                 this.state = State::Ended;
                 return Poll::Ready(Some(Err(error)));
             }

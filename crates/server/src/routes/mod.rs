@@ -38,7 +38,7 @@ pub(crate) const HEALTHZ: &str = "/healthz";
 /// Readiness: answers 200 while the node takes runs.
 pub(crate) const READYZ: &str = "/readyz";
 
-/// What the node measures.
+/// Path of the metrics.
 pub(crate) const METRICS: &str = "/metrics";
 
 /// The routes with their descriptions.

@@ -1,4 +1,4 @@
-//! What is refused, and that every answer carries its headers.
+//! Refused requests, and the headers of every answer.
 
 use serde_json::Value;
 use sortie_api::limits::BODY_BYTES;

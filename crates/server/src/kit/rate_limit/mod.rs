@@ -34,7 +34,7 @@ const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// How often in a window, and the headers that say so, made once.
+/// Quota of a window, and the headers that name it, made once.
 #[derive(Clone, Debug)]
 pub(crate) struct Quota {
     requests: u32,
@@ -58,7 +58,7 @@ fn header(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// Where a client stands after a request.
+/// Standing of a client after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Requests left in the window: what this node has of the quota, and what was left for any node when it asked last.
@@ -83,7 +83,7 @@ impl Standing {
     }
 }
 
-/// Who counts.
+/// Party that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
     /// This node, which is the only one.
@@ -130,12 +130,12 @@ impl RateLimits {
         self.keys.count(key, clock).await
     }
 
-    /// The same for a request without one; `network` is [`network`](super::network) of the client's address.
+    /// Counts a request without a credential; `network` is [`network`](super::network) of the client's address.
     pub(crate) async fn count_network(&self, network: IpAddr, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
         self.networks.count(network, clock).await
     }
 
-    /// Where the network stands, without counting.
+    /// Returns the standing of a network without counting.
     pub(crate) fn peek_network(&self, network: IpAddr, now_seconds: u64) -> Standing {
         self.networks.peek(&network, now_seconds)
     }
