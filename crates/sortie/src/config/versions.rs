@@ -9,7 +9,7 @@ use super::{Error, values::Reader};
 const RULE: &str = "must be a date such as 2027-03-01";
 
 impl Reader<'_> {
-    /// What answers of `/v1` say of its end; none while it is the current version.
+    /// Returns the dates of the end of `/v1`; none while it is the current version.
     pub(super) fn deprecation(&self) -> Result<Option<Deprecation>, Error> {
         let (since, sunset) = (self.date("api.v1.deprecated")?, self.date("api.v1.sunset")?);
         let successor = self.optional_text("api.v1.successor")?;
