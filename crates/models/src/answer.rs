@@ -44,7 +44,7 @@ pub(crate) trait Decoder {
     fn finish(self) -> Result<Reply, Failure>;
 }
 
-/// Whether a stream goes on.
+/// State of a stream after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// More may come.
@@ -53,7 +53,7 @@ pub(crate) enum Flow {
     Done,
 }
 
-/// Why a stream brought no answer.
+/// Failure of a stream that brought no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The provider says that it failed.
