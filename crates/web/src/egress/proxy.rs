@@ -32,7 +32,7 @@ use super::{
     watched::{Counts, Watched},
 };
 
-/// What an event repeats of a text of the run, in characters.
+/// Maximum part of a text of the run in an event, in characters.
 const TOLD_CHARS: usize = 255;
 /// Fields that concern one connection alone.
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -55,7 +55,7 @@ pub(super) struct Proxy {
     pub(super) policy: Arc<Policy>,
     pub(super) limits: Limits,
     pub(super) on_event: OnEvent,
-    /// What the run may still transfer, in bytes.
+    /// Bytes that the run may still transfer.
     pub(super) left: Arc<AtomicU64>,
 }
 
@@ -77,7 +77,7 @@ impl From<Refused> for Denied {
     }
 }
 
-/// Where a request goes.
+/// Target of a request.
 pub(super) struct Target {
     pub(super) host: Host<String>,
     pub(super) port: u16,
@@ -264,7 +264,7 @@ fn target(authority: &Authority, default: Option<u16>) -> Result<Target, Denied>
     })
 }
 
-/// Where a request of plain HTTP goes: its URL and its `Host` agree.
+/// Returns the target of a plain HTTP request: its URL and its `Host` agree.
 fn plain_target(uri: &Uri, headers: &HeaderMap) -> Result<Target, Denied> {
     let Some(authority) = uri.authority() else {
         return Err(malformed(
