@@ -1,4 +1,4 @@
-//! What the model is told before it begins: the system prompt, with only the lines that hold for the run, and the first
+//! Prompts of a run: the system prompt, with only the lines that hold for the run, and the first
 //! message, in which task data cannot pass for anything else.
 
 use std::{borrow::Cow, fmt::Write as _, sync::OnceLock};
@@ -8,11 +8,11 @@ use crate::{
     model::{Kind, Task},
 };
 
-/// The one system prompt. A line that begins with conditions in brackets, such as `[shell]` or `[no shell]`, is left out
-/// where one of them does not hold.
+/// The one system prompt. A line that begins with conditions in brackets, such as `[shell]` or `[no shell]`, is left
+/// out where one of them does not hold.
 const SYSTEM: &str = include_str!("system_prompt.md");
 
-/// What a line can depend on: `shell`, `network`, `web`, `connections`.
+/// Conditions that a line can depend on: `shell`, `network`, `web`, `connections`.
 const CONDITIONS: [&str; 4] = ["shell", "network", "web", "connections"];
 
 /// The system prompt of a run. There are few, made once each: runs share them.
@@ -111,8 +111,8 @@ fn files(files: &[(String, u64)]) -> String {
     text
 }
 
-/// The prompt, then its data and the form of the answer, each between tags that nothing between them can close. A prompt
-/// alone stays as it is.
+/// The prompt, then its data and the form of the answer, each between tags that nothing between them can close. A
+/// prompt alone stays as it is.
 pub(crate) fn first_message<'a>(task: &Task<'a>) -> Cow<'a, str> {
     if task.input.is_none() && task.output_schema.is_none() && task.environment.is_empty() {
         return Cow::Borrowed(task.prompt);
@@ -144,8 +144,8 @@ pub(crate) fn first_message<'a>(task: &Task<'a>) -> Cow<'a, str> {
     Cow::Owned(message)
 }
 
-/// JSON text in which nothing reads as one of the tags around it. `<` stands only within JSON strings, where `\u003c` is
-/// the same character.
+/// JSON text in which nothing reads as one of the tags around it. `<` stands only within JSON strings, where `\u003c`
+/// is the same character.
 fn untagged(json: &str) -> Cow<'_, str> {
     let mut parts = json.split('<');
     let mut out = String::new();

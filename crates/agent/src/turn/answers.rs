@@ -18,7 +18,7 @@ const CONTINUATIONS: usize = 2;
 /// A reply without tool calls.
 pub(super) struct Said {
     pub(super) content: Vec<Content>,
-    /// All text of it.
+    /// Text of the answer.
     pub(super) text: String,
     pub(super) stop_reason: StopReason,
     pub(super) limit: Limit,

@@ -13,7 +13,7 @@ use crate::{
     reply, summary, text,
 };
 
-/// How often a conversation that did not fit is shortened for one call.
+/// Maximum number of times that a conversation is shortened for one call.
 const SHORTER: u32 = 2;
 /// The longest notes that are taken over, in bytes.
 const NOTES_BYTES: usize = 16 * 1024;
@@ -60,8 +60,8 @@ impl Agent<'_> {
         }
     }
 
-    /// Makes the next call cheaper: notes for a long conversation, then the final answer instead of more work, then a plain
-    /// note for all that was said.
+    /// Makes the next call cheaper: notes for a long conversation, then the final answer instead of more work, then a
+    /// plain note for all that was said.
     async fn afford(&mut self) -> Result<(), Stop> {
         let before = self.tokens();
         if !self.is_ending() {
@@ -91,19 +91,19 @@ impl Agent<'_> {
         }
     }
 
-    /// What every call reads besides the turns, in tokens as estimated: prompt, input, schema and tools.
+    /// Returns the estimated tokens that every call reads besides the turns: prompt, input, schema and tools.
     pub(super) fn fixed_tokens(&self) -> u64 {
         self.caller.window.estimate(self.caller.bytes(&[]))
     }
 
-    /// What the next call reads, in tokens as estimated.
+    /// Returns the estimated tokens that the next call reads.
     fn tokens(&self) -> u64 {
         let bytes = self.caller.bytes(self.conversation.turns());
         self.caller.window.estimate(bytes)
     }
 
-    /// Puts notes in the place of the conversation. Where there are none, drops old outputs towards `target` tokens; where
-    /// that is not enough, puts a plain note in its place.
+    /// Puts notes in the place of the conversation. Where there are none, drops old outputs towards `target` tokens;
+    /// where that is not enough, puts a plain note in its place.
     async fn shorten(&mut self, target: u64) -> Result<(), Stop> {
         let before = self.tokens();
         if !self.take_notes().await? {
@@ -123,8 +123,8 @@ impl Agent<'_> {
         Ok(())
     }
 
-    /// Drops old outputs of a conversation that the provider finds too large; where that is not enough, puts notes in its
-    /// place. Returns what the next call then reads.
+    /// Drops old outputs of a conversation that the provider finds too large; where that is not enough, puts notes in
+    /// its place. Returns what the next call then reads.
     async fn cut_down(&mut self, target: u64) -> Result<u64, Stop> {
         let before = self.tokens();
         self.trim(target).await?;
@@ -252,7 +252,7 @@ impl Agent<'_> {
     }
 }
 
-/// As much of `bytes` as `tokens` are of `all`.
+/// Returns the share of `bytes` that `tokens` have of `all`.
 fn part(bytes: usize, tokens: u64, all: u64) -> usize {
     let part = bytes as u128 * u128::from(tokens) / u128::from(all.max(1));
     usize::try_from(part).unwrap_or(usize::MAX)
