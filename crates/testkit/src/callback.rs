@@ -20,10 +20,10 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{client::PATIENCE, serve::Serving};
 
-/// How old a signature may be, in seconds.
+/// Maximum age of a signature, in seconds.
 const OLDEST_SECONDS: u64 = 300;
 
-/// One request that reached the receiver.
+/// Request that reached the receiver.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// `X-Service-Run`.
@@ -34,7 +34,7 @@ pub struct Delivery {
     pub raw: Bytes,
     /// The headers.
     pub headers: HeaderMap,
-    /// Why it is not a genuine delivery, if it is not.
+    /// Reason why the request is no genuine delivery, if it is none.
     pub refused: Option<String>,
 }
 
@@ -77,12 +77,12 @@ impl CallbackReceiver {
         })
     }
 
-    /// What goes into `callback.url`.
+    /// Returns the value for `callback.url`.
     pub fn url(&self) -> String {
         format!("{}/", self.server.base_url())
     }
 
-    /// Where it listens.
+    /// Returns the address of the receiver.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
