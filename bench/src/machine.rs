@@ -1,4 +1,4 @@
-//! What the machine itself can do, by the same means: the frame around every other figure.
+//! Limits of the machine itself, measured by the same means: the frame around every other figure.
 
 use std::{
     fs::{self, File},
@@ -24,7 +24,7 @@ use crate::{
     samples::Samples,
 };
 
-/// How long each of these is tried.
+/// Duration of each measurement.
 const TRIED: Duration = Duration::from_secs(2);
 
 /// Measures and describes the machine.
@@ -152,7 +152,7 @@ fn fdatasync() -> Result<Samples> {
     Ok(samples)
 }
 
-/// How long a program takes from start to end without any confinement.
+/// Measures a program from start to end without any confinement.
 fn spawns(program: &str, arguments: &[&str]) -> Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! What the kernel says of a node's process.
+//! Figures of the kernel about a node's process.
 
 use std::{fs, time::Duration};
 
