@@ -128,13 +128,13 @@ async fn an_event_stream_counts_once() -> Checked {
     Ok(())
 }
 
-/// What a node tells when its rate limits go on without the database.
+/// Log line of a node whose rate limits go on without the database.
 const FALLEN_BACK: &str = "rate limits fall back to this node's share";
 
-/// How long a node waits for the database before it lets one request through on its own.
+/// Time for which a node waits for the database before it lets a request through on its own.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many requests were let through, and how long one took at most.
+/// Number of requests that were let through, and the longest duration of one.
 #[derive(Default)]
 struct Tally {
     admitted: u64,
@@ -178,9 +178,9 @@ async fn hammer(client: &Client, refusals: usize) -> Result<Tally> {
     Ok(tallies.iter().fold(Tally::default(), Tally::and))
 }
 
-/// What three nodes let through in one minute: with a credential by each of them, and without one by all. None where
-/// that does not tell: the minute was over, or a node may have gone on without the database, as it does when that takes
-/// a second.
+/// Returns the requests that three nodes let through in one minute: with a credential by each of them, and without one
+/// by all. None where the result is not conclusive: the minute was over, or a node may have gone on without the
+/// database, as it does when that takes a second.
 async fn let_through() -> Result<Option<(Vec<u64>, u64)>> {
     let options = NodeOptions::default().env("SORTIE_RATE_LIMIT_PER_MINUTE", "600");
     let first = node_with(Database::Postgres, options).await?;

@@ -1,4 +1,4 @@
-//! What a node that is killed leaves behind, and what becomes of it (`docs/RUNS.md#statuses`).
+//! Runs of a node that is killed (`docs/RUNS.md#statuses`).
 
 mod calls;
 mod durability;
@@ -268,7 +268,7 @@ async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() ->
     Ok(())
 }
 
-/// What a completed command has left in the directory of a node that is gone is not on another one.
+/// The files of a completed command are in the directory of the lost node, and not on another one.
 #[tokio::test]
 async fn another_node_ends_a_run_whose_working_directory_it_does_not_have() -> Checked {
     let mut first = node(Database::Postgres).await?;

@@ -78,7 +78,7 @@ async fn run_with_a_token(client: &Client, service: &Service) -> Result<String> 
     Ok(run.id.to_string())
 }
 
-/// What came with the calls so far.
+/// Returns the tokens of the calls so far.
 fn tokens(service: &Service) -> Vec<String> {
     let calls = service
         .received()

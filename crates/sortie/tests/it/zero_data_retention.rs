@@ -33,7 +33,7 @@ fn unretained(prompt: &str) -> Value {
     json!({"prompt": prompt, "zero_data_retention": true})
 }
 
-/// One that waits until a test ends it.
+/// Returns a request of a run that waits until a test ends it.
 fn waiting() -> Value {
     json!({"prompt": "```wait 600000\n```\n", "timeout_seconds": 900, "zero_data_retention": true})
 }
@@ -45,7 +45,7 @@ async fn at_work(client: &Client) -> anyhow::Result<String> {
     Ok(id)
 }
 
-/// What of a run is told of its output.
+/// Returns the fields of a run that concern its output.
 fn held(run: &Run) -> (Option<&str>, Option<bool>, bool) {
     (
         run.output.as_deref(),

@@ -1,4 +1,4 @@
-//! What a run can do: commands, files, input, time, and an answer of any length.
+//! Abilities of a run: commands, files, input, time, and an answer of any length.
 
 use std::time::Duration;
 

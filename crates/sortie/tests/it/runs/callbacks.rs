@@ -30,10 +30,10 @@ both_databases![
 
 const SECRET: &str = "gehéim \u{1f511}";
 
-/// So many callbacks at once, and no more, go to one host.
+/// Maximum callbacks to one host at once.
 const SHARE: usize = 16;
 
-/// How long each of them has, in seconds.
+/// Timeout of an attempt, in seconds.
 const ATTEMPT_SECONDS: u64 = 15;
 
 /// Checks that none beyond the share went to a host that answers nothing before the first had had its time, whenever
@@ -50,7 +50,7 @@ fn ensure_share(mut signed: Vec<u64>) -> Checked {
     Ok(())
 }
 
-/// When a callback was signed, in seconds.
+/// Returns the time at which a callback was signed, in seconds.
 fn signed_at(delivery: &Delivery) -> Result<u64> {
     let timestamp = delivery
         .headers
@@ -298,7 +298,7 @@ async fn a_failed_delivery_is_tried_again_after_ten_seconds() -> Checked {
     Ok(())
 }
 
-/// What fails can be sent again at once, by the command line too.
+/// A failed callback can be sent again at once, by the command line too.
 #[tokio::test]
 async fn the_command_line_lists_deliveries_and_sends_again() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -343,7 +343,7 @@ async fn the_command_line_lists_deliveries_and_sends_again() -> Checked {
     Ok(())
 }
 
-/// As long as none dies, two nodes send nothing twice.
+/// Two nodes send nothing twice, as long as none dies.
 #[tokio::test]
 async fn two_nodes_share_the_deliveries() -> Checked {
     let options = NodeOptions::default().env("SORTIE_MASTER_KEY", &"5a".repeat(32));

@@ -44,7 +44,7 @@ impl Scripted {
         Self::start_with(database, script, NodeOptions::default()).await
     }
 
-    /// The same, with a node that is started in its own way.
+    /// Starts a node with options behind a scripted model.
     pub(crate) async fn start_with(
         database: Database,
         script: impl IntoIterator<Item = Turn>,
@@ -65,7 +65,7 @@ pub(crate) async fn node_of(database: Database, base_url: &str) -> Result<(Node,
     node_of_with(database, ("openai-chat", base_url), NodeOptions::default()).await
 }
 
-/// The same, with the protocol and the address of the provider, and a node that is started in its own way.
+/// Starts a node with options, with the protocol and the address of the provider.
 pub(crate) async fn node_of_with(
     database: Database,
     (api, base_url): (&str, &str),
