@@ -1,4 +1,4 @@
-//! The way out for a run's commands: an HTTP proxy that the run's network namespace has instead of a network.
+//! Egress of a run's commands: an HTTP proxy that the run's network namespace has instead of a network.
 //!
 //! It takes CONNECT to port 443, whose TLS handshake must ask for the host that was named, and plain HTTP in absolute
 //! form to port 80, whose `Host` must be the URL's. Each request is judged by the run's [`Policy`], also the second on

@@ -1,4 +1,4 @@
-//! The web for agents: tools that fetch, search and call public APIs, and the way out for a run's commands.
+//! The web for agents: tools that fetch, search and call public APIs, and the egress of a run's commands.
 //!
 //! All of it goes where the run's [`Policy`] allows and nowhere else, in bounded time and bytes. What it brings is data
 //! from outside and says so.
