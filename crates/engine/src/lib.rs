@@ -3,47 +3,22 @@
 //! [`Engine`] is the handle that the server and the command line hold. It is cheap to clone; every clone is the same
 //! node. Channels carry hints only: what is true is in the store, and is read again from there.
 
-mod artifacts;
-mod budgets;
 mod callbacks;
-mod caller;
-mod checks;
-mod clock;
+mod cluster;
 mod connections;
-mod content;
-mod contents;
+mod credentials;
 mod error;
 mod files;
-mod hub;
-mod intake;
-mod keys;
-mod lease;
-mod leftovers;
-mod master_keys;
-mod metrics;
-mod models;
-mod news;
-mod no_sandbox;
+mod kit;
 mod node;
-mod nodes;
-mod options;
-mod peers;
-mod retention;
-mod run_log;
+mod operations;
 mod runs;
 mod schedules;
-mod sealing;
 #[cfg(test)]
 mod simulation;
-mod start;
 #[cfg(test)]
 mod testing;
-mod traces;
-mod unretained;
-mod usage;
-mod web;
 mod worker;
-mod workflows;
 
 use std::{sync::Arc, time::Duration};
 
@@ -59,37 +34,49 @@ use sortie_store::{Actor, Heard, KeyRecord, Speaker, Store};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use caller::Caller;
-pub use checks::Providers;
-pub use clock::Clock;
+pub use cluster::peers::{Hop, PEER_HEADER, Peer};
 pub use connections::{AwaitingConfirmation, Connections, Put};
-pub use contents::AwsVariables;
+pub use credentials::{
+    master_keys::{check_key_text, check_master_keys},
+    sealing::{InvalidKey, MasterKey},
+};
 pub use error::Error;
-pub use files::{Stored, Upload};
-pub use hub::{Deltas, Frame};
-pub use master_keys::{check_key_text, check_master_keys};
-pub use options::{Options, Serves};
-pub use peers::{Hop, PEER_HEADER, Peer};
-pub use sealing::{InvalidKey, MasterKey};
+pub use files::{
+    contents::AwsVariables,
+    saved::{Stored, Upload},
+};
+pub use kit::{
+    caller::Caller,
+    clock::Clock,
+    options::{Options, Serves},
+    traces::{SpanExport, Traces},
+};
+pub use operations::checks::Providers;
+pub use runs::hub::{Deltas, Frame};
 pub use sortie_connect::oauth::Callback;
-pub use traces::{SpanExport, Traces};
 
 use crate::{
     callbacks::{Callbacks, Hints},
-    clock::random,
-    contents::Contents,
-    files::Uploads,
-    hub::Hub,
-    keys::{CheckedKey, Keys},
-    metrics::Metrics,
-    models::Models,
-    news::{News, TimerBell, Wake},
-    node::Identity,
-    peers::Peers,
-    run_log::Records,
-    unretained::MemoryDir,
-    web::NodeWeb,
-    worker::{Active, Own, Places, StopReason},
+    cluster::{
+        identity::Identity,
+        news::{News, TimerBell, Wake},
+        peers::Peers,
+    },
+    credentials::keys::{CheckedKey, Keys},
+    files::{contents::Contents, saved::Uploads},
+    kit::{
+        clock::random,
+        metrics::{self, Metrics},
+        models::Models,
+        web::NodeWeb,
+    },
+    runs::{
+        active::{Active, StopReason},
+        hub::Hub,
+        run_log::Records,
+        unretained::MemoryDir,
+    },
+    worker::{Own, Places},
 };
 
 /// How long a node that is about to stop waits for the database to take that it is.

@@ -19,7 +19,7 @@ use sortie_api::{
 use sortie_store::ConnectionRow;
 
 use super::{Connections, definition_of, secrets::Secrets, upgrade::Unaddressed};
-use crate::{Error, sealing::Place};
+use crate::{credentials::sealing::Place, error::Error};
 
 /// A sealed value with the address that it is for.
 #[derive(Serialize, Deserialize)]

@@ -21,8 +21,9 @@ use super::{
     secrets::{AuthSecret, OAuthClient},
 };
 use crate::{
-    Caller, Error,
-    sealing::{Place, hex},
+    credentials::sealing::{Place, hex},
+    error::Error,
+    kit::caller::Caller,
 };
 
 /// Where the authorization server sends a person back to.

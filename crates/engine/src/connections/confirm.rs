@@ -22,7 +22,11 @@ use super::{
     definition_of,
     tokens::{Held, tokens_at},
 };
-use crate::{Caller, Error, clock::random, sealing::hex};
+use crate::{
+    credentials::sealing::hex,
+    error::Error,
+    kit::{caller::Caller, clock::random},
+};
 
 /// Begins the hashed text of the state of a flow that waits for its confirmation.
 const CONFIRMATION: &[u8] = b"sortie oauth confirmation\0";

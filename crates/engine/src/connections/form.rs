@@ -19,7 +19,7 @@ use super::{
     auth,
     secrets::{AuthSecret, Secrets},
 };
-use crate::Error;
+use crate::error::Error;
 
 /// Headers that belong to the transport, or have a place of their own in a definition.
 const RESERVED: [&str; 16] = [

@@ -47,10 +47,16 @@ use self::{
     secrets::{AuthSecret, Secrets},
 };
 use crate::{
-    Caller, Clock, Error, Options,
-    clock::random,
-    master_keys::SEAL_CHECK,
-    sealing::{Place, SealError, Sealer},
+    credentials::{
+        master_keys::SEAL_CHECK,
+        sealing::{Place, SealError, Sealer},
+    },
+    error::Error,
+    kit::{
+        caller::Caller,
+        clock::{Clock, random},
+        options::Options,
+    },
 };
 
 /// How often a definition is put again where somebody else puts the same one.
@@ -102,7 +108,7 @@ impl Connections {
         let failed =
             |error: sortie_net::Error| Error::Internal(format!("connections cannot be made: {error}"));
         let reach = options.connections_reach;
-        let network = crate::web::network(reach)?;
+        let network = crate::kit::web::network(reach)?;
         let programs = match (options.mode, sandbox) {
             (Mode::Hosted, _) => Err("is for self-hosted engines".to_owned()),
             (Mode::SelfHosted, Err(reason)) => {
@@ -414,7 +420,7 @@ fn credentials_at(row: &str, org: OrgId) -> Place<'_> {
 
 /// A name that a connection can be saved under.
 fn check_name(name: &str) -> Result<(), Error> {
-    crate::intake::name("name", name)?;
+    crate::runs::intake::name("name", name)?;
     if name == "catalog" {
         return Err(Error::Invalid(
             "name: `catalog` is the name of a route".to_owned(),

@@ -21,7 +21,7 @@ use super::{
     secrets::{AuthSecret, Secrets},
     tokens::ConnectionTokens,
 };
-use crate::{Error, sealing::Place, worker::until_read};
+use crate::{credentials::sealing::Place, error::Error, worker::until_read};
 
 /// Where the credentials are that a run brought for its inline connections.
 pub(crate) enum InlineSecrets {

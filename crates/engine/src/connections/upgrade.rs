@@ -27,11 +27,13 @@ use super::{
     tokens::Held,
 };
 use crate::{
-    Error,
-    clock::random,
-    lease::LeaseClock,
-    master_keys::{ADDRESSED, SEAL_CHECK},
-    sealing::Place,
+    cluster::lease_clock::LeaseClock,
+    credentials::{
+        master_keys::{ADDRESSED, SEAL_CHECK},
+        sealing::Place,
+    },
+    error::Error,
+    kit::clock::random,
 };
 
 /// Text of the key check once every credential is sealed with its address.

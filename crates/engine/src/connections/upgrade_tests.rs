@@ -11,13 +11,18 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    Caller, Clock, Engine, MasterKey, Options, Serves,
+    Engine,
     connections::{
         credentials_at,
         resolve::inline_at,
         tokens::{ConnectionTokens, tokens_at},
     },
-    sealing::Sealer,
+    credentials::sealing::{MasterKey, Sealer},
+    kit::{
+        caller::Caller,
+        clock::Clock,
+        options::{Options, Serves},
+    },
 };
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_630_000_000);
@@ -130,7 +135,9 @@ impl Rig {
 
     /// What `doctor` says of the master key.
     async fn master_key_check(&self, engine: &Engine) -> Check {
-        let found = engine.checks(&self.caller, crate::Providers::Left).await;
+        let found = engine
+            .checks(&self.caller, crate::operations::checks::Providers::Left)
+            .await;
         let mut checks = found.checks.into_iter();
         checks.find(|check| check.name == "master key").unwrap()
     }
@@ -237,7 +244,7 @@ async fn what_the_version_before_has_sealed_opens_once_with_its_address_and_neve
     engine.shutdown().await;
 
     // Whoever writes the database puts the old values back, the key check included, and another address beside them.
-    let hex = |bytes: &[u8]| crate::sealing::hex(bytes);
+    let hex = |bytes: &[u8]| crate::credentials::sealing::hex(bytes);
     let old_check = sealed(SEAL_CHECK, INCOMPLETE);
     for statement in [
         format!(
@@ -437,7 +444,8 @@ async fn tokens_without_an_address_are_authorized_again_once_the_upgrade_is_comp
         "issuer": "http://issuer.example", "token_url": "http://issuer.example/token", "resource": null,
         "identity": {"client_id": "c", "client_secret": null, "method": "none"}}});
     let store_tokens = |text: &Value| {
-        let tokens = crate::sealing::hex(&sealed(tokens_at(&id, org), text.to_string().as_bytes()));
+        let tokens =
+            crate::credentials::sealing::hex(&sealed(tokens_at(&id, org), text.to_string().as_bytes()));
         rig.sql(&format!("UPDATE connection SET tokens = x'{tokens}'"));
     };
     let is_kept = async || {

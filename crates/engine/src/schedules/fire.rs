@@ -16,7 +16,11 @@ use super::{
     request_of,
     timer::{AT_ONCE, PAGE},
 };
-use crate::{Caller, Engine, Error, metrics::Trigger};
+use crate::{
+    Engine,
+    error::Error,
+    kit::{caller::Caller, metrics::Trigger},
+};
 
 /// What is to become of an instant that may start a run.
 enum Verdict {

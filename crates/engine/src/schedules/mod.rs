@@ -25,7 +25,12 @@ use self::{
     form::{Wanted, checked, only_stops, runs_differ},
     plan::next_instant,
 };
-use crate::{Caller, Engine, Error, clock::random, metrics::Trigger, sealing::Place};
+use crate::{
+    Engine,
+    credentials::sealing::Place,
+    error::Error,
+    kit::{caller::Caller, clock::random, metrics::Trigger},
+};
 
 pub(crate) use timer::run as run_timer;
 

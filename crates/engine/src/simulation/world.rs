@@ -16,7 +16,11 @@ use tokio::time::sleep;
 
 use super::{plan::Plan, witness::Witness};
 use crate::{
-    Caller, Clock, Engine, Options, contents, start::Storage, unretained::MemoryDir, worker::StopReason,
+    Engine,
+    files::contents,
+    kit::{caller::Caller, clock::Clock, options::Options},
+    node::start::Storage,
+    runs::{active::StopReason, unretained::MemoryDir},
 };
 
 /// The time at the beginning of a schedule.

@@ -17,10 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::places::Places;
 use crate::{
-    Options,
-    news::{News, Wake},
-    node::Identity,
-    unretained::{Share, Unretained},
+    cluster::{
+        identity::Identity,
+        news::{News, Wake},
+    },
+    kit::options::Options,
+    runs::unretained::{Share, Unretained},
 };
 
 /// The safety net: at least so often, and up to half as long again, so that nodes that started together drift apart.
@@ -244,7 +246,7 @@ mod tests {
     use sortie_store::{Actor, Created};
 
     use super::*;
-    use crate::{Caller, Engine};
+    use crate::{Engine, kit::caller::Caller};
 
     const RUNS: usize = 16;
 

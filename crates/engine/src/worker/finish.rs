@@ -4,7 +4,8 @@ use sortie_agent::journal::OpenCall;
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
 use sortie_store::{Brought, Claim, Finish, Journal, NewEvent, Origin, Receiver};
 
-use super::{active::StopReason, recorder::Rest};
+use super::recorder::Rest;
+use crate::runs::active::StopReason;
 
 /// How the work on a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,7 +187,13 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{Clock, hub::Hub, news::News, run_log::RunLog, testing::held, worker::recorder::Recorder};
+    use crate::{
+        cluster::news::News,
+        kit::clock::Clock,
+        runs::{hub::Hub, run_log::RunLog},
+        testing::held,
+        worker::recorder::Recorder,
+    };
 
     proptest! {
         #[test]

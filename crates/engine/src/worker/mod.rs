@@ -1,11 +1,11 @@
 //! The worker: claims waiting runs, takes over those whose worker was lost, and works on each in a task of its own.
 
-mod active;
 #[cfg(test)]
 mod directory_tests;
 mod dispatch;
 mod files;
 mod finish;
+pub(crate) mod leftovers;
 mod outputs;
 mod pictures;
 mod places;
@@ -17,7 +17,6 @@ mod spent;
 mod web;
 mod writes;
 
-pub(crate) use active::{Active, StopReason};
 pub(crate) use dispatch::{Dispatcher, Own, Source};
 pub(crate) use outputs::Collecting;
 pub(crate) use places::{Places, Turn};

@@ -18,7 +18,10 @@ use tokio::{
 };
 
 use super::run_one::Worker;
-use crate::{Error, contents::storage, files::media_type};
+use crate::{
+    error::Error,
+    files::{contents::storage, saved::media_type},
+};
 
 /// Where the agent leaves what is to be kept.
 const FOLDER: &str = "outputs";

@@ -13,7 +13,6 @@ use sortie_store::{Brought, Claim, Error as StoreError, Fence, Finish, NewEvent,
 use tokio::time::Instant;
 
 use super::{
-    active::{Active, Place, StopReason},
     files,
     finish::{Ended, final_events},
     outputs::{Collecting, Outputs, collect},
@@ -26,17 +25,16 @@ use super::{
     writes::{until_settled, until_stored},
 };
 use crate::{
-    Clock, Options,
     callbacks::Hints,
+    cluster::news::TimerBell,
     connections::{Connections, InlineSecrets},
-    contents::Contents,
-    hub::Hub,
-    metrics::Metrics,
-    models::Models,
-    news::TimerBell,
-    run_log::{Records, RunLog},
-    traces,
-    web::NodeWeb,
+    files::contents::Contents,
+    kit::{clock::Clock, metrics::Metrics, models::Models, options::Options, traces, web::NodeWeb},
+    runs::{
+        active::{Active, Place, StopReason},
+        hub::Hub,
+        run_log::{Records, RunLog},
+    },
 };
 
 /// What every run on this node needs.
