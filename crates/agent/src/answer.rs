@@ -6,7 +6,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use sortie_api::limits::OUTPUT_BYTES;
 
-use crate::{fence, schema::Schema, turn::Stop};
+use crate::{fence, schema::Schema, stop::Stop};
 
 /// How often an answer that does not match is handed back.
 const CORRECTIONS: u32 = 2;

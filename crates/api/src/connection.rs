@@ -10,8 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     Credential,
-    object::objects,
-    request::{present, unique},
+    object::{objects, present, unique},
     time::Timestamp,
 };
 

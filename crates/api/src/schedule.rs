@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 use crate::{
     id::{RunId, ScheduleId},
     money::Micros,
-    object::objects,
-    request::{Callback, present},
+    object::{objects, present},
+    request::Callback,
     time::Timestamp,
 };
 

@@ -7,7 +7,7 @@ use sortie_api::{
 };
 
 use super::{
-    form::{At, header_name, header_value, is_name},
+    fields::{At, header_name, header_value, is_name},
     secrets::{AuthSecret, OAuthClient},
 };
 use crate::error::Error;

@@ -18,8 +18,8 @@ use url::Url;
 use super::{
     Connections,
     addressed::Address,
-    authorize::{changed, hash_of, issuer_at, pending_at},
     definition_of,
+    flow::{changed, hash_of, issuer_at, pending_at},
     tokens::{Held, tokens_at},
 };
 use crate::{

@@ -8,6 +8,8 @@ mod auth;
 mod authorize;
 mod catalog;
 mod confirm;
+pub(crate) mod fields;
+mod flow;
 pub(crate) mod form;
 mod programs;
 mod resolve;
@@ -15,8 +17,8 @@ pub(crate) mod secrets;
 mod tokens;
 mod upgrade;
 
+pub(crate) use addressed::Unaddressed;
 pub(crate) use resolve::InlineSecrets;
-pub(crate) use upgrade::Unaddressed;
 
 use std::{
     collections::HashMap,
@@ -42,7 +44,8 @@ use zeroize::Zeroizing;
 
 use self::{
     addressed::Address,
-    form::{At, Checked, Rules, Use},
+    fields::At,
+    form::{Checked, Rules, Use},
     programs::Programs,
     secrets::{AuthSecret, Secrets},
 };
@@ -420,7 +423,7 @@ fn credentials_at(row: &str, org: OrgId) -> Place<'_> {
 
 /// A name that a connection can be saved under.
 fn check_name(name: &str) -> Result<(), Error> {
-    crate::runs::intake::name("name", name)?;
+    crate::kit::rules::name("name", name)?;
     if name == "catalog" {
         return Err(Error::Invalid(
             "name: `catalog` is the name of a route".to_owned(),

@@ -13,8 +13,8 @@ use super::*;
 use crate::{
     Engine,
     connections::{
+        addressed::inline_at,
         credentials_at,
-        resolve::inline_at,
         tokens::{ConnectionTokens, tokens_at},
     },
     credentials::sealing::{MasterKey, Sealer},

@@ -6,5 +6,7 @@ pub(crate) mod metrics;
 pub(crate) mod models;
 pub(crate) mod no_sandbox;
 pub(crate) mod options;
+pub(crate) mod retry;
+pub(crate) mod rules;
 pub(crate) mod traces;
 pub(crate) mod web;

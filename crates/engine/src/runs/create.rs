@@ -10,10 +10,10 @@ use crate::{
     Engine,
     connections::secrets::Secrets,
     error::Error,
-    kit::{caller::Caller, clock::random, metrics::Trigger, options::Serves},
+    kit::{caller::Caller, clock::random, metrics::Trigger, options::Serves, rules::idempotency_key},
     runs::{
         active::StopReason,
-        intake::{Intake, idempotency_key},
+        intake::Intake,
         unretained::{Admission, Output, Reader, Request},
     },
 };

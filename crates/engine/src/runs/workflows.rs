@@ -13,8 +13,10 @@ use crate::{
     Engine,
     connections::Put,
     error::Error,
-    kit::caller::Caller,
-    runs::intake::{broken, name as check_name},
+    kit::{
+        caller::Caller,
+        rules::{broken, name as check_name},
+    },
 };
 
 impl Engine {

@@ -22,4 +22,3 @@ pub(crate) use outputs::Collecting;
 pub(crate) use places::{Places, Turn};
 pub(crate) use programs::Programs;
 pub(crate) use run_one::Worker;
-pub(crate) use writes::until_read;

@@ -13,7 +13,8 @@ use sortie_agent::{
 };
 use sortie_store::{Claim, Error as StoreError};
 
-use super::{finish::Obstacle, run_one::Worker, writes::until_read};
+use super::{finish::Obstacle, run_one::Worker};
+use crate::kit::retry::until_read;
 
 /// What stands among the entries of a journal where a worker has handed its run over, and told all it has spent.
 #[derive(Serialize, Deserialize)]

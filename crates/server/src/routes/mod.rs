@@ -38,9 +38,6 @@ pub(crate) const HEALTHZ: &str = "/healthz";
 /// Readiness: answers 200 while the node takes runs.
 pub(crate) const READYZ: &str = "/readyz";
 
-/// What the node measures.
-pub(crate) const METRICS: &str = "/metrics";
-
 /// The routes with their descriptions.
 pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::default()

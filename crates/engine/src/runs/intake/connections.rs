@@ -11,14 +11,15 @@ use sortie_api::{
     request::RunConnection,
 };
 
-use super::{broken, text};
 use crate::{
     connections::{
         Connections,
-        form::{self, At, Use},
+        fields::At,
+        form::{self, Use},
         secrets::Secrets,
     },
     error::Error,
+    kit::rules::{self, broken},
 };
 
 /// Checks the request's connections and takes the credentials of inline ones out of it. Those that had some, by name.
@@ -52,7 +53,7 @@ pub(super) fn form(
     }
     for (name, connection) in all.iter_mut() {
         let field = format!("connections.{name}");
-        text::name(&shown(&field), name)?;
+        rules::name(&shown(&field), name)?;
         let at = At(&field);
         match (&connection.reference, connection.kind) {
             (Some(_), None) => reference(at, connection)?,

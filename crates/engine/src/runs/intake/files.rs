@@ -6,8 +6,7 @@ use sortie_api::{FileId, OrgId, limits, request::RunFile};
 use sortie_sandbox::RelPath;
 use sortie_store::Store;
 
-use super::broken;
-use crate::error::Error;
+use crate::{error::Error, kit::rules::broken};
 
 /// Checks all that can be said of `files` without looking for those that are saved.
 pub(super) fn form(files: &[RunFile]) -> Result<(), Error> {

@@ -19,12 +19,10 @@ use crate::{
     callbacks::Callbacks,
     connections::{Connections, secrets::Secrets},
     error::Error,
-    kit::{models::Models, options::Options, web::NodeWeb},
+    kit::{models::Models, options::Options, rules::broken, web::NodeWeb},
     runs::workflows::effective,
 };
 use schemas::NoInput;
-
-pub(crate) use text::{idempotency_key, name};
 
 /// A request that has passed every rule.
 pub(crate) struct Accepted {
@@ -58,11 +56,6 @@ pub(crate) struct Intake<'a> {
     pub(crate) callbacks: &'a Callbacks,
     /// Whose request it is.
     pub(crate) org: OrgId,
-}
-
-/// A broken rule: `field: rule`.
-pub(crate) fn broken(field: impl std::fmt::Display, rule: impl std::fmt::Display) -> Error {
-    Error::Invalid(format!("{field}: {rule}"))
 }
 
 impl Intake<'_> {

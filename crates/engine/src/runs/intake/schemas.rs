@@ -7,8 +7,7 @@ use sortie_agent::schema::Schema;
 use sortie_api::RunRequest;
 use tokio::sync::Semaphore;
 
-use super::broken;
-use crate::error::Error;
+use crate::{error::Error, kit::rules::broken};
 
 /// Schemas are checked on the blocking threads, a few at a time: they are strangers' programs, if small ones.
 static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(4));

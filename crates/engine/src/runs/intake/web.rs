@@ -5,8 +5,10 @@ use std::sync::Arc;
 use sortie_api::{limits, request::Web};
 use sortie_net::Policy;
 
-use super::broken;
-use crate::{error::Error, kit::web::NodeWeb};
+use crate::{
+    error::Error,
+    kit::{rules::broken, web::NodeWeb},
+};
 
 pub(super) fn check(wanted: Option<&Web>, node: &NodeWeb) -> Result<(), Error> {
     let Some(Web::Restricted(restriction)) = wanted else {
