@@ -217,15 +217,15 @@ impl Hints {
 impl Engine {
     /// The attempts to deliver a run's callback.
     pub async fn list_deliveries(&self, org: OrgId, run: RunId) -> Result<Vec<DeliveryAttempt>, Error> {
-        Ok(self.0.store.list_deliveries(org, run).await?)
+        Ok(self.store().list_deliveries(org, run).await?)
     }
 
     /// Sends the callback of a final run again, at once; an attempt that is under way counts as that. `Conflict` where the
     /// run has no callback or is not final.
     pub async fn redeliver_run(&self, org: OrgId, run: RunId) -> Result<Redelivery, Error> {
         let now = self.0.options.clock.now();
-        let (attempt, host) = self.0.store.redeliver(org, run, now).await?;
-        self.0.callbacks.hints.due_anywhere(org, &host);
+        let (attempt, host) = self.store().redeliver(org, run, now).await?;
+        self.0.work.callbacks.hints.due_anywhere(org, &host);
         Ok(Redelivery { attempt })
     }
 }

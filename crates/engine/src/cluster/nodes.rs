@@ -11,16 +11,16 @@ use crate::{Engine, error::Error};
 impl Engine {
     /// The nodes that are known, by name: those at work, and lost ones that still hold runs.
     pub async fn list_nodes(&self) -> Result<Vec<Node>, Error> {
-        let now = self.0.identity.leases.now();
-        let rows = self.0.store.list_nodes().await?;
+        let now = self.0.cluster.identity.leases.now();
+        let rows = self.store().list_nodes().await?;
         Ok(rows.into_iter().map(|row| node(row, now)).collect())
     }
 
     /// Takes blocks out of quotas of requests for this node, as [`Store::lease_rates`](sortie_store::Store::lease_rates)
     /// does, and counts the nodes that are alive.
     pub async fn lease_rates(&self, wanted: Vec<WantedBlock>, nodes: u32) -> sortie_store::Result<Leased> {
-        let now = self.0.identity.leases.now();
-        self.0.store.lease_rates(wanted, nodes, now).await
+        let now = self.0.cluster.identity.leases.now();
+        self.store().lease_rates(wanted, nodes, now).await
     }
 }
 

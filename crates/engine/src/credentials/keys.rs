@@ -16,10 +16,11 @@ use sortie_api::{
     limits,
     secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
 };
-use sortie_store::{KeyRecord, NewKey, Rotation, Store};
+use sortie_store::{Actor, KeyRecord, NewKey, Rotation, Store};
 use tokio::time::Instant;
 
 use crate::{
+    Engine,
     error::Error,
     kit::{
         caller::Caller,
@@ -47,6 +48,47 @@ pub(crate) struct Keys {
     clock: Clock,
     prefix: &'static str,
     looked: Arc<Mutex<Looked>>,
+}
+
+impl Engine {
+    /// Makes the first organization, with `secret` as its first admin key, where the store is empty. False when it was
+    /// not. The caller makes the secret and puts it where it cannot be lost before it becomes valid.
+    pub async fn bootstrap(&self, secret: &Secret) -> Result<bool, Error> {
+        let org = OrgId::new(self.0.options.clock.now(), random()?);
+        let key = self.0.stores.keys.new_key(org, CheckedKey::first(), secret)?;
+        let nobody = Caller {
+            org,
+            actor: Actor::default(),
+            schedule: None,
+        };
+        let audit = nobody.audit(&self.0.options.clock, "key.create", key.id)?;
+        Ok(self.store().bootstrap("default", key, audit).await?)
+    }
+
+    /// Who stands behind a bearer credential; `None` when it is invalid, unknown, expired or revoked.
+    pub async fn authenticate(&self, credential: &str) -> Result<Option<KeyRecord>, Error> {
+        self.0.stores.keys.authenticate(credential).await
+    }
+
+    /// Makes an API key.
+    pub async fn create_key(&self, caller: &Caller, request: CreateKey) -> Result<CreatedKey, Error> {
+        self.0.stores.keys.create(caller, request).await
+    }
+
+    /// Gives an API key a new secret; the one before it works for the grace. `Conflict` where the key has expired.
+    pub async fn rotate_key(
+        &self,
+        caller: &Caller,
+        id: KeyId,
+        request: &RotateKey,
+    ) -> Result<CreatedKey, Error> {
+        self.0.stores.keys.rotate(caller, id, request).await
+    }
+
+    /// Revokes an API key. `Conflict` for the last admin key that does not expire.
+    pub async fn delete_key(&self, caller: &Caller, id: KeyId) -> Result<(), Error> {
+        self.0.stores.keys.delete(caller, id).await
+    }
 }
 
 impl Keys {

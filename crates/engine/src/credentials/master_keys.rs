@@ -107,7 +107,7 @@ impl Engine {
             .map(|((key, place), values)| SealedValues { key, place, values })
             .collect();
         Ok(MasterKeys {
-            keys: self.0.connections.sealer().ids(),
+            keys: self.0.stores.connections.sealer().ids(),
             nodes: self.nodes_keys().await?,
             sealed,
             next_cursor,
@@ -123,6 +123,7 @@ impl Engine {
     pub async fn reseal(&self, caller: &Caller, cursor: &str) -> Result<Reseal, Error> {
         let node = &self.0;
         let newest = node
+            .stores
             .connections
             .sealer()
             .ids()
@@ -166,7 +167,7 @@ impl Engine {
                 continue;
             }
             let wanted = count(values.len());
-            let changed = node.store.reseal(column, values, audit.take()).await?;
+            let changed = node.stores.database.reseal(column, values, audit.take()).await?;
             let changed = i64::try_from(changed).unwrap_or(i64::MAX);
             done.resealed += changed;
             done.changed_meanwhile += wanted - changed;
@@ -184,7 +185,7 @@ impl Engine {
         for row in rows {
             let name = row_name(&row.row);
             let place = Place::in_column(column, &name, row.org);
-            let sealer = self.0.connections.sealer();
+            let sealer = self.0.stores.connections.sealer();
             match sealer.seal_again(place, &row.sealed, random()?) {
                 Ok(Some(new)) => values.push(Resealed {
                     row: row.row,
@@ -208,8 +209,7 @@ impl Engine {
         let (mut page, mut left) = (Vec::new(), PAGE);
         while let Some(column) = SealedColumn::ALL.get(position.column).copied() {
             let rows = self
-                .0
-                .store
+                .store()
                 .sealed_rows(column, position.after.clone(), left)
                 .await?;
             left -= u32::try_from(rows.len()).unwrap_or(left);
@@ -227,8 +227,8 @@ impl Engine {
     }
 
     async fn nodes_keys(&self) -> Result<Vec<NodeKeys>, Error> {
-        let now = self.0.identity.leases.now();
-        let nodes = self.0.store.node_master_keys(now).await?;
+        let now = self.0.cluster.identity.leases.now();
+        let nodes = self.store().node_master_keys(now).await?;
         Ok(nodes
             .into_iter()
             .map(|node| NodeKeys {

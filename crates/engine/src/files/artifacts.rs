@@ -16,7 +16,7 @@ impl Engine {
     /// # Errors
     /// `NotFound` where there is no such run.
     pub async fn run_artifacts(&self, org: OrgId, run: RunId) -> Result<Vec<Artifact>, Error> {
-        let kept = self.0.store.run_artifacts(org, run).await?.kept;
+        let kept = self.store().run_artifacts(org, run).await?.kept;
         Ok(kept.into_iter().map(|kept| kept.artifact).collect())
     }
 
@@ -25,7 +25,7 @@ impl Engine {
     /// # Errors
     /// `NotFound` where there is no such run, or the run has no such artifact.
     pub async fn stored_artifact(&self, org: OrgId, run: RunId, path: &str) -> Result<Stored, Error> {
-        let artifacts = self.0.store.run_artifacts(org, run).await?;
+        let artifacts = self.store().run_artifacts(org, run).await?;
         let is_wanted = |kept: &KeptArtifact| kept.artifact.path == path;
         let KeptArtifact { artifact, blob } = artifacts
             .kept

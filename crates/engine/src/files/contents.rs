@@ -5,9 +5,9 @@
 //! node comes to it. The storage gives up a write after a third of that time. A writer whose row is gone all the same
 //! deletes what it wrote.
 
-use std::{collections::BTreeMap, fs::File, ops::Range, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs::File, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
-use sortie_api::{BlobId, Credential, OrgId, Sha256, Timestamp};
+use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
 use sortie_blobs::{Address, Blobs, Content, Settings, Staged, Staging};
 use sortie_store::{DoomedBlob, NewBlob, Store};
 use tokio::{
@@ -259,9 +259,6 @@ impl Options {
         }
     }
 }
-
-/// The variables that an S3-compatible store is reached with, by name.
-pub type AwsVariables = BTreeMap<String, Credential>;
 
 #[cfg(test)]
 mod tests {

@@ -82,8 +82,8 @@ impl Engine {
     /// # Errors
     /// `Unavailable` while too many are under way, or while the storage is away.
     pub async fn begin_upload(&self) -> Result<Upload, Error> {
-        self.open()?;
-        let turn = Arc::clone(&self.0.uploads.0).acquire_owned();
+        self.check_open()?;
+        let turn = Arc::clone(&self.0.stores.uploads.0).acquire_owned();
         let turn = tokio::time::timeout(PATIENCE, turn)
             .await
             .map_err(|_| {
@@ -93,7 +93,7 @@ impl Engine {
             })?
             .map_err(|error| Error::Internal(error.to_string()))?;
         Ok(Upload {
-            staging: self.0.contents.stage().await?,
+            staging: self.0.stores.contents.stage().await?,
             limit: self.0.options.max_file_bytes,
             _turn: turn,
         })
@@ -114,7 +114,7 @@ impl Engine {
         self.free(caller.org, &name).await?;
         let staged = upload.staging.finish().await.map_err(storage)?;
         let (size, sha256) = (staged.size(), staged.sha256());
-        let blob = self.0.contents.keep(caller.org, staged).await?;
+        let blob = self.0.stores.contents.keep(caller.org, staged).await?;
         self.0.metrics.uploaded(size);
         let content = (blob, sha256, size);
         self.name_content(caller, content, name, content_type).await
@@ -146,21 +146,21 @@ impl Engine {
             sha256,
             content_type: file.content_type.clone(),
             at,
-            check_at: self.0.contents.check_at(),
+            check_at: self.0.stores.contents.check_at(),
         };
         let audit = caller.audit(&self.0.options.clock, "file.create", file.id.to_string())?;
-        self.0.store.create_file(new, audit).await?;
+        self.store().create_file(new, audit).await?;
         Ok(file)
     }
 
     /// A file by its id or name.
     pub async fn get_file(&self, org: OrgId, file: &str) -> Result<File, Error> {
-        Ok(found(&self.0.store, org, file).await?.file)
+        Ok(found(self.store(), org, file).await?.file)
     }
 
     /// What is needed to offer a file's content.
     pub async fn stored_file(&self, org: OrgId, file: &str) -> Result<Stored, Error> {
-        let FileRow { file, blob } = found(&self.0.store, org, file).await?;
+        let FileRow { file, blob } = found(self.store(), org, file).await?;
         Ok(Stored {
             org,
             blob,
@@ -175,7 +175,7 @@ impl Engine {
     /// The bytes of `range` of some content, piece by piece.
     pub async fn read_content(&self, stored: &Stored, range: Range<u64>) -> Result<Content, Error> {
         let content = (stored.sha256, stored.blob);
-        self.0.contents.read(stored.org, content, range).await
+        self.0.stores.contents.read(stored.org, content, range).await
     }
 
     /// Gives a file another name. One that it has already changes nothing.
@@ -184,27 +184,27 @@ impl Engine {
     /// `Invalid` for a name that breaks a rule, `Conflict` for one that is taken.
     pub async fn rename_file(&self, caller: &Caller, file: &str, name: &str) -> Result<File, Error> {
         named(name)?;
-        let there = found(&self.0.store, caller.org, file).await?.file;
+        let there = found(self.store(), caller.org, file).await?.file;
         if there.name == name {
             return Ok(there);
         }
         let audit = caller.audit(&self.0.options.clock, "file.rename", there.id.to_string())?;
-        let renamed = self.0.store.rename_file(caller.org, there.id, name, audit).await;
+        let renamed = self.store().rename_file(caller.org, there.id, name, audit).await;
         Ok(renamed?)
     }
 
     /// Deletes a file.
     pub async fn delete_file(&self, caller: &Caller, file: &str) -> Result<(), Error> {
-        let there = found(&self.0.store, caller.org, file).await?.file;
+        let there = found(self.store(), caller.org, file).await?.file;
         let audit = caller.audit(&self.0.options.clock, "file.delete", there.id.to_string())?;
-        let check_at = self.0.contents.check_at();
-        let deleted = self.0.store.delete_file(caller.org, there.id, check_at, audit);
+        let check_at = self.0.stores.contents.check_at();
+        let deleted = self.store().delete_file(caller.org, there.id, check_at, audit);
         Ok(deleted.await?)
     }
 
     /// Refuses a name that is taken before its content is kept; the store decides in the end.
     pub(crate) async fn free(&self, org: OrgId, name: &str) -> Result<(), Error> {
-        match self.0.store.file_named(org, name).await {
+        match self.store().file_named(org, name).await {
             Ok(_) => Err(Error::Conflict("name: a file has it already".to_owned())),
             Err(sortie_store::Error::NotFound) => Ok(()),
             Err(error) => Err(error.into()),
@@ -213,7 +213,7 @@ impl Engine {
 
     /// Deletes content that nothing refers to and whose time is over: how many there were.
     pub async fn sweep_contents(&self) -> Result<u64, Error> {
-        self.0.contents.sweep().await
+        self.0.stores.contents.sweep().await
     }
 }
 

@@ -1,18 +1,19 @@
 //! What a node is told at its start.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use sortie_api::{Micros, Mode, limits};
+use sortie_api::{Credential, Micros, Mode, limits};
 use sortie_net::{Network, Reach};
 use sortie_sandbox::Limits;
 use sortie_web::{RobotsTxt, SearchSettings};
 
 use crate::{
     credentials::sealing::MasterKey,
-    files::contents::AwsVariables,
     kit::{clock::Clock, traces::Traces},
-    runs::unretained::MemoryDir,
 };
+
+/// The variables that an S3-compatible store is reached with, by name.
+pub type AwsVariables = BTreeMap<String, Credential>;
 
 /// Whose runs an engine works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,13 +133,5 @@ impl Options {
     /// Where the working directories of runs live.
     pub(crate) fn work_dir(&self) -> PathBuf {
         self.data_dir.join("work")
-    }
-
-    /// Where those of runs without retention live.
-    pub(crate) fn memory_dir(&self) -> PathBuf {
-        match &self.memory_dir {
-            Some(path) => path.clone(),
-            None => MemoryDir::default_for(&self.node_name),
-        }
     }
 }

@@ -3,8 +3,10 @@
 //! [`Watch`] notices what other nodes do to runs that are followed or at work here.
 
 mod heartbeat;
+pub(crate) mod parts;
 mod reconciler;
 pub(crate) mod start;
+mod stop;
 mod sweeper;
 #[cfg(test)]
 mod tests;

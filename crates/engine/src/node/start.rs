@@ -1,55 +1,27 @@
-//! The start of a node: what its tasks share, and the tasks.
+//! The start of a node: its parts, then its tasks.
 
 use std::sync::Arc;
 
 use sortie_api::Mode;
-use sortie_blobs::Blobs;
-use sortie_sandbox::{Backend, Level, Tenancy};
+use sortie_sandbox::{Backend, Tenancy};
 use sortie_store::Store;
-use tokio::sync::Notify;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    Channel, Engine, Inner,
-    callbacks::{Callbacks, Courier, Hints},
-    cluster::{
-        identity::Identity,
-        news::{self, News, TimerBell, Wake},
-        peers::{Peers, Signer},
-    },
-    connections::{Connections, Unaddressed},
-    credentials::keys::Keys,
-    error::Error,
-    files::{
-        contents::{self, Contents},
-        saved::Uploads,
-    },
-    kit::{
-        metrics::{MeasuredSandbox, Metrics},
-        models::Models,
-        options::{Options, Serves},
-        web::NodeWeb,
-    },
-    node::{Heartbeat, Reconciler, Sweeper, Takeover, Watch},
-    operations::{retention, usage},
-    runs::{
-        active::Active,
-        hub::Hub,
-        run_log::Records,
-        unretained::{Keeper, MemoryDir, Unretained},
-    },
-    schedules,
-    worker::{Collecting, Dispatcher, Own, Places, Programs, Source, Worker, leftovers},
+use super::{
+    Heartbeat, Reconciler, Sweeper, Takeover, Watch,
+    parts::{Setup, Storage},
 };
-
-/// Access to the records of runs.
-fn records(options: &Options, store: &Store, active: &Active, work: &Arc<Notify>) -> Records {
-    let (clock, active, work) = (options.clock.clone(), active.clone(), Arc::clone(work));
-    Records {
-        store: store.clone(),
-        unretained: Unretained::new(options.memory_bytes, clock, active, work),
-    }
-}
+use crate::{
+    Engine, Inner,
+    callbacks::Courier,
+    cluster::news::{self, Channel},
+    connections::Unaddressed,
+    error::Error,
+    kit::options::{Options, Serves},
+    operations::{retention, usage, watched::Watched},
+    runs::unretained::Keeper,
+    schedules,
+    worker::{Dispatcher, Source, leftovers},
+};
 
 /// The sandbox, or the reason why this kind of engine has no use for it: runs of a hosted engine are strangers to each
 /// other.
@@ -66,35 +38,9 @@ fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<
     }
 }
 
-/// Confinement of the commands of runs, or the reason why there can be none.
-fn commands(sandbox: &Result<Arc<dyn Backend>, String>) -> Result<Level, String> {
-    sandbox
-        .as_ref()
-        .map(|backend| backend.capabilities().level)
-        .map_err(Clone::clone)
-}
-
-/// Storage of content of a node.
-#[derive(Clone)]
-pub(crate) struct Storage {
-    /// Content of files and artifacts.
-    pub(crate) blobs: Blobs,
-    /// Working directories of runs without retention.
-    pub(crate) memory_dir: MemoryDir,
-}
-
-impl Storage {
-    async fn open(options: &Options) -> Result<Self, Error> {
-        Ok(Self {
-            blobs: contents::open(options).await?,
-            memory_dir: MemoryDir::cleared(options.memory_dir()).await,
-        })
-    }
-}
-
 impl Engine {
-    /// Starts the node: registers it, takes over what an earlier start of it left behind, and begins to take runs. A node
-    /// without the master key of its database does not start: it would fail whatever runs need what is sealed.
+    /// Starts a node: registers it, takes over what an earlier start of it left behind, and begins to take runs. A node
+    /// without the master key of its database does not start, because it would fail every run that needs a credential.
     /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused, as
     /// they are by a hosted engine on a single-tenant host.
     pub async fn start(
@@ -105,97 +51,43 @@ impl Engine {
         let sandbox = fit_for(options.mode, sandbox);
         let storage = Storage::open(&options).await?;
         let (engine, sweeper) = Self::assemble(options, store, sandbox, storage).await?;
-        let channel = engine.0.store.channel()?;
+        let channel = engine.store().channel()?;
         engine.begin_housekeeping();
         engine.begin_runs(sweeper, channel);
         Ok(engine)
     }
 
-    /// Makes the node known to the store, with everything that its tasks work with.
+    /// Makes the parts of a node and registers it.
     pub(crate) async fn assemble(
         options: Options,
         store: Store,
         sandbox: Result<Arc<dyn Backend>, String>,
         storage: Storage,
     ) -> Result<(Self, Sweeper), Error> {
-        let options = Arc::new(options);
-        let (closing, closed) = (CancellationToken::new(), CancellationToken::new());
-        let (active, tracker) = (Active::default(), TaskTracker::new());
-        let (work, wake, news) = (Arc::new(Notify::new()), Wake::default(), News::of(options.serves));
-        let schedules = TimerBell::new(news.clone());
-        let records = records(&options, &store, &active, &work);
-        let (metrics, web) = (Arc::new(Metrics::default()), NodeWeb::new(&options)?);
-        let hub = Hub::measured(&records, &news, &closed, (&metrics, &options.clock));
-        let commands = commands(&sandbox);
-        let models = Arc::new(Models::new(&options.models, &metrics.models)?);
-        let connections = Connections::new(&options, store.clone(), tracker.clone(), &sandbox)?;
-        let contents = Contents::over(storage.blobs, store.clone(), options.clock.clone());
-        let due = Hints::new(news.clone());
-        let callbacks = Callbacks::new(&options, connections.clone(), due.clone())?;
-        let worker = Arc::new(Worker {
-            records: records.clone(),
-            hub: hub.clone(),
-            clock: options.clock.clone(),
-            models: Arc::clone(&models),
-            connections: connections.clone(),
-            callbacks: due.clone(),
-            contents: contents.clone(),
-            schedules: schedules.clone(),
-            collecting: Collecting::default(),
-            active: active.clone(),
-            options: Arc::clone(&options),
-            sandbox: MeasuredSandbox::over(sandbox, &metrics),
-            programs: Programs::default(),
-            web: web.clone(),
-            metrics: Arc::clone(&metrics),
-        });
-        let places = Places::new(worker, tracker.clone(), closing.clone());
-        let node = Takeover {
-            identity: Identity::begin(&store, &options).await?,
-            store: store.clone(),
-            places: places.clone(),
-        };
+        let setup = Setup::new(options, sandbox);
+        let stores = setup.stores(store, storage)?;
+        let work = setup.work(&stores)?;
+        let cluster = setup.cluster(&stores).await?;
         let sweeper = Sweeper {
-            node,
-            wake: wake.clone(),
+            node: Takeover {
+                store: stores.database.clone(),
+                places: work.places.clone(),
+                identity: cluster.identity.clone(),
+            },
+            wake: cluster.wake.clone(),
         };
-        connections.begin_upgrade(&sweeper.node.identity.leases).await?;
+        stores.connections.begin_upgrade(&cluster.identity.leases).await?;
         sweeper.sweep().await?;
-        let engine = Self(Arc::new(Inner {
-            connections,
-            callbacks,
-            due,
-            contents,
-            uploads: Uploads::default(),
-            keys: Keys::new(store.clone(), options.clock.clone(), options.mode),
-            models,
-            metrics,
-            web,
-            own: Own::default(),
+        let inner = Inner {
+            options: setup.options,
+            metrics: setup.metrics,
+            watched: Watched::default(),
+            stores,
             work,
-            schedules,
-            news,
-            wake,
-            exchanges: TaskTracker::new(),
-            told: CancellationToken::new(),
-            identity: sweeper.node.identity.clone(),
-            peers: Peers::new(Signer::new(&options.master_keys), options.clock.clone())?,
-            records,
-            memory_dir: storage.memory_dir,
-            tracker,
-            couriers: TaskTracker::new(),
-            delivered: CancellationToken::new(),
-            draining: CancellationToken::new(),
-            closing,
-            closed,
-            commands,
-            hub,
-            active,
-            places,
-            store,
-            options,
-        }));
-        Ok((engine, sweeper))
+            cluster,
+            tasks: setup.tasks,
+        };
+        Ok((Self(Arc::new(inner)), sweeper))
     }
 
     /// Starts the tasks that take runs, and those of the node's own life.
@@ -203,81 +95,83 @@ impl Engine {
         let node = &self.0;
         let source = match node.options.serves {
             Serves::Everyone => Source::Queue,
-            Serves::OwnRuns | Serves::Nothing => Source::Named(node.own.clone()),
+            Serves::OwnRuns | Serves::Nothing => Source::Named(node.work.own.clone()),
         };
         let dispatcher = Dispatcher {
-            store: node.store.clone(),
+            store: node.stores.database.clone(),
             options: Arc::clone(&node.options),
-            places: node.places.clone(),
+            places: node.work.places.clone(),
             source,
-            unretained: node.records.unretained.clone(),
-            identity: node.identity.clone(),
-            work: Arc::clone(&node.work),
-            wake: node.wake.clone(),
-            news: node.news.clone(),
-            stop: node.closing.clone(),
+            unretained: node.stores.records.unretained.clone(),
+            identity: node.cluster.identity.clone(),
+            work: Arc::clone(&node.work.waiting),
+            wake: node.cluster.wake.clone(),
+            news: node.cluster.news.clone(),
+            stop: node.tasks.closing.clone(),
         };
-        node.tracker.spawn(dispatcher.run());
-        node.tracker
-            .spawn(Keeper::new(self.clone()).run(node.closed.clone()));
+        node.tasks.tracker.spawn(dispatcher.run());
+        node.tasks
+            .tracker
+            .spawn(Keeper::new(self.clone()).run(node.tasks.closed.clone()));
         self.begin_node(sweeper);
         if let Some(channel) = channel {
-            node.exchanges
-                .spawn(news::exchange(self.clone(), channel, node.told.clone()));
+            node.tasks
+                .exchanges
+                .spawn(news::exchange(self.clone(), channel, node.tasks.told.clone()));
         }
     }
 
     /// Starts the tasks that clean up, count, deliver callbacks and fire schedules.
     fn begin_housekeeping(&self) {
         let node = &self.0;
-        if node.options.serves == Serves::Everyone {
-            let records = (node.records.clone(), node.identity.clone());
-            let courier = Courier::new(
-                &node.options,
-                records,
-                node.callbacks.clone(),
-                Arc::clone(&node.metrics),
-                node.delivered.clone(),
-            );
-            node.couriers.spawn(courier.run());
-            node.tracker
-                .spawn(schedules::run_timer(self.clone(), node.closing.clone()));
-        }
-        if node.connections.unaddressed() == Unaddressed::Opens {
-            let leases = node.identity.leases.clone();
-            let upgrading = node
-                .connections
-                .clone()
-                .keep_upgrading(leases, node.closed.clone());
-            node.tracker.spawn(upgrading);
-        }
-        node.tracker.spawn(leftovers::clean_up(
-            node.store.clone(),
-            node.options.work_dir(),
-            node.active.clone(),
-            node.closed.clone(),
+        let (clock, closed) = (&node.options.clock, &node.tasks.closed);
+        let (store, tracker) = (&node.stores.database, &node.tasks.tracker);
+        let (work_dir, active) = (node.options.work_dir(), node.work.active.clone());
+        tracker.spawn(leftovers::clean_up(
+            store.clone(),
+            work_dir,
+            active,
+            closed.clone(),
         ));
-        if node.options.serves == Serves::Everyone {
-            let counting = usage::keep_counting(
-                node.store.clone(),
-                node.options.clock.clone(),
-                node.closed.clone(),
-            );
-            node.tracker.spawn(counting);
+        tracker.spawn(node.stores.contents.clone().sweep_until(closed.clone()));
+        let connections = &node.stores.connections;
+        tracker.spawn(connections.clone().keep_forgetting(closed.clone()));
+        if connections.unaddressed() == Unaddressed::Opens {
+            let leases = node.cluster.identity.leases.clone();
+            tracker.spawn(connections.clone().keep_upgrading(leases, closed.clone()));
         }
-        node.tracker
-            .spawn(node.contents.clone().sweep_until(node.closed.clone()));
-        node.tracker
-            .spawn(node.connections.clone().keep_forgetting(node.closed.clone()));
-        if let (Some(retention), Serves::Everyone | Serves::OwnRuns) =
-            (node.options.retention, node.options.serves)
-        {
-            node.tracker.spawn(retention::run(
-                node.store.clone(),
-                node.options.clock.clone(),
-                retention,
-                node.closed.clone(),
-            ));
+        match node.options.serves {
+            Serves::Everyone => {
+                self.begin_callbacks();
+                tracker.spawn(schedules::run_timer(self.clone(), node.tasks.closing.clone()));
+                tracker.spawn(usage::keep_counting(store.clone(), clock.clone(), closed.clone()));
+                self.begin_retention();
+            }
+            Serves::OwnRuns => self.begin_retention(),
+            Serves::Nothing => {}
+        }
+    }
+
+    /// Starts the callback worker.
+    fn begin_callbacks(&self) {
+        let node = &self.0;
+        let courier = Courier::new(
+            &node.options,
+            (node.stores.records.clone(), node.cluster.identity.clone()),
+            node.work.callbacks.clone(),
+            Arc::clone(&node.metrics),
+            node.tasks.delivered.clone(),
+        );
+        node.tasks.couriers.spawn(courier.run());
+    }
+
+    /// Starts the deletion of expired runs.
+    fn begin_retention(&self) {
+        let node = &self.0;
+        if let Some(retention) = node.options.retention {
+            let (store, clock) = (node.stores.database.clone(), node.options.clock.clone());
+            let job = retention::run(store, clock, retention, node.tasks.closed.clone());
+            node.tasks.tracker.spawn(job);
         }
     }
 
@@ -286,21 +180,23 @@ impl Engine {
         let node = &self.0;
         let heartbeat = Heartbeat {
             node: sweeper.node.clone(),
-            wake: node.wake.clone(),
+            wake: node.cluster.wake.clone(),
         };
-        node.tracker.spawn(heartbeat.run(node.closed.clone()));
+        node.tasks.tracker.spawn(heartbeat.run(node.tasks.closed.clone()));
         let reconciler = Reconciler(sweeper.node.clone());
-        node.tracker.spawn(reconciler.run(node.closed.clone()));
-        node.tracker.spawn(sweeper.run(node.closed.clone()));
+        node.tasks
+            .tracker
+            .spawn(reconciler.run(node.tasks.closed.clone()));
+        node.tasks.tracker.spawn(sweeper.run(node.tasks.closed.clone()));
         let watch = Watch {
-            store: node.store.clone(),
+            store: node.stores.database.clone(),
             options: Arc::clone(&node.options),
-            hub: node.hub.clone(),
-            active: node.active.clone(),
-            identity: node.identity.clone(),
-            wake: node.wake.clone(),
+            hub: node.work.hub.clone(),
+            active: node.work.active.clone(),
+            identity: node.cluster.identity.clone(),
+            wake: node.cluster.wake.clone(),
         };
-        node.tracker.spawn(watch.run(node.closed.clone()));
+        node.tasks.tracker.spawn(watch.run(node.tasks.closed.clone()));
     }
 }
 

@@ -14,8 +14,7 @@ impl Engine {
     ) -> Result<(Budget, bool), Error> {
         let audit = caller.audit(&self.0.options.clock, "budget.put", scope.to_string())?;
         Ok(self
-            .0
-            .store
+            .store()
             .put_budget(scope, put, limits::BUDGETS, audit)
             .await?)
     }
@@ -23,18 +22,18 @@ impl Engine {
     /// A budget with its window now.
     pub async fn get_budget(&self, org: OrgId, scope: BudgetScope) -> Result<Budget, Error> {
         let now = self.0.options.clock.now();
-        Ok(self.0.store.get_budget(org, scope, now).await?)
+        Ok(self.store().get_budget(org, scope, now).await?)
     }
 
     /// The organization's budgets with their windows now, by scope.
     pub async fn list_budgets(&self, org: OrgId) -> Result<Vec<Budget>, Error> {
         let now = self.0.options.clock.now();
-        Ok(self.0.store.list_budgets(org, now).await?)
+        Ok(self.store().list_budgets(org, now).await?)
     }
 
     /// Deletes a budget.
     pub async fn delete_budget(&self, caller: &Caller, scope: BudgetScope) -> Result<(), Error> {
         let audit = caller.audit(&self.0.options.clock, "budget.delete", scope.to_string())?;
-        Ok(self.0.store.delete_budget(scope, audit).await?)
+        Ok(self.store().delete_budget(scope, audit).await?)
     }
 }

@@ -77,7 +77,7 @@ impl Engine {
 
     async fn check_readiness(&self) -> Result<Check, Error> {
         self.ready().await?;
-        let active = self.0.active.count();
+        let active = self.0.work.active.count();
         let places = self.0.options.concurrency;
         Ok(Check::new(
             "readiness",
@@ -87,9 +87,9 @@ impl Engine {
     }
 
     async fn check_database(&self) -> Result<Check, Error> {
-        let info = self.0.store.database_info().await?;
+        let info = self.store().database_info().await?;
         let begun = Instant::now();
-        self.0.store.ping().await?;
+        self.store().ping().await?;
         let took = begun.elapsed();
         let millis = took.as_secs_f64() * 1_000.0;
         let found = format!(
@@ -121,15 +121,15 @@ impl Engine {
 
     async fn check_master_key(&self) -> Result<Check, Error> {
         let name = "master key";
-        let ids = self.0.connections.sealer().ids();
+        let ids = self.0.stores.connections.sealer().ids();
         let Some((first, others)) = ids.split_first() else {
             return Ok(Check::new(name, Verdict::Fault, "none")
                 .hint("credentials cannot be kept: give every node the same SORTIE_MASTER_KEY"));
         };
         // Asked each time: the database may have been put back under a node at work.
-        check_master_keys(&self.0.store, &self.0.options.master_keys).await?;
+        check_master_keys(self.store(), &self.0.options.master_keys).await?;
         let check = Check::new(name, Verdict::Ok, format!("{first} fits the database"));
-        if self.0.connections.unaddressed() == Unaddressed::Opens {
+        if self.0.stores.connections.unaddressed() == Unaddressed::Opens {
             return Ok(Check {
                 verdict: Verdict::Warning,
                 found: format!(
@@ -139,7 +139,7 @@ impl Engine {
             }
             .hint("a node of an earlier version is at work: bring every node to this version"));
         }
-        if let Some(file) = self.0.connections.contradicted().await? {
+        if let Some(file) = self.0.stores.connections.contradicted().await? {
             return Ok(Check {
                 verdict: Verdict::Fault,
                 found: format!(
@@ -167,7 +167,7 @@ impl Engine {
 
     fn check_sandbox(&self) -> Check {
         let name = "sandbox";
-        match &self.0.commands {
+        match &self.0.work.commands {
             Ok(Level::Namespaces) => Check::new(name, Verdict::Ok, "level namespaces"),
             Ok(level) => Check::new(name, Verdict::Warning, format!("level {}", level.as_str()))
                 .hint("commands of runs are confined less than they could be: docs/SANDBOX.md has the steps"),
@@ -184,9 +184,8 @@ impl Engine {
     async fn check_backlog(&self) -> Result<Check, Error> {
         let now = self.0.options.clock.now();
         let backlog = self
-            .0
-            .store
-            .backlog(self.0.identity.leases.now(), COUNTED)
+            .store()
+            .backlog(self.0.cluster.identity.leases.now(), COUNTED)
             .await?;
         let more = if backlog.waiting == i64::from(COUNTED) {
             " or more"
@@ -218,7 +217,7 @@ impl Engine {
     async fn check_callbacks(&self) -> Result<Check, Error> {
         let name = "callbacks";
         let now = self.0.options.clock.now();
-        let hosts = self.0.store.due_hosts(String::new(), now, SOME).await?;
+        let hosts = self.store().due_hosts(String::new(), now, SOME).await?;
         let late: Vec<&str> = hosts
             .iter()
             .filter(|host| host.due_at + LATE < now)
@@ -239,7 +238,7 @@ impl Engine {
     async fn check_schedules(&self, org: OrgId) -> Result<Check, Error> {
         let name = "schedules";
         let now = self.0.options.clock.now();
-        let store = &self.0.store;
+        let store = self.store();
         let (overdue, rows) = tokio::try_join!(
             store.due_schedules(now, None, SOME),
             store.list_schedules(org, None, SOME)
@@ -270,7 +269,7 @@ impl Engine {
     /// The memory that runs with zero data retention share.
     fn check_memory(&self) -> Check {
         let name = "memory";
-        let (held, limit) = self.0.records.unretained.held();
+        let (held, limit) = self.0.stores.records.unretained.held();
         let found = format!("{held} of {limit} bytes held for runs with zero data retention");
         if held > limit / 10 * 9 {
             Check::new(name, Verdict::Warning, found)

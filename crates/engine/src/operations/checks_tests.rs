@@ -130,7 +130,7 @@ async fn a_master_key_that_fits_no_more_is_told() {
     let sealed = Sealer::new(vec![other.clone()])
         .seal(SEAL_CHECK, b"sortie", [9; 24])
         .unwrap();
-    rig.engine.0.store.seal_check(sealed).await.unwrap();
+    rig.engine.store().seal_check(sealed).await.unwrap();
     let told = rig.check("master key").await;
     assert_eq!(told.verdict, Verdict::Fault);
     assert!(told.found.contains(&other.id()), "{}", told.found);

@@ -4,3 +4,4 @@ mod budgets;
 pub(crate) mod checks;
 pub(crate) mod retention;
 pub(crate) mod usage;
+pub(crate) mod watched;

@@ -50,7 +50,7 @@ impl Engine {
             by: by.clone(),
             limit: limits::USAGE_ROWS + 1,
         };
-        let mut rows = self.0.store.usage(org, query).await?;
+        let mut rows = self.store().usage(org, query).await?;
         if rows.len() > limits::USAGE_ROWS as usize {
             return Err(Error::Invalid(format!(
                 "by: makes more than {} rows, ask for fewer days or dimensions",

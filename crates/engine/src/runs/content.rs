@@ -24,16 +24,21 @@ impl Engine {
     pub async fn get_run(&self, caller: &Caller, id: RunId, wait: Duration, hop: Hop) -> Result<Run, Error> {
         let (node, org) = (&self.0, caller.org);
         self.until_final(org, id, wait).await?;
-        if node.records.unretained.holds(id) {
-            return node.records.unretained.hand_out(&node.store, org, id).await;
+        if node.stores.records.unretained.holds(id) {
+            return node
+                .stores
+                .records
+                .unretained
+                .hand_out(&node.stores.database, org, id)
+                .await;
         }
-        let run = node.store.get_run(org, id).await?;
+        let run = node.stores.database.get_run(org, id).await?;
         if !run.zero_data_retention {
             return Ok(run);
         }
         match self.holder(org, id, hop).await? {
-            Some(holder) => node.peers.run(&holder, caller, id, wait).await,
-            None => Ok(node.store.get_run(org, id).await?),
+            Some(holder) => node.cluster.peers.run(&holder, caller, id, wait).await,
+            None => Ok(node.stores.database.get_run(org, id).await?),
         }
     }
 
@@ -41,14 +46,14 @@ impl Engine {
     /// and stays where it is. No other node is asked, so that one whose content is elsewhere is not waited for.
     pub async fn look_at_run(&self, org: OrgId, id: RunId, wait: Duration) -> Result<Run, Error> {
         self.until_final(org, id, wait).await?;
-        self.0.records.run(org, id).await
+        self.0.stores.records.run(org, id).await
     }
 
     async fn until_final(&self, org: OrgId, id: RunId, wait: Duration) -> Result<(), Error> {
         if wait.is_zero() {
             return Ok(());
         }
-        match self.0.hub.until_final(org, id, wait).await {
+        match self.0.work.hub.until_final(org, id, wait).await {
             // It is waited for where it is.
             Ok(()) | Err(Error::Unretained) => Ok(()),
             Err(error) => Err(error),
@@ -63,10 +68,14 @@ impl Engine {
         (after, deltas): (i64, Deltas),
         hop: Hop,
     ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
-        match self.0.hub.follow(caller.org, id, after, deltas).await {
+        match self.0.work.hub.follow(caller.org, id, after, deltas).await {
             Err(Error::Unretained) => {
                 let holder = self.events_holder(caller.org, id, hop).await?;
-                self.0.peers.follow(&holder, caller, id, (after, deltas)).await
+                self.0
+                    .cluster
+                    .peers
+                    .follow(&holder, caller, id, (after, deltas))
+                    .await
             }
             other => other,
         }
@@ -80,10 +89,16 @@ impl Engine {
         (after, limit): (i64, u32),
         hop: Hop,
     ) -> Result<Vec<Event>, Error> {
-        match self.0.records.events_after(caller.org, id, after, limit).await {
+        match self
+            .0
+            .stores
+            .records
+            .events_after(caller.org, id, after, limit)
+            .await
+        {
             Err(Error::Unretained) => {
                 let holder = self.events_holder(caller.org, id, hop).await?;
-                self.0.peers.events(&holder, caller, id, after).await
+                self.0.cluster.peers.events(&holder, caller, id, after).await
             }
             rows => rows?.into_iter().map(event).collect(),
         }
@@ -91,7 +106,7 @@ impl Engine {
 
     /// The definition that a run used. [`Error::Gone`] where it was never kept.
     pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition, Error> {
-        match self.0.store.run_definition(org, id).await {
+        match self.store().run_definition(org, id).await {
             Err(sortie_store::Error::Unretained) => Err(Error::Gone(
                 "the run has zero data retention: its definition was never kept".to_owned(),
             )),
@@ -101,7 +116,7 @@ impl Engine {
 
     /// On whose behalf another node asks; none where the request is not signed by one.
     pub fn peer(&self, method: &str, target: &str, header: &str) -> Option<Peer> {
-        self.0.peers.verify(method, target, header)
+        self.0.cluster.peers.verify(method, target, header)
     }
 
     async fn events_holder(&self, org: OrgId, id: RunId, hop: Hop) -> Result<ContentHolder, Error> {
@@ -112,7 +127,7 @@ impl Engine {
                     .to_owned(),
             )
         };
-        if self.0.records.unretained.holds(id) {
+        if self.0.stores.records.unretained.holds(id) {
             return Err(forgotten());
         }
         self.holder(org, id, hop).await?.ok_or_else(forgotten)
@@ -120,8 +135,8 @@ impl Engine {
 
     /// The other node that has the content of a run; none where nobody has it.
     async fn holder(&self, org: OrgId, id: RunId, hop: Hop) -> Result<Option<ContentHolder>, Error> {
-        let holder = self.0.store.content_holder(org, id).await?;
-        let is_elsewhere = |holder: &ContentHolder| holder.node != self.0.identity.get();
+        let holder = self.store().content_holder(org, id).await?;
+        let is_elsewhere = |holder: &ContentHolder| holder.node != self.0.cluster.identity.get();
         match (holder.filter(is_elsewhere), hop) {
             // Its process may be alive and come back with the answer.
             (Some(holder), _) if holder.is_lost && holder.has_answer => Err(Error::Unavailable(

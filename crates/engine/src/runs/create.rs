@@ -27,14 +27,14 @@ impl Engine {
         idempotency: Option<String>,
     ) -> Result<Created, Error> {
         let node = &self.0;
-        self.open()?;
+        self.check_open()?;
         if let Some(key) = &idempotency {
             idempotency_key(key)?;
         }
         let (run, admission) = match (self.new_run(caller, request).await, &idempotency) {
             (Err(Error::Invalid(rule)), Some(key)) => {
                 // Only the key is compared: a run that has it answers whatever the body says now.
-                return match node.store.find_idempotent(caller.org, key).await? {
+                return match node.stores.database.find_idempotent(caller.org, key).await? {
                     Some(run) => Ok(Created::Existing(run)),
                     None => Err(Error::Invalid(rule)),
                 };
@@ -59,7 +59,7 @@ impl Engine {
         // for it.
         let engine = self.clone();
         let recording = async move { recorded(admission, engine.record_run(run).await) };
-        let recording = node.tracker.spawn(recording.in_current_span());
+        let recording = node.tasks.tracker.spawn(recording.in_current_span());
         recording
             .await
             .map_err(|error| Error::Internal(format!("cannot record a run: {error}")))?
@@ -68,7 +68,7 @@ impl Engine {
     /// Records a run and counts it.
     async fn record_run(&self, run: NewRun) -> Result<Created, sortie_store::Error> {
         let node = &self.0;
-        let created = node.store.create_run(run).await;
+        let created = node.stores.database.create_run(run).await;
         match &created {
             Ok(Created::New(_)) => node.metrics.accepted(Trigger::Api),
             Ok(Created::Existing(_)) => {}
@@ -81,8 +81,8 @@ impl Engine {
     pub(crate) fn hand_out(&self, run: RunId) {
         let node = &self.0;
         if node.options.serves == Serves::OwnRuns {
-            node.own.add(run);
-            node.work.notify_one();
+            node.work.own.add(run);
+            node.work.waiting.notify_one();
         } else {
             self.wake_dispatchers();
         }
@@ -91,9 +91,9 @@ impl Engine {
     /// Tells the dispatcher of a run that any node may work on; those of other nodes where this one serves no such runs.
     pub(crate) fn wake_dispatchers(&self) {
         let node = &self.0;
-        node.work.notify_one();
+        node.work.waiting.notify_one();
         if node.options.serves != Serves::Everyone {
-            node.news.work();
+            node.cluster.news.work();
         }
     }
 
@@ -114,7 +114,7 @@ impl Engine {
         let now = node.options.clock.now();
         let id = RunId::new(now, random()?);
         let callback = match accepted.callback {
-            Some(callback) => Some(node.callbacks.seal((org, id), callback).await?),
+            Some(callback) => Some(node.work.callbacks.seal((org, id), callback).await?),
             None => None,
         };
         let (definition, inline, admission) = match accepted.retention {
@@ -171,12 +171,13 @@ impl Engine {
         if node.options.serves == Serves::Nothing {
             return Err(Error::Unavailable("this engine works on no runs".to_owned()));
         }
-        node.memory_dir.prepare().map_err(|reason| {
+        node.stores.memory_dir.prepare().map_err(|reason| {
             Error::Invalid(format!(
                 "zero_data_retention: not available on this engine: {reason}"
             ))
         })?;
-        node.records
+        node.stores
+            .records
             .unretained
             .admit(run, request, Output::of(reader), now)
     }
@@ -184,7 +185,7 @@ impl Engine {
     /// What the store is told of a run whose content is here.
     pub(crate) fn unretained(&self) -> sortie_store::Unretained {
         sortie_store::Unretained {
-            node: self.0.identity.get(),
+            node: self.0.cluster.identity.get(),
             surcharge_percent: self.0.options.surcharge_percent,
         }
     }
@@ -194,12 +195,17 @@ impl Engine {
         let node = &self.0;
         Intake {
             options: &node.options,
-            models: &node.models,
-            web: &node.web,
-            commands: node.commands.as_ref().map(|level| *level).map_err(String::as_str),
-            connections: &node.connections,
-            callbacks: &node.callbacks,
-            store: &node.store,
+            models: &node.work.models,
+            web: &node.work.web,
+            commands: node
+                .work
+                .commands
+                .as_ref()
+                .map(|level| *level)
+                .map_err(String::as_str),
+            connections: &node.stores.connections,
+            callbacks: &node.work.callbacks,
+            store: &node.stores.database,
             org,
         }
     }
@@ -216,33 +222,37 @@ impl Engine {
         }
         let names: Vec<&String> = inline.keys().collect();
         let names = serde_json::to_string(&names).map_err(|error| Error::Internal(error.to_string()))?;
-        let sealed = self.0.connections.seal_inline(run, inline, definition).await?;
+        let sealed = self
+            .0
+            .stores
+            .connections
+            .seal_inline(run, inline, definition)
+            .await?;
         Ok(Some(InlineCredentials { sealed, names }))
     }
 
     /// Cancels a run and stops its worker; a final run is returned unchanged.
     pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<Run, Error> {
         match self
-            .0
-            .store
+            .store()
             .cancel_run(org, id, self.0.options.clock.now())
             .await?
         {
             Cancelled::Now(run) => {
                 self.0.metrics.ended(run.status);
-                self.0.active.stop(id, StopReason::NotOurs);
-                if run.zero_data_retention && !self.0.active.contains(id) {
+                self.0.work.active.stop(id, StopReason::NotOurs);
+                if run.zero_data_retention && !self.0.work.active.contains(id) {
                     // A worker that has it closes it itself, behind its last words.
-                    self.0.records.unretained.close(id, run.status)?;
+                    self.0.stores.records.unretained.close(id, run.status)?;
                 }
-                self.0.hub.ended(id);
-                self.0.due.look();
+                self.0.work.hub.ended(id);
+                self.0.work.due.look();
                 if run.zero_data_retention {
                     // Its callback is for the node that has its content.
-                    self.0.news.callbacks();
+                    self.0.cluster.news.callbacks();
                 }
                 if run.schedule_id.is_some() {
-                    self.0.schedules.ring();
+                    self.0.work.timer.ring();
                 }
                 Ok(run)
             }

@@ -35,7 +35,8 @@ impl Engine {
         let new = to_save(name, &definition)?;
         let audit = caller.audit(&node.options.clock, "workflow.put", name)?;
         let saved = node
-            .store
+            .stores
+            .database
             .put_workflow(caller.org, new, limits::SAVED_WORKFLOWS, audit)
             .await?;
         let (row, put) = match saved {
@@ -49,7 +50,7 @@ impl Engine {
     pub async fn get_workflow(&self, org: OrgId, name: &str) -> Result<Workflow, Error> {
         // What cannot be a name is the name of nothing.
         check_name("name", name).map_err(|_| Error::NotFound)?;
-        let row = self.0.store.get_workflow(org, name).await?;
+        let row = self.store().get_workflow(org, name).await?;
         let definition = definition_of(&row)?;
         Ok(record(row, definition))
     }
@@ -59,7 +60,11 @@ impl Engine {
         check_name("name", name).map_err(|_| Error::NotFound)?;
         let node = &self.0;
         let audit = caller.audit(&node.options.clock, "workflow.delete", name)?;
-        Ok(node.store.delete_workflow(caller.org, name, audit).await?)
+        Ok(node
+            .stores
+            .database
+            .delete_workflow(caller.org, name, audit)
+            .await?)
     }
 }
 

@@ -280,7 +280,7 @@ mod tests {
             schedule: None,
         };
         // The dispatcher waits for its turn meanwhile, so that the hints of all of them are one.
-        let turn = engine.0.places.turn().await;
+        let turn = engine.0.work.places.turn().await;
         for _ in 0..=RUNS {
             let request = serde_json::json!({
                 "prompt": "```wait 600000\n```", "shell": false, "zero_data_retention": true
@@ -291,7 +291,7 @@ mod tests {
         }
         drop(turn);
         let all_at_work = async {
-            while engine.0.active.count() < RUNS {
+            while engine.0.work.active.count() < RUNS {
                 tokio::task::yield_now().await;
             }
         };

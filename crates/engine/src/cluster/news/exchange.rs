@@ -12,17 +12,16 @@ use crate::Engine;
 /// Pause after a bulletin that could not be sent.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
+/// Both directions of the channel to other nodes.
+pub(crate) type Channel = (Speaker, mpsc::Receiver<Heard>);
+
 /// Tells and hears until `stop`; what has come together by then is still told.
-pub(crate) async fn exchange(
-    engine: Engine,
-    (speaker, heard): (Speaker, mpsc::Receiver<Heard>),
-    stop: CancellationToken,
-) {
+pub(crate) async fn exchange(engine: Engine, (speaker, heard): Channel, stop: CancellationToken) {
     tokio::join!(tell(&engine, &speaker, &stop), hear(&engine, heard, &stop));
 }
 
 async fn tell(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
-    let (news, options) = (&engine.0.news, &engine.0.options);
+    let (news, options) = (&engine.0.cluster.news, &engine.0.options);
     let mut beat = tokio::time::interval(options.heartbeat);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -71,7 +70,7 @@ async fn hear(engine: &Engine, mut heard: mpsc::Receiver<Heard>, stop: &Cancella
         match next {
             None => return,
             Some(Heard::Gap) => {
-                engine.0.news.join();
+                engine.0.cluster.news.join();
                 engine.look_at_everything();
             }
             Some(Heard::Text(text)) => engine.act_on(&text),
@@ -96,20 +95,20 @@ impl Engine {
     /// Wakes whom a bulletin of another node concerns.
     pub(super) fn act_on(&self, text: &str) {
         let node = &self.0;
-        node.news.met();
+        node.cluster.news.met();
         let Ok(bulletin) = serde_json::from_str::<Bulletin>(text) else {
             tracing::debug!("a bulletin of another node is of a later version");
             self.look_at_everything();
             return;
         };
         for (run, last) in bulletin.events {
-            node.hub.hint(run, last);
+            node.work.hub.hint(run, last);
         }
         for run in bulletin.ended {
-            node.hub.ended_elsewhere(run);
-            if node.active.contains(run) {
+            node.work.hub.ended_elsewhere(run);
+            if node.work.active.contains(run) {
                 // Whether it was is for the store to say.
-                node.wake.watch.notify_one();
+                node.cluster.wake.watch.notify_one();
             }
         }
         for topic in bulletin.topics {
@@ -122,12 +121,12 @@ impl Engine {
         match topic {
             // That another node is there is all there is to know.
             Topic::Here | Topic::Later => {}
-            Topic::Joined => node.news.topic(Topic::Here),
-            Topic::Work => node.wake.work.notify_one(),
-            Topic::Callbacks => node.due.look_here(),
-            Topic::Schedules => node.schedules.ring_here(),
-            Topic::Nodes => node.wake.nodes.notify_one(),
-            Topic::Runs => node.wake.watch.notify_one(),
+            Topic::Joined => node.cluster.news.topic(Topic::Here),
+            Topic::Work => node.cluster.wake.work.notify_one(),
+            Topic::Callbacks => node.work.due.look_here(),
+            Topic::Schedules => node.work.timer.ring_here(),
+            Topic::Nodes => node.cluster.wake.nodes.notify_one(),
+            Topic::Runs => node.cluster.wake.watch.notify_one(),
             Topic::Everything => self.look_at_everything(),
         }
     }

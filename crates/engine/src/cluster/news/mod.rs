@@ -23,7 +23,7 @@ use sortie_api::RunId;
 use sortie_store::LONGEST_SAID;
 use tokio::{sync::Notify, time::Instant};
 
-pub(crate) use self::exchange::exchange;
+pub(crate) use self::exchange::{Channel, exchange};
 use crate::kit::options::Serves;
 
 /// At most one bulletin in this time.

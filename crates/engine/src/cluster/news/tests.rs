@@ -146,7 +146,7 @@ async fn runs_that_are_not_named_wake_the_watch_and_nobody_else() {
     let engine = crate::Engine::start(options, store, sandbox).await.unwrap();
     // Its own tasks are over: nobody else takes what is looked at here.
     engine.shutdown().await;
-    let wake = &engine.0.wake;
+    let wake = &engine.0.cluster.wake;
     for whom in [&wake.work, &wake.watch, &wake.nodes] {
         is_woken(whom);
     }

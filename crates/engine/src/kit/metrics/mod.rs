@@ -1,5 +1,4 @@
-//! What a node measures of its work, for operators: counters and histograms that whoever does something adds to in one
-//! line, and [`watched`], which looks up what is in the database when somebody asks.
+//! Counters and histograms of a node, for operators. An event adds to them in one line where it happens.
 //!
 //! Nothing here names an organization, a run, a key or anything that a client has sent: the figures are shown to whoever
 //! reaches them. Labels take their values from the catalog of models and from lists in this folder. Adding to a figure
@@ -9,7 +8,6 @@ mod models;
 mod sandbox;
 #[cfg(test)]
 mod tests;
-mod watched;
 
 use std::time::Duration;
 
@@ -21,11 +19,9 @@ use sortie_agent::tool::tool_named;
 use sortie_api::{EventType, Micros, RunStatus, Timestamp, event::ConnectionCall, event::ToolEnd};
 use sortie_store::EventRow;
 
-use self::watched::Watched;
 pub(crate) use self::{
     models::{ModelFigures, measured},
     sandbox::MeasuredSandbox,
-    watched::Node,
 };
 
 /// One label.
@@ -137,8 +133,6 @@ pub(crate) struct Metrics {
     pub(crate) models: ModelFigures,
     pub(crate) sandbox_opens: Counters,
     pub(crate) sandbox_open: Histogram,
-    /// What is looked up when somebody asks.
-    pub(crate) watched: Watched,
 }
 
 impl Default for Metrics {
@@ -169,7 +163,6 @@ impl Default for Metrics {
             models: ModelFigures::default(),
             sandbox_opens: counters("outcome", &["opened", "unavailable", "failed"]),
             sandbox_open: short(),
-            watched: Watched::default(),
         };
         for status in RunStatus::ALL.into_iter().filter(|status| status.is_final()) {
             drop(

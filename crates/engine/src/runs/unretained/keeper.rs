@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::{EVENTS_FOR, Stage, Unretained};
-use crate::{Engine, LAST_WRITES, error::Error};
+use crate::{Engine, error::Error};
 
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(500);
@@ -66,13 +66,13 @@ impl Keeper {
     }
 
     fn unretained(&self) -> &Unretained {
-        &self.engine.0.records.unretained
+        &self.engine.0.stores.records.unretained
     }
 
     /// One look.
     async fn look(&mut self) -> Result<(), Error> {
         let node = &self.engine.0;
-        let (store, unretained) = (&node.store, &node.records.unretained);
+        let (store, unretained) = (&node.stores.database, &node.stores.records.unretained);
         // From memory first: a database that is away keeps nothing alive.
         self.untold_outputs.extend(unretained.delete_expired_outputs());
         self.untold_outputs.extend(unretained.take_delivered());
@@ -102,12 +102,12 @@ impl Keeper {
             self.unknown.clear();
             return Ok(());
         }
-        let statuses = self.engine.0.store.statuses(idle.clone()).await?;
+        let statuses = self.engine.store().statuses(idle.clone()).await?;
         let known: BTreeSet<RunId> = statuses.iter().map(|(run, _)| *run).collect();
         for (run, status) in statuses {
             if status.is_final() && self.unretained().is_idle(run) {
                 self.unretained().close(run, status)?;
-                self.engine.0.hub.ended(run);
+                self.engine.0.work.hub.ended(run);
             } else {
                 self.unretained().is_recorded(run);
             }
@@ -130,13 +130,19 @@ impl Keeper {
     /// without content is given up: its commit took place long after its answer was lost, and the content was forgotten.
     async fn compare(&self) -> Result<(), Error> {
         let node = &self.engine.0;
-        let holder = node.identity.get();
+        let holder = node.cluster.identity.get();
         // Content is here before its run is in the store: what is not here now is gone.
-        let recorded: BTreeSet<RunId> = node.store.content_of(holder).await?.into_iter().collect();
+        let recorded: BTreeSet<RunId> = node
+            .stores
+            .database
+            .content_of(holder)
+            .await?
+            .into_iter()
+            .collect();
         let strays = self.unretained().recorded();
         let strays: Vec<RunId> = strays.into_iter().filter(|run| !recorded.contains(run)).collect();
         if !strays.is_empty() {
-            node.store.adopt_contents(holder, strays).await?;
+            node.stores.database.adopt_contents(holder, strays).await?;
         }
         let missing: Vec<RunId> = recorded
             .into_iter()
@@ -146,44 +152,28 @@ impl Keeper {
             return Ok(());
         }
         let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
-        let ended = node.store.give_up_missing(holder, missing, at, price).await?;
+        let ended = node
+            .stores
+            .database
+            .give_up_missing(holder, missing, at, price)
+            .await?;
         self.engine.tell_given_up(&ended);
-        node.due.look();
+        node.work.due.look();
         Ok(())
     }
 }
 
 impl Engine {
-    /// Gives up, at the node's end, what only this node has: such runs that are not final end, answers that nobody has read
-    /// are gone.
-    pub(crate) async fn give_up_content(&self) {
-        let node = &self.0;
-        let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
-        let given_up = node.store.give_up_content(node.identity.get(), at, price);
-        match tokio::time::timeout(LAST_WRITES, given_up).await {
-            Ok(Ok(ended)) => self.tell_given_up(&ended),
-            Ok(Err(error)) => {
-                tracing::error!(%error, "runs with zero data retention end with the next sweep");
-            }
-            Err(_elapsed) => tracing::error!("runs with zero data retention end with the next sweep"),
-        }
-        // Not before: what this node kept to itself is for any node only now.
-        node.news.callbacks();
-        if let Err(error) = node.memory_dir.remove().await {
-            tracing::warn!(%error, "the folder for working directories in memory stays");
-        }
-    }
-
     /// Tells readers and figures of runs that ended with their content.
-    fn tell_given_up(&self, ended: &[(OrgId, RunId)]) {
+    pub(crate) fn tell_given_up(&self, ended: &[(OrgId, RunId)]) {
         let node = &self.0;
         for (_, run) in ended {
             tracing::warn!(run.id = %run, "a run with zero data retention is ended as interrupted");
-            if let Err(error) = node.records.unretained.close(*run, RunStatus::Interrupted) {
+            if let Err(error) = node.stores.records.unretained.close(*run, RunStatus::Interrupted) {
                 tracing::error!(run.id = %run, %error, "the end of a run could not be told to its readers");
             }
             node.metrics.ended(RunStatus::Interrupted);
-            node.hub.ended(*run);
+            node.work.hub.ended(*run);
         }
     }
 }

@@ -13,12 +13,24 @@ use std::{
 use rustix::fs::statfs;
 use sortie_sandbox::Workdir;
 
+use crate::kit::options::Options;
+
 /// What `statfs` calls the file systems that live in memory: tmpfs and ramfs.
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// The folder. It is made when the first run needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryDir(PathBuf);
+
+impl Options {
+    /// Folder for the working directories of runs without retention.
+    pub(crate) fn memory_dir(&self) -> PathBuf {
+        match &self.memory_dir {
+            Some(path) => path.clone(),
+            None => MemoryDir::default_for(&self.node_name),
+        }
+    }
+}
 
 impl MemoryDir {
     pub(crate) fn new(path: PathBuf) -> Self {

@@ -60,15 +60,36 @@ impl Seen {
 }
 
 /// What this node is, and what it does now.
-pub(crate) struct Node {
-    pub(crate) active: Active,
-    pub(crate) places: u32,
-    pub(crate) sandbox: Capabilities,
+struct Node {
+    active: Active,
+    places: u32,
+    sandbox: Capabilities,
+}
+
+impl Engine {
+    /// Registers everything that this node and its store measure, to be shown as `OpenMetrics`.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        let node = &self.0;
+        node.metrics.register(registry);
+        let own = Node {
+            active: node.work.active.clone(),
+            places: node.options.concurrency,
+            sandbox: node.work.places.sandbox().clone(),
+        };
+        node.watched.register(own, registry);
+        node.stores.database.register_metrics(registry);
+    }
+
+    /// Looks up what the metrics tell of the whole database, where the last look is older than a second. Returns within two
+    /// seconds: a database that does not answer has its figures left out.
+    pub async fn look_around(&self) {
+        self.0.watched.look(self).await;
+    }
 }
 
 impl Watched {
     /// Looks again, where the last look is old.
-    pub(crate) async fn look(&self, engine: &Engine) {
+    async fn look(&self, engine: &Engine) {
         let mut at = self.at.lock().await;
         if at.is_some_and(|at| at.elapsed() < FRESH) {
             return;
@@ -76,13 +97,13 @@ impl Watched {
         let now = engine.0.options.clock.now();
         let (ready, database) = tokio::join!(
             timeout(PATIENCE, engine.ready()),
-            timeout(PATIENCE, engine.0.store.observe(now)),
+            timeout(PATIENCE, engine.store().observe(now)),
         );
         let database = match database {
             Ok(Ok(observed)) => Some(Looked {
                 observed,
                 at: now,
-                leases_at: engine.0.identity.leases.now(),
+                leases_at: engine.0.cluster.identity.leases.now(),
             }),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "the database could not be looked at for metrics");
@@ -98,7 +119,7 @@ impl Watched {
     }
 
     /// Registers all of it, with what `node` tells of itself.
-    pub(crate) fn register(&self, node: Node, registry: &mut Registry) {
+    fn register(&self, node: Node, registry: &mut Registry) {
         let sandbox = [
             ("level", node.sandbox.level.as_str()),
             ("memory", node.sandbox.memory.as_str()),
