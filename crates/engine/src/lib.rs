@@ -40,7 +40,7 @@ pub use kit::{
     traces::{SpanExport, Traces},
 };
 pub use operations::checks::Providers;
-pub use runs::hub::{Deltas, Frame};
+pub use runs::hub::{Batch, Deltas, Message, TextDelta};
 pub use sortie_connect::oauth::Callback;
 
 use cluster::Cluster;

@@ -3,7 +3,7 @@
 //! A run that is stored is answered from the store. One without retention is answered from memory where this node has it,
 //! and by the node that has it otherwise; where nobody has it any more, the store says what is left.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use crate::{
     cluster::peers::{Hop, Peer},
     error::Error,
     kit::caller::Caller,
-    runs::hub::{Deltas, Frame},
+    runs::hub::{Batch, Deltas},
 };
 
 impl Engine {
@@ -67,7 +67,7 @@ impl Engine {
         id: RunId,
         (after, deltas): (i64, Deltas),
         hop: Hop,
-    ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Error>>, Error> {
         match self.0.work.hub.follow(caller.org, id, after, deltas).await {
             Err(Error::Unretained) => {
                 let holder = self.events_holder(caller.org, id, hop).await?;

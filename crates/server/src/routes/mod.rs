@@ -16,6 +16,7 @@ mod connections;
 mod connections_oauth;
 mod cursor;
 mod deliveries;
+mod event_encoder;
 mod event_stream;
 mod events;
 mod files;

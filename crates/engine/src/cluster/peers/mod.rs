@@ -8,15 +8,16 @@ mod signature;
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use reqwest::{Method, RequestBuilder, Response, header};
-use sortie_api::{ErrorBody, ErrorCode, Event, Run, RunId};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sortie_api::{ErrorBody, ErrorCode, Event, Run, RunId, Timestamp};
 use sortie_net::{
     EngineClient, Timeouts, read_body,
-    sse::{Message, Parser},
+    sse::{self, Parser},
 };
-use sortie_store::ContentHolder;
+use sortie_store::{ContentHolder, EventRow};
 use url::Url;
 
 pub(crate) use signature::Signer;
@@ -25,7 +26,7 @@ pub use signature::{PEER_HEADER, Peer};
 use crate::{
     error::Error,
     kit::{caller::Caller, clock::Clock, traces::with_trace},
-    runs::hub::{Deltas, Frame},
+    runs::hub::{Batch, Deltas, Message, TextDelta},
 };
 
 /// Whether a request came from a client, or from a node that has it from one.
@@ -125,7 +126,7 @@ impl Peers {
         caller: &Caller,
         id: RunId,
         (after, deltas): (i64, Deltas),
-    ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Error>>, Error> {
         let deltas = deltas == Deltas::Live;
         let target = format!("/v1/runs/{id}/events?after={after}&deltas={deltas}");
         let request = self
@@ -143,14 +144,14 @@ impl Peers {
             let mut messages = Vec::new();
             let parsed = parser.push(&bytes, &mut messages);
             let reading = parsed.is_ok().then_some((response, parser));
-            let mut frames: Vec<_> = messages.iter().map(frame).map(Ok).collect();
+            let mut batches: Vec<_> = messages.iter().map(batch).collect();
             // Behind the events that were whole; nothing is read after it.
-            frames.extend(
+            batches.extend(
                 parsed
                     .err()
                     .map(|error| Err(Error::Internal(format!("another node sends a stream: {error}")))),
             );
-            Ok(Some((stream::iter(frames), reading)))
+            Ok(Some((stream::iter(batches), reading)))
         })
         .try_flatten()
         .boxed())
@@ -201,17 +202,35 @@ fn is_asked_by_nodes(method: &str, target: &str) -> bool {
     method == "GET" && run.parse::<RunId>().is_ok()
 }
 
-/// A message of another node's stream, as this one sends it.
-fn frame(message: &Message) -> Frame {
-    let Message { event, data, last_id } = message;
-    match event.as_str() {
-        "done" => Frame::Done(format!("event: done\ndata: {data}\n\n").into()),
-        // It has no id of its own.
-        "message_delta" => Frame::Events(format!("event: message_delta\ndata: {data}\n\n").into()),
-        _ => Frame::Events(Bytes::from(format!(
-            "id: {last_id}\nevent: {event}\ndata: {data}\n\n"
-        ))),
-    }
+/// A recorded event in the form of the API. Fields of a later version are part of its data.
+#[derive(Deserialize)]
+struct Recorded<'a> {
+    id: i64,
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(borrow)]
+    data: &'a RawValue,
+    created_at: Timestamp,
+}
+
+/// Reads a message of another node's stream.
+fn batch(message: &sse::Message) -> Result<Arc<Batch>, Error> {
+    let sse::Message { event, data, .. } = message;
+    let message = match event.as_str() {
+        "done" => RawValue::from_string(data.clone()).map(|run| Message::Done(run.into())),
+        "message_delta" => serde_json::from_str::<TextDelta>(data).map(Message::Delta),
+        _ => serde_json::from_str::<Recorded<'_>>(data).map(|event| {
+            Message::Event(EventRow {
+                seq: event.id,
+                kind: event.kind,
+                data: event.data.get().to_owned(),
+                created_at: event.created_at,
+            })
+        }),
+    };
+    let message = message
+        .map_err(|error| Error::Internal(format!("cannot read the stream of another node: {error}")))?;
+    Ok(Arc::new(Batch::new(vec![message])))
 }
 
 async fn answer(request: RequestBuilder) -> Result<Response, Error> {
@@ -257,7 +276,7 @@ fn silent(error: &sortie_net::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::{KeyId, OrgId, Timestamp};
+    use sortie_api::{KeyId, OrgId};
 
     use super::*;
     use crate::credentials::sealing::MasterKey;

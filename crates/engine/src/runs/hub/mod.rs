@@ -1,10 +1,10 @@
-//! The run hub: live events of runs, serialized once and fanned out to every reader on this node.
+//! The hub: live events of runs, shared by every reader on this node.
 //!
 //! The store is the truth. A worker hands over what it has just committed; a reader that is in step takes it from
 //! here, any other reads the store at its own pace, one at a time at the head of a run, and hands over what it read.
 //! What a run keeps here is bounded in bytes, so a slow reader costs queries, never memory, and holds up nobody.
 
-mod frames;
+mod batch;
 mod reader;
 mod tail;
 
@@ -14,13 +14,13 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use sortie_api::{OrgId, Run, RunId};
 use sortie_store::EventRow;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
+pub use self::batch::{Batch, Message, TextDelta};
 use self::{
     reader::Reader,
     tail::{Chunk, Tail},
@@ -31,15 +31,6 @@ use crate::{
     kit::{clock::Clock, metrics::Metrics},
     runs::run_log::Records,
 };
-
-/// One message of a run's stream, serialized once for all its readers.
-#[derive(Clone, Debug)]
-pub enum Frame {
-    /// One or more recorded events, ready to send (`id:`, `event:`, `data:` and the blank line of each).
-    Events(Bytes),
-    /// The `done` message, perhaps behind the last events; the stream ends after it.
-    Done(Bytes),
-}
 
 /// Whether a reader wants the text that the model is writing, beside the recorded events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +58,7 @@ struct Live {
     /// Held by the one reader that reads the head of the run from the store.
     reading: tokio::sync::Mutex<()>,
     /// Text that a model is writing, for the readers who want it.
-    deltas: broadcast::Sender<Bytes>,
+    deltas: broadcast::Sender<Arc<Batch>>,
 }
 
 /// Pieces of text that a reader may be behind; it misses what is older.
@@ -145,7 +136,7 @@ impl Hub {
         let Some(chunk) = Chunk::of(events) else {
             return Ok(());
         };
-        let done = frames::done(run)?;
+        let done = Arc::new(Batch::of_final(run)?);
         let (last, chunk) = (chunk.last, chunk.with_done(&done));
         live.tail().finish(last, done);
         live.add(chunk);
@@ -157,8 +148,12 @@ impl Hub {
         if let Some(live) = self.followed(run)
             && live.deltas.receiver_count() > 0
         {
+            let delta = Message::Delta(TextDelta {
+                text: text.to_owned(),
+                step,
+            });
             // An error means that the last reader has just gone.
-            let _nobody = live.deltas.send(frames::delta(step, text));
+            let _nobody = live.deltas.send(Arc::new(Batch::new(vec![delta])));
         }
     }
 
@@ -241,7 +236,7 @@ impl Hub {
         run: RunId,
         after: i64,
         deltas: Deltas,
-    ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Error>>, Error> {
         // Registered before the first query, so that nothing committed after the query goes unseen.
         let live = self.subscribe(run);
         let reader = Reader::begin(self.clone(), live, (org, run), after, deltas).await?;
@@ -290,28 +285,27 @@ mod tests {
         )
     }
 
-    fn text(frame: Option<Result<Frame, Error>>) -> String {
-        match frame {
-            Some(Ok(Frame::Events(bytes) | Frame::Done(bytes))) => String::from_utf8(bytes.to_vec()).unwrap(),
+    /// The first message of a batch: the kind of an event, or the text and the step of a piece of text.
+    fn seen(batch: Option<Result<Arc<Batch>, Error>>) -> String {
+        match batch.unwrap().unwrap().messages().first() {
+            Some(Message::Event(event)) => event.kind.clone(),
+            Some(Message::Delta(delta)) => format!("{:?} in step {}", delta.text, delta.step),
             other => panic!("{other:?}"),
         }
     }
 
     #[tokio::test]
-    async fn pieces_of_text_come_live_without_an_id_to_who_wants_them() {
+    async fn pieces_of_text_come_live_to_who_wants_them() {
         let dir = tempfile::tempdir().unwrap();
         let (hub, org, run) = with_run(&dir).await;
         hub.delta(run, 1, "nobody reads this");
         let mut wanting = hub.follow(org, run, 0, Deltas::Live).await.unwrap();
         let mut plain = hub.follow(org, run, 0, Deltas::Off).await.unwrap();
         for stream in [&mut wanting, &mut plain] {
-            assert!(text(stream.next().await).contains("event: status"));
+            assert_eq!(seen(stream.next().await), "status");
         }
         hub.delta(run, 2, "line\nfeed");
-        assert_eq!(
-            text(wanting.next().await),
-            "event: message_delta\ndata: {\"text\":\"line\\nfeed\",\"step\":2}\n\n"
-        );
+        assert_eq!(seen(wanting.next().await), r#""line\nfeed" in step 2"#);
         assert!(futures_util::poll!(plain.next()).is_pending());
     }
 
@@ -325,6 +319,6 @@ mod tests {
         }
         // The first look only learns that it was too slow.
         let _missed = futures_util::poll!(slow.next());
-        assert!(text(slow.next().await).contains("\"text\":\""));
+        assert!(seen(slow.next().await).ends_with("in step 1"));
     }
 }

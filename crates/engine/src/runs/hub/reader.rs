@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sortie_api::{OrgId, RunId};
 use sortie_store::Followed;
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    Deltas, Frame, Hub, Live, frames,
+    Batch, Deltas, Hub, Live,
     tail::{Chunk, End, Next},
 };
 use crate::error::Error;
@@ -20,13 +19,13 @@ pub(super) struct Reader {
     hub: Hub,
     live: Arc<Live>,
     changed: watch::Receiver<()>,
-    deltas: Option<broadcast::Receiver<Bytes>>,
+    deltas: Option<broadcast::Receiver<Arc<Batch>>>,
     org: OrgId,
     run: RunId,
     /// The last event that was handed out.
     position: i64,
     /// What was read before anything was asked for.
-    first: Option<Frame>,
+    first: Option<Arc<Batch>>,
     state: State,
 }
 
@@ -84,9 +83,9 @@ impl Reader {
     }
 
     /// The next message; `None` at the end. As [`futures_util::stream::unfold`] wants it.
-    pub(super) async fn next(mut self) -> Option<(Result<Frame, Error>, Self)> {
+    pub(super) async fn next(mut self) -> Option<(Result<Arc<Batch>, Error>, Self)> {
         match self.advance().await {
-            Ok(Some(frame)) => Some((Ok(frame), self)),
+            Ok(Some(batch)) => Some((Ok(batch), self)),
             Ok(None) => None,
             Err(error) => {
                 self.state = State::Ended;
@@ -95,7 +94,7 @@ impl Reader {
         }
     }
 
-    async fn advance(&mut self) -> Result<Option<Frame>, Error> {
+    async fn advance(&mut self) -> Result<Option<Arc<Batch>>, Error> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
@@ -116,7 +115,7 @@ impl Reader {
                 Next::Events { .. } => return Ok(self.take(next)),
                 Next::InStep => {
                     if let Some(delta) = self.wait().await {
-                        return Ok(Some(Frame::Events(delta)));
+                        return Ok(Some(delta));
                     }
                     was_in_step = true;
                 }
@@ -131,24 +130,21 @@ impl Reader {
     }
 
     /// Hands out events and goes on behind them.
-    fn take(&mut self, next: Next) -> Option<Frame> {
-        let Next::Events { last, frames, end } = next else {
+    fn take(&mut self, next: Next) -> Option<Arc<Batch>> {
+        let Next::Events { last, batch, end } = next else {
             return None;
         };
         self.position = last;
-        match end {
-            End::GoesOn => {}
-            End::Final => self.state = State::Final,
-            End::Done => {
-                self.state = State::Ended;
-                return Some(Frame::Done(frames));
-            }
-        }
-        Some(Frame::Events(frames))
+        self.state = match end {
+            End::GoesOn => self.state,
+            End::Final => State::Final,
+            End::Done => State::Ended,
+        };
+        Some(batch)
     }
 
     /// Reads on in the store. At the head of the run one reader does it for all; what is older each reads alone.
-    async fn read(&mut self, was_in_step: bool) -> Result<Option<Frame>, Error> {
+    async fn read(&mut self, was_in_step: bool) -> Result<Option<Arc<Batch>>, Error> {
         let live = Arc::clone(&self.live);
         let alone = if live.tail().is_head(self.position) {
             let alone = live.reading.lock().await;
@@ -183,7 +179,7 @@ impl Reader {
     }
 
     /// Hands out what was read behind the position, and keeps it for others where it is the head of the run.
-    fn go_on(&mut self, followed: Followed, is_head: bool) -> Result<Option<Frame>, Error> {
+    fn go_on(&mut self, followed: Followed, is_head: bool) -> Result<Option<Arc<Batch>>, Error> {
         let Followed {
             progress,
             events,
@@ -197,7 +193,7 @@ impl Reader {
             if let Some(run) = run.filter(|_| last == progress.last_event) {
                 let done = match tail.done_after(last) {
                     Some(done) => done,
-                    None => frames::done(&run)?,
+                    None => Arc::new(Batch::of_final(&run)?),
                 };
                 chunk = chunk.map(|chunk| chunk.with_done(&done));
                 tail.finish(last, done);
@@ -218,20 +214,20 @@ impl Reader {
     }
 
     /// The `done` message, made once for all readers.
-    async fn done(&self) -> Result<Frame, Error> {
+    async fn done(&self) -> Result<Arc<Batch>, Error> {
         let _alone = self.live.reading.lock().await;
         let made = self.live.tail().done_after(self.position);
         if let Some(done) = made {
-            return Ok(Frame::Done(done));
+            return Ok(done);
         }
         let run = self.hub.records.run(self.org, self.run).await?;
-        let done = frames::done(&run)?;
-        self.live.tail().finish(self.position, done.clone());
-        Ok(Frame::Done(done))
+        let done = Arc::new(Batch::of_final(&run)?);
+        self.live.tail().finish(self.position, Arc::clone(&done));
+        Ok(done)
     }
 
     /// Waits for a hint or for a piece of text.
-    async fn wait(&mut self) -> Option<Bytes> {
+    async fn wait(&mut self) -> Option<Arc<Batch>> {
         let Some(mut deltas) = self.deltas.take() else {
             self.hint().await;
             return None;

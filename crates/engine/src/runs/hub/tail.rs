@@ -1,13 +1,12 @@
-//! The newest events of a followed run, serialized, and what is known of how far the run has come.
+//! The newest events of a followed run, and the last event that is known to exist.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
-use bytes::Bytes;
 use sortie_store::EventRow;
 
-use super::frames;
+use super::batch::{Batch, is_final};
 
-/// Serialized events kept per followed run, in bytes.
+/// Memory for the newest events of a followed run, in bytes.
 const TAIL_BYTES: usize = 256 * 1024;
 
 /// The last events and `done` are joined up to this size, in bytes.
@@ -18,7 +17,7 @@ const JOINED_BYTES: usize = 64 * 1024;
 pub(super) struct Chunk {
     pub(super) first: i64,
     pub(super) last: i64,
-    frames: Bytes,
+    batch: Arc<Batch>,
     end: End,
 }
 
@@ -37,7 +36,7 @@ pub(super) enum End {
 pub(super) enum Next {
     Events {
         last: i64,
-        frames: Bytes,
+        batch: Arc<Batch>,
         end: End,
     },
     /// The reader has everything that is known here.
@@ -50,7 +49,7 @@ pub(super) enum Next {
 pub(super) struct Tail {
     chunks: VecDeque<Chunk>,
     bytes: usize,
-    done: Option<(i64, Bytes)>,
+    done: Option<(i64, Arc<Batch>)>,
     /// The last event that is known to exist, from whatever source.
     known: i64,
     /// Somebody else than the worker has ended the run: there is an event that nobody will publish.
@@ -64,20 +63,20 @@ impl Chunk {
         Some(Self {
             first: first.seq,
             last: last.seq,
-            frames: frames::events(events),
-            end: if frames::is_final(last) {
-                End::Final
-            } else {
-                End::GoesOn
-            },
+            batch: Arc::new(Batch::of_events(events)),
+            end: if is_final(last) { End::Final } else { End::GoesOn },
         })
     }
 
     /// With the `done` message behind the last event of the run, so that a reader takes both at once; not where they are
     /// large, as each holds the output.
-    pub(super) fn with_done(mut self, done: &Bytes) -> Self {
-        if self.end == End::Final && self.frames.len() + done.len() <= JOINED_BYTES {
-            self.frames = [self.frames.as_ref(), done].concat().into();
+    pub(super) fn with_done(mut self, done: &Batch) -> Self {
+        let joined = self.batch.encoded_bytes() + done.encoded_bytes();
+        if self.end == End::Final
+            && joined <= JOINED_BYTES
+            && let Some(batch) = Arc::get_mut(&mut self.batch)
+        {
+            batch.extend(done);
             self.end = End::Done;
         }
         self
@@ -86,7 +85,7 @@ impl Chunk {
     pub(super) fn into_next(self) -> Next {
         Next::Events {
             last: self.last,
-            frames: self.frames,
+            batch: self.batch,
             end: self.end,
         }
     }
@@ -106,28 +105,28 @@ impl Tail {
                 self.bytes = 0;
             }
         }
-        self.bytes += chunk.frames.len();
+        self.bytes += chunk.batch.memory_bytes();
         self.chunks.push_back(chunk);
         while self.bytes > TAIL_BYTES {
             let Some(oldest) = self.chunks.pop_front() else {
                 break;
             };
-            self.bytes -= oldest.frames.len();
+            self.bytes -= oldest.batch.memory_bytes();
         }
         true
     }
 
     /// Keeps the `done` message of a run whose last event is `last`.
-    pub(super) fn finish(&mut self, last: i64, done: Bytes) {
+    pub(super) fn finish(&mut self, last: i64, done: Arc<Batch>) {
         self.done = Some((last, done));
     }
 
     /// The `done` message for a reader that has the event `position`, the last one.
-    pub(super) fn done_after(&self, position: i64) -> Option<Bytes> {
+    pub(super) fn done_after(&self, position: i64) -> Option<Arc<Batch>> {
         self.done
             .as_ref()
             .filter(|(last, _)| *last == position)
-            .map(|(_, done)| done.clone())
+            .map(|(_, done)| Arc::clone(done))
     }
 
     /// Learns that there are events up to `last`; false when that was known.
@@ -146,25 +145,11 @@ impl Tail {
         self.chunks.back().is_none_or(|newest| newest.last <= position)
     }
 
-    /// What a reader that has everything up to `position` gets next.
+    /// The next batch for a reader that has everything up to `position`.
     pub(super) fn after(&self, position: i64) -> Next {
         let start = self.chunks.partition_point(|chunk| chunk.first <= position);
-        let mut ready = self.chunks.range(start..);
-        match ready.next() {
-            Some(chunk) if chunk.first == position + 1 => match ready.next_back() {
-                None => chunk.clone().into_next(),
-                Some(newest) => {
-                    let mut joined = Vec::with_capacity(self.bytes);
-                    for chunk in self.chunks.range(start..) {
-                        joined.extend_from_slice(&chunk.frames);
-                    }
-                    Next::Events {
-                        last: newest.last,
-                        frames: joined.into(),
-                        end: newest.end,
-                    }
-                }
-            },
+        match self.chunks.get(start) {
+            Some(chunk) if chunk.first == position + 1 => chunk.clone().into_next(),
             Some(_) => Next::Behind,
             None if self.known > position || self.ended_elsewhere => Next::Behind,
             None => Next::InStep,
@@ -175,33 +160,49 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sortie_api::Timestamp;
 
     use super::*;
+    use crate::runs::hub::Message;
 
     fn chunk(first: i64, last: i64) -> Chunk {
-        let text: Vec<String> = (first..=last).map(|seq| format!("{seq};")).collect();
-        Chunk {
-            first,
-            last,
-            frames: text.concat().into(),
-            end: End::GoesOn,
+        let events: Vec<EventRow> = (first..=last).map(|seq| event(seq, "{}".to_owned())).collect();
+        Chunk::of(&events).unwrap()
+    }
+
+    fn event(seq: i64, data: String) -> EventRow {
+        EventRow {
+            seq,
+            kind: "message".to_owned(),
+            data,
+            created_at: Timestamp::from_micros(seq),
         }
     }
 
-    fn seen(tail: &Tail, position: i64) -> Option<(i64, String)> {
-        match tail.after(position) {
-            Next::Events { last, frames, .. } => Some((last, String::from_utf8_lossy(&frames).into_owned())),
-            Next::InStep | Next::Behind => None,
+    /// The positions of the next batch.
+    fn seen(tail: &Tail, position: i64) -> Option<Vec<i64>> {
+        let Next::Events { last, batch, .. } = tail.after(position) else {
+            return None;
+        };
+        let seen: Vec<i64> = batch.messages().iter().map(position_of).collect();
+        assert_eq!(seen.last(), Some(&last));
+        Some(seen)
+    }
+
+    fn position_of(message: &Message) -> i64 {
+        match message {
+            Message::Event(event) => event.seq,
+            Message::Delta(_) | Message::Done(_) => panic!("{message:?}"),
         }
     }
 
     #[test]
-    fn a_reader_in_step_takes_everything_newer_at_once() {
+    fn a_reader_in_step_takes_batch_after_batch() {
         let mut tail = Tail::default();
         tail.push(chunk(1, 2));
         tail.push(chunk(3, 3));
-        assert_eq!(seen(&tail, 0), Some((3, "1;2;3;".to_owned())));
-        assert_eq!(seen(&tail, 2), Some((3, "3;".to_owned())));
+        assert_eq!(seen(&tail, 0), Some(vec![1, 2]));
+        assert_eq!(seen(&tail, 2), Some(vec![3]));
         assert!(matches!(tail.after(3), Next::InStep));
     }
 
@@ -219,7 +220,7 @@ mod tests {
         assert!(tail.push(chunk(1, 4)));
         assert!(!tail.push(chunk(1, 2)));
         assert!(!tail.push(chunk(3, 4)));
-        assert_eq!(seen(&tail, 0), Some((4, "1;2;3;4;".to_owned())));
+        assert_eq!(seen(&tail, 0), Some(vec![1, 2, 3, 4]));
     }
 
     #[test]
@@ -228,7 +229,7 @@ mod tests {
         tail.push(chunk(1, 2));
         tail.push(chunk(4, 4));
         assert!(matches!(tail.after(0), Next::Behind));
-        assert_eq!(seen(&tail, 3), Some((4, "4;".to_owned())));
+        assert_eq!(seen(&tail, 3), Some(vec![4]));
     }
 
     #[test]
@@ -236,7 +237,7 @@ mod tests {
         let mut tail = Tail::default();
         tail.end_elsewhere();
         tail.push(chunk(5, 6));
-        assert_eq!(seen(&tail, 4), Some((6, "5;6;".to_owned())));
+        assert_eq!(seen(&tail, 4), Some(vec![5, 6]));
         assert!(matches!(tail.after(6), Next::Behind));
     }
 
@@ -245,10 +246,9 @@ mod tests {
         fn the_tail_stays_within_its_bytes(sizes in prop::collection::vec(1_usize..90_000, 1..40)) {
             let mut tail = Tail::default();
             for (at, size) in (1_i64..).zip(&sizes) {
-                let frames = vec![b'x'; *size].into();
-                tail.push(Chunk { first: at, last: at, frames, end: End::GoesOn });
+                tail.push(Chunk::of(&[event(at, "x".repeat(*size))]).unwrap());
                 prop_assert!(tail.bytes <= TAIL_BYTES);
-                prop_assert_eq!(tail.bytes, tail.chunks.iter().map(|c| c.frames.len()).sum::<usize>());
+                prop_assert_eq!(tail.bytes, tail.chunks.iter().map(|chunk| chunk.batch.memory_bytes()).sum::<usize>());
             }
         }
 
@@ -268,9 +268,9 @@ mod tests {
                 }
             }
             match tail.after(position) {
-                Next::Events { last, frames, .. } => {
-                    let expected: Vec<String> = (position + 1..=last).map(|seq| format!("{seq};")).collect();
-                    prop_assert_eq!(String::from_utf8_lossy(&frames), expected.concat());
+                Next::Events { last, batch, .. } => {
+                    let given: Vec<i64> = batch.messages().iter().map(position_of).collect();
+                    prop_assert_eq!(given, (position + 1..=last).collect::<Vec<i64>>());
                     prop_assert!(last > position && last <= newest);
                 }
                 Next::InStep => prop_assert!(position >= newest),
