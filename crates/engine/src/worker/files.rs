@@ -6,8 +6,8 @@ use sortie_api::{FileId, OrgId, request::RunFile};
 use sortie_sandbox::RelPath;
 
 use super::{
+    Worker,
     resume::{Files, Ground},
-    run_one::Worker,
 };
 use crate::{error::Error, files::saved::contents_of};
 

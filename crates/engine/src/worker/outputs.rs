@@ -17,7 +17,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::run_one::Worker;
+use super::Worker;
 use crate::{
     error::Error,
     files::{contents::storage, saved::media_type},
