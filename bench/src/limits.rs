@@ -27,7 +27,7 @@ use tokio_postgres::NoTls;
 
 use crate::{
     Bench,
-    machine::run,
+    process::run,
     report::{Limit, Report},
 };
 

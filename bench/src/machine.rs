@@ -3,7 +3,6 @@
 use std::{
     fs::{self, File},
     io::Write as _,
-    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -20,6 +19,7 @@ use tokio_postgres::NoTls;
 use crate::{
     connection::Connection,
     limits,
+    process::run,
     report::{Limit, Report},
     samples::Samples,
 };
@@ -166,17 +166,4 @@ fn spawns(program: &str, arguments: &[&str]) -> Result<Samples> {
 /// A shell that does nothing, without any confinement.
 pub(crate) fn bare_spawn() -> Result<Duration> {
     Ok(spawns("/bin/sh", &["-c", "true"])?.percentile(50))
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the bare spawn is what the sandbox is compared with"
-)]
-pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<()> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
-    command
-        .status()
-        .with_context(|| format!("cannot start {program}"))?;
-    Ok(())
 }

@@ -7,7 +7,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use sortie_api::limits::OUTPUT_BYTES;
 
-use crate::{fence, schema::Schema, turn::Stop};
+use crate::{fence, schema::Schema, stop::Stop};
 
 /// Number of times that an answer that does not match is handed back.
 const CORRECTIONS: u32 = 2;

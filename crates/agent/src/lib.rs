@@ -26,6 +26,7 @@ pub mod schema;
 mod scribe;
 mod shown;
 mod spans;
+mod stop;
 mod summary;
 mod text;
 pub mod tool;

@@ -16,7 +16,7 @@ use crate::{
     BudgetSpec, Sink,
     budget::{self, Ask, Budget, Cut, Exhausted, Hold, LastCall, PriceHold},
     model::{Deltas, Usage},
-    turn::Stop,
+    stop::Stop,
 };
 
 /// Bytes of text that one token stands for, in the estimate of a call that was given up.

@@ -171,13 +171,6 @@ pub struct Task<'a> {
     pub media: &'a [Media],
 }
 
-impl<'a> Task<'a> {
-    /// The first message of the conversation: the prompt, then its data and the form of the answer, each delimited.
-    pub fn first_message(&self) -> Cow<'a, str> {
-        crate::prompt::first_message(self)
-    }
-}
-
 /// A tool as the model is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolDefinition<'a> {

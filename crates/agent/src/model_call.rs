@@ -16,8 +16,9 @@ use crate::{
     counts::Count,
     meter::{Held, Meter, Unshown},
     model::{Kind, Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, ToolUse, Turn, Usage},
-    spans, summary,
-    turn::Stop,
+    spans,
+    stop::{Stop, millis},
+    summary,
     window::Window,
 };
 
@@ -376,10 +377,6 @@ fn delay(attempt: u32, after: Option<Duration>) -> Duration {
     let chance = u32::try_from(RandomState::new().hash_one(attempt) % 256).unwrap_or_default();
     let jitter = base.saturating_mul(chance) / 1_024;
     base.max(after.unwrap_or_default()) + jitter
-}
-
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::{
     journal::{Entry, NoteKind, What},
     model::{Content, ToolCall, ToolResult},
     reply,
-    turn::{ANSWER_NOW, NO_ROOM_LEFT, NOTHING_SAID},
+    stop::{ANSWER_NOW, NO_ROOM_LEFT, NOTHING_SAID},
 };
 
 /// Point at which a run resumes.

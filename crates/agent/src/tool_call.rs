@@ -22,12 +22,12 @@ use crate::{
     journal::What,
     meter::Meter,
     model::{Kind, ToolCall, ToolResult},
-    model_call::millis,
     resume::OpenCalls,
     scribe::Scribe,
-    spans, text,
+    spans,
+    stop::{Stop, millis},
+    text,
     tool::{Context, Order, Tool, ToolError, names::tool_named},
-    turn::Stop,
     workspace::Source,
 };
 

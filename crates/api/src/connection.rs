@@ -11,8 +11,7 @@ use utoipa::ToSchema;
 
 use crate::{
     Credential,
-    object::objects,
-    request::{present, unique},
+    object::{objects, present, unique},
     time::Timestamp,
 };
 

@@ -3,7 +3,12 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{id::KeyId, object::objects, organization::Role, request::present, time::Timestamp};
+use crate::{
+    id::KeyId,
+    object::{objects, present},
+    organization::Role,
+    time::Timestamp,
+};
 
 /// An API key without its secret, which is shown once and never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

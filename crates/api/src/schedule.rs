@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 use crate::{
     id::{RunId, ScheduleId},
     money::Micros,
-    object::objects,
-    request::{Callback, present},
+    object::{objects, present},
+    request::Callback,
     time::Timestamp,
 };
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use url::Url;
 
 use crate::{
-    Auth, Connection, Target,
+    Auth, Connection, Failure, Target,
     http::{HttpTool, REQUEST_TIMEOUT},
     mcp::{self, CALL_TIMEOUT, Dial, Session, StdioLauncher, Way},
     outlet::{Outgoing, Outlet},
@@ -317,17 +317,6 @@ pub struct OpenError {
     pub connection: String,
     /// Reason of the failure.
     pub failure: Failure,
-}
-
-/// Reason why a connection does not work. The sentences hold no credential.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// A person has to authorize it first, or again.
-    #[error("it needs authorization: {0}")]
-    NeedsAuthorization(String),
-    /// The server does not answer, or not as it should, or the definition cannot be used.
-    #[error("{0}")]
-    Error(String),
 }
 
 /// Result of a connection test.

@@ -11,7 +11,7 @@
 use serde_json::{Map, Value, json};
 use sortie_api::{ErrorCode, limits};
 
-use crate::{kit::WINDOW_SECONDS, routes};
+use crate::{kit::WINDOW_SECONDS, metrics::METRICS, routes};
 
 /// Headers of every answer.
 const HEADERS: [&str; 6] = [
@@ -145,7 +145,7 @@ fn complete(path: &str, operation: &mut Value) {
         || operation["parameters"]
             .as_array()
             .is_some_and(|parameters| parameters.iter().any(|parameter| parameter["in"] != "path"));
-    let probe = matches!(path, routes::HEALTHZ | routes::READYZ | routes::METRICS);
+    let probe = matches!(path, routes::HEALTHZ | routes::READYZ | METRICS);
     for (code, name, _, _) in FAILURES {
         let possible = match code {
             ErrorCode::InvalidRequest => has_input,
@@ -154,7 +154,7 @@ fn complete(path: &str, operation: &mut Value) {
             ErrorCode::NotFound => path.contains('{') || path.starts_with("/v1/admin/"),
             ErrorCode::PayloadTooLarge => has_body,
             ErrorCode::RateLimited => !probe,
-            ErrorCode::Unavailable => !matches!(path, routes::HEALTHZ | routes::METRICS),
+            ErrorCode::Unavailable => !matches!(path, routes::HEALTHZ | METRICS),
             ErrorCode::Internal
             | ErrorCode::PaymentRequired
             | ErrorCode::MethodNotAllowed

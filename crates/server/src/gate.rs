@@ -38,7 +38,7 @@ use crate::{
         RateLimits, RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address,
         error_response, network,
     },
-    metrics::{HttpMetrics, Refused},
+    metrics::{HttpMetrics, METRICS, Refused},
     routes,
     spans::{Spans, shown},
 };
@@ -184,10 +184,7 @@ impl Gate {
             // Its client was counted where it came in.
             request.extensions_mut().insert(Credential::Valid(peer));
             request.extensions_mut().insert(Passed(Hop::Second));
-        } else if !matches!(
-            request.uri().path(),
-            routes::HEALTHZ | routes::READYZ | routes::METRICS
-        ) {
+        } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
             let credential = self.look_up(request.headers(), network).await;
             let by = match &credential {
                 Some(Credential::Valid(key)) => {

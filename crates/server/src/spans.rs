@@ -10,7 +10,7 @@ use sortie_api::{SPANS, TraceContext};
 use sortie_engine::Traces;
 use tracing::{Span, field::Empty};
 
-use crate::routes;
+use crate::{metrics::METRICS, routes};
 
 /// The spans of one request.
 pub(crate) struct Spans {
@@ -25,7 +25,7 @@ impl Spans {
     pub(crate) fn of<B>(traces: &Traces, request: &Request<B>, request_id: &str) -> Self {
         let path = request.uri().path();
         let method = request.method().as_str();
-        let exported = if matches!(path, routes::HEALTHZ | routes::READYZ | routes::METRICS) {
+        let exported = if matches!(path, routes::HEALTHZ | routes::READYZ | METRICS) {
             Span::none()
         } else {
             tracing::info_span!(

@@ -5,12 +5,14 @@
 
 use sortie_api::{EventType, event::AnswerReason};
 
-use super::{Agent, Stop};
+use super::Agent;
 use crate::{
     journal::What,
     model::StopReason,
     model_call::{Called, Purpose, Replied},
-    reply, summary, text,
+    reply,
+    stop::{ANSWER_NOW, Stop},
+    summary, text,
 };
 
 /// Maximum number of times that a conversation is shortened for one call.
@@ -75,8 +77,7 @@ impl Agent<'_> {
             return Err(Stop::NoRoom(", too little is left for another model call"));
         }
         let note = summary::note(self.conversation.turns());
-        self.replace_all(format!("{note}\n\n{}", super::ANSWER_NOW))
-            .await?;
+        self.replace_all(format!("{note}\n\n{ANSWER_NOW}")).await?;
         self.record_compacted(before).await
     }
 
@@ -223,7 +224,7 @@ impl Agent<'_> {
     async fn replace_all(&mut self, mut text: String) -> Result<(), Stop> {
         if self.is_ending() {
             text.push_str("\n\n");
-            text.push_str(super::ANSWER_NOW);
+            text.push_str(ANSWER_NOW);
         }
         let turns = self.conversation.turns().len();
         let compacted = What::Compacted {

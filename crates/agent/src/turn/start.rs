@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 
-use super::{Agent, Stop};
+use super::Agent;
 use crate::{
     RunSpec, Shell, Sink, Workspace,
     answer::Answer,
@@ -19,6 +19,7 @@ use crate::{
     resume::Point,
     schema::Schema,
     scribe::Scribe,
+    stop::Stop,
     tool::{Context, Files, Tool},
     tool_call::ToolRunner,
     tools::{self, CommandTime},

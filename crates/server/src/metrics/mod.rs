@@ -24,8 +24,10 @@ use self::process::Process;
 use crate::{
     connections::Answers,
     kit::{ApiError, ApiResult, Fault},
-    routes,
 };
+
+/// Path of the metrics.
+pub(crate) const METRICS: &str = "/metrics";
 
 /// Media type of the text (`OpenMetrics` 1.0, "Text format"); Prometheus reads it since 2.5.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -120,8 +122,8 @@ impl Exposition {
 impl Answers for Exposition {
     async fn answers(&self, _: IpAddr, request: Request<Body>) -> Response {
         use axum::response::IntoResponse as _;
-        if request.uri().path() != routes::METRICS {
-            return ApiError::not_found(format!("only {} is here", routes::METRICS)).into_response();
+        if request.uri().path() != METRICS {
+            return ApiError::not_found(format!("only {} is here", METRICS)).into_response();
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return ApiError::method_not_allowed().into_response();

@@ -189,8 +189,8 @@ pub(crate) async fn follow_run(
             Ok(Json(events).into_response())
         }
         Form::Stream => {
-            let frames = app.engine.follow(&who.caller(), id, (after, deltas), hop).await?;
-            let stream = EventStream::new(frames, app.stop.clone(), app.http.stream());
+            let batches = app.engine.follow(&who.caller(), id, (after, deltas), hop).await?;
+            let stream = EventStream::new(batches, app.stop.clone(), app.http.stream());
             let mut response = Response::new(Body::new(stream));
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -20,6 +20,7 @@ use http_body_util::{Either, Full};
 use hyper::{
     body::{Body, Frame, Incoming, SizeHint},
     client::conn::http1,
+    upgrade::OnUpgrade,
 };
 use hyper_util::rt::TokioIo;
 use sortie_net::{Policy, Refused, policy::parse_host};
@@ -28,7 +29,6 @@ use url::Host;
 
 use super::{
     Event, HEAD_BYTES, HEAD_FIELDS, Limits, OnEvent,
-    tunnel::Tunnel,
     watched::{Counts, Watched},
 };
 
@@ -94,6 +94,13 @@ pub(super) struct Visit {
     target: Target,
     counts: Arc<Counts>,
     on_event: OnEvent,
+}
+
+/// A tunnel that has been granted and waits for its connection to be given up by HTTP.
+pub(super) struct Tunnel {
+    pub(super) upgrade: OnUpgrade,
+    pub(super) host: Host<String>,
+    pub(super) upstream: Upstream,
 }
 
 impl Drop for Visit {
